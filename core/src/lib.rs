@@ -1,0 +1,5 @@
+//! What Cleave decides. Nothing here reads a clock, opens a socket, draws unseeded chance or waits:
+//! every function is given what it needs and returns what should be done. So the simulator runs
+//! exactly what production runs.
+
+pub mod domain;
