@@ -1,1 +1,44 @@
-fn main() {}
+//! The automation of this repository, called as `cargo xtask COMMAND`. Everything that would be a
+//! script of more than a line is a command here, because Rust is the one language every reader of
+//! this repository knows, and because a checked program breaks earlier than a script.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks")]
+
+mod finding;
+mod layers;
+mod repo;
+mod source;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Automation of this repository")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check what rustfmt and Clippy do not see: lengths, headers, leftovers, words
+    Tidy,
+    /// Check who may know whom, between crates and between their modules
+    Layers,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Tidy => tidy::run(),
+        Command::Layers => layers::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
