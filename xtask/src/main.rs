@@ -6,8 +6,11 @@
 
 mod finding;
 mod layers;
+mod process;
+mod python;
 mod repo;
 mod source;
+mod test;
 mod tidy;
 
 use std::process::ExitCode;
@@ -27,12 +30,15 @@ enum Command {
     Tidy,
     /// Check who may know whom, between crates and between their modules
     Layers,
+    /// Run everything that must hold before a change lands
+    Test(test::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Tidy => tidy::run(),
         Command::Layers => layers::run(),
+        Command::Test(args) => test::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

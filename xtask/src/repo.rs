@@ -25,6 +25,16 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
+/// Names a build product of the profile that all tests share.
+pub(crate) fn debug_binary(name: &str) -> PathBuf {
+    target_dir().join("debug").join(name)
+}
+
+/// Names the folder cargo builds into.
+pub(crate) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// Lists every file whose name ends in one of `extensions`, as paths relative to `root`, sorted.
 pub(crate) fn files(root: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();

@@ -53,14 +53,14 @@ fn read(root: &Path, path: &Path) -> Result<String> {
     fs::read_to_string(root.join(path)).with_context(|| format!("read {}", path.display()))
 }
 
-/// Lists the folders that are crates.
+/// Lists the folders below the root that are crates; a crate inside a crate is that crate's affair.
 fn members(root: &Path) -> Result<Vec<String>> {
     let manifests = repo::files(root, &["toml"])?;
     let crates = manifests.iter().filter(|it| it.file_name().is_some_and(|it| it == "Cargo.toml"));
     Ok(crates
         .filter_map(|it| it.parent())
         .map(|it| it.to_string_lossy().into_owned())
-        .filter(|it| !it.is_empty())
+        .filter(|it| !it.is_empty() && !it.contains('/'))
         .collect())
 }
 
