@@ -4,11 +4,14 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks")]
 
+mod bench;
+mod debian;
 mod finding;
 mod layers;
 mod process;
 mod python;
 mod repo;
+mod server;
 mod source;
 mod test;
 mod tidy;
@@ -32,6 +35,9 @@ enum Command {
     Layers,
     /// Run everything that must hold before a change lands
     Test(test::Args),
+    /// Measure whole processes on this machine
+    #[command(subcommand)]
+    Bench(bench::Command),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +45,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Layers => layers::run(),
         Command::Test(args) => test::run(&args),
+        Command::Bench(command) => bench::run(&command),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -43,7 +43,8 @@ pub(crate) fn works(command: &mut Command) -> bool {
         .is_ok_and(|it| it.success())
 }
 
-fn shown(command: &Command) -> String {
+/// Writes a command as a person would type it.
+pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
