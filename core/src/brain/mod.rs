@@ -1,0 +1,3 @@
+//! Brain.
+mod settings;
+pub use settings::{RetrySettings, SessionSettings, Settings};

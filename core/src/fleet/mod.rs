@@ -1,0 +1,3 @@
+//! Fleet.
+mod breaker;
+pub use breaker::BreakerSettings;

@@ -1,0 +1,3 @@
+//! Where should it go?
+mod name;
+pub use name::{PolicyName, UnknownPolicy};
