@@ -6,3 +6,4 @@ pub mod brain;
 pub mod domain;
 pub mod fleet;
 pub mod policy;
+pub mod protocol;

@@ -191,13 +191,12 @@ impl Brain {
         let Some(booking) = self.take(request) else { return };
         match outcome {
             Outcome::Cut => self.blame(now, booking.replica, Reason::Unreachable),
-            Outcome::Done => {}
             Outcome::Cancelled if booking.trial && !booking.answering => {
                 if let Some(it) = self.fleet.get_mut(booking.replica) {
                     it.breaker.on_trial_abandoned(now);
                 }
             }
-            Outcome::Cancelled => {}
+            Outcome::Done | Outcome::Cancelled => {}
         }
         self.release_if_done(booking.replica, actions);
     }

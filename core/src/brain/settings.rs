@@ -42,7 +42,7 @@ impl Default for RetrySettings {
 
 impl Default for SessionSettings {
     fn default() -> Self {
-        Self { bytes_max: 16 << 20, ttl: Duration::from_hours(1) }
+        Self { bytes_max: 16 << 20, ttl: Duration::from_secs(60 * 60) }
     }
 }
 

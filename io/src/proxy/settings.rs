@@ -92,9 +92,9 @@ impl Default for Timeouts {
             header: Duration::from_secs(10),
             body: Duration::from_secs(30),
             connect: Duration::from_secs(2),
-            first_byte: Duration::from_mins(10),
-            idle: Duration::from_mins(5),
-            drain: Duration::from_mins(1),
+            first_byte: Duration::from_secs(10 * 60),
+            idle: Duration::from_secs(5 * 60),
+            drain: Duration::from_secs(60),
         }
     }
 }
