@@ -2,4 +2,8 @@
 //! every function is given what it needs and returns what should be done. So the simulator runs
 //! exactly what production runs.
 
+pub mod brain;
 pub mod domain;
+pub mod fleet;
+pub mod policy;
+pub mod protocol;

@@ -1,1 +1,7 @@
-//! Placeholder.
+//! What Cleave does: thin shells around the core. Everything that decides lives in `cleave-core`;
+//! here are the sockets, the clock, the metrics and the file that configures them.
+
+pub mod admin;
+pub mod proxy;
+pub mod replicas;
+pub mod telemetry;

@@ -8,6 +8,17 @@ use twox_hash::XxHash3_64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplicaId(pub u32);
 
+/// Where a replica stands for hashing: from its address alone, so the same in every router, whatever
+/// the order of their lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(pub u64);
+
+impl Place {
+    pub fn of(address: &str) -> Self {
+        Self(XxHash3_64::oneshot(address.as_bytes()))
+    }
+}
+
 /// One request of one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);

@@ -4,7 +4,7 @@
 mod ids;
 mod moment;
 
-pub use ids::{ReplicaId, RequestId, SliceKey};
+pub use ids::{Place, ReplicaId, RequestId, SliceKey};
 pub use moment::Moment;
 
 use std::fmt;

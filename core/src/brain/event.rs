@@ -1,0 +1,106 @@
+//! The words between the brain and whoever drives it.
+
+use std::time::Duration;
+
+use crate::domain::{ReplicaId, RequestId, SliceKey};
+use crate::fleet::Probe;
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Arrived {
+        request: RequestId,
+        key: SliceKey,
+    },
+    /// The try failed before its first byte.
+    Failed {
+        request: RequestId,
+        failure: Failure,
+    },
+    /// The first byte of a good answer has come.
+    Answering {
+        request: RequestId,
+    },
+    /// It is over; said once for every request that was sent and not refused.
+    Ended {
+        request: RequestId,
+        outcome: Outcome,
+    },
+    Joined {
+        replica: ReplicaId,
+        name: String,
+        weight: f64,
+    },
+    Weighed {
+        replica: ReplicaId,
+        weight: f64,
+    },
+    /// The operator takes the replica away: nothing new goes there, what runs there finishes.
+    Leaving {
+        replica: ReplicaId,
+    },
+    Probed {
+        replica: ReplicaId,
+        probe: Probe,
+    },
+}
+
+/// How a try failed before its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection, a reset, or no answer in time.
+    Unreachable,
+    /// An answer that says the replica is at fault.
+    Status,
+    /// An answer that says the replica is full.
+    Busy,
+}
+
+/// How a request ended after it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered whole, whatever the answer says.
+    Done,
+    /// The client left.
+    Cancelled,
+    /// The replica stopped in the middle of its answer.
+    Cut,
+}
+
+/// What must be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Send {
+        request: RequestId,
+        replica: ReplicaId,
+    },
+    Refuse {
+        request: RequestId,
+        refusal: Refusal,
+    },
+    /// A leaving replica has finished all it had.
+    Release {
+        replica: ReplicaId,
+    },
+}
+
+/// Why a request is not sent, or not sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nobody can take it now.
+    NoReplica { retry_after: Duration },
+    /// It was tried as often, or as widely, as it may be.
+    TriesSpent,
+    /// The fleet has had as many retries as it can bear.
+    BudgetSpent,
+}
+
+impl Refusal {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoReplica { .. } => "no_replica",
+            Self::TriesSpent => "tries_spent",
+            Self::BudgetSpent => "retry_budget_spent",
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What must always hold of a brain: plain predicates, used by properties, by the simulator, and in
+//! debug builds after every event.
+
+use super::{Action, Brain};
+
+/// In flight at each replica is exactly what was sent there and has not ended.
+pub fn ledger_matches_requests(brain: &Brain) -> bool {
+    brain.fleet.iter().all(|replica| {
+        let booked = brain.requests.values().filter(|it| it.replica == replica.id).count();
+        usize::try_from(replica.in_flight).is_ok_and(|in_flight| in_flight == booked)
+    }) && brain.requests.values().all(|it| brain.fleet.get(it.replica).is_some())
+}
+
+/// Nothing goes to a replica that is absent or leaving, or where the request has been already.
+pub fn sends_are_allowed(brain: &Brain, actions: &[Action]) -> bool {
+    actions.iter().all(|action| match action {
+        Action::Send { request, replica } => {
+            let open = brain.fleet.get(*replica).is_some_and(|it| !it.leaving);
+            let fresh = brain.requests.get(request).is_some_and(|it| !it.tried.contains(replica));
+            open && fresh
+        }
+        Action::Refuse { request, .. } => !brain.requests.contains_key(request),
+        Action::Release { replica } => brain.fleet.get(*replica).is_none(),
+    })
+}

@@ -1,0 +1,59 @@
+//! What the operator may set about deciding; valid by construction.
+
+use std::time::Duration;
+
+use crate::fleet::BreakerSettings;
+use crate::policy::PolicyName;
+
+/// Everything one pool's brain is told at its start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub policy: PolicyName,
+    pub retries: RetrySettings,
+    pub breaker: BreakerSettings,
+    pub sessions: SessionSettings,
+    /// Where chance starts; two brains with one seed and the same events decide alike.
+    pub seed: u64,
+}
+
+/// How often a request may go elsewhere before its first byte.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetrySettings {
+    /// Tries of one request in all, the first included; at least 1.
+    pub tries_max: u32,
+    /// Retries allowed per request that arrives, in the long run.
+    pub share: f64,
+    /// Retries allowed in a burst on top of that.
+    pub reserve: u32,
+}
+
+/// What is remembered of sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionSettings {
+    pub bytes_max: usize,
+    pub ttl: Duration,
+}
+
+impl Default for RetrySettings {
+    fn default() -> Self {
+        Self { tries_max: 3, share: 0.2, reserve: 100 }
+    }
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        Self { bytes_max: 16 << 20, ttl: Duration::from_secs(60 * 60) }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: PolicyName::Session,
+            retries: RetrySettings::default(),
+            breaker: BreakerSettings::default(),
+            sessions: SessionSettings::default(),
+            seed: 0,
+        }
+    }
+}

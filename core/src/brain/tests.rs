@@ -1,0 +1,342 @@
+//! What the brain promises, as events and the actions they must bring.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fleet::Probe;
+use crate::policy::PolicyName;
+
+/// A brain with its own clock and request numbers.
+struct Bench {
+    brain: Brain,
+    now: Moment,
+    requests: u64,
+}
+
+impl Bench {
+    fn new(settings: Settings, weights: &[f64]) -> Self {
+        let mut bench = Self { brain: Brain::new(settings), now: Moment::ZERO, requests: 0 };
+        for (number, weight) in (0_u32..).zip(weights) {
+            bench.join(number, *weight);
+        }
+        bench
+    }
+
+    fn session(replicas: usize) -> Self {
+        Self::new(Settings::default(), &vec![1.0; replicas])
+    }
+
+    fn join(&mut self, number: u32, weight: f64) {
+        let replica = ReplicaId(number);
+        self.tell(Event::Joined { replica, name: format!("http://gpu-{number}:8000"), weight });
+        self.tell(Event::Probed { replica, probe: Probe::Passed });
+    }
+
+    fn tell(&mut self, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.brain.on_event(self.now, event, &mut actions);
+        assert!(invariants::sends_are_allowed(&self.brain, &actions), "{actions:?}");
+        assert!(invariants::ledger_matches_requests(&self.brain));
+        actions
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+    }
+
+    fn arrive(&mut self, session: u32) -> (RequestId, Vec<Action>) {
+        let request = RequestId(self.requests);
+        self.requests += 1;
+        let key = SliceKey::new(1, "m", &session.to_string());
+        (request, self.tell(Event::Arrived { request, key }))
+    }
+
+    /// Sends one request of the session and says where it went.
+    fn sent(&mut self, session: u32) -> (RequestId, ReplicaId) {
+        let (request, actions) = self.arrive(session);
+        (request, target(&actions).expect("somebody takes it"))
+    }
+
+    /// One whole good request; says where it went.
+    fn served(&mut self, session: u32) -> ReplicaId {
+        let (request, replica) = self.sent(session);
+        self.tell(Event::Answering { request });
+        self.tell(Event::Ended { request, outcome: Outcome::Done });
+        replica
+    }
+
+    fn fail(&mut self, request: RequestId, failure: Failure) -> Vec<Action> {
+        self.tell(Event::Failed { request, failure })
+    }
+
+    fn state(&self, replica: ReplicaId) -> &'static str {
+        let snapshot = self.brain.snapshot();
+        snapshot.replicas.iter().find(|it| it.id == replica).map_or("absent", |it| it.state)
+    }
+}
+
+fn target(actions: &[Action]) -> Option<ReplicaId> {
+    actions.iter().find_map(|action| match action {
+        Action::Send { replica, .. } => Some(*replica),
+        Action::Refuse { .. } | Action::Release { .. } => None,
+    })
+}
+
+#[test]
+fn a_session_stays_and_only_sessions_of_a_lost_replica_move() {
+    let mut bench = Bench::session(4);
+    let homes: Vec<ReplicaId> = (0..100).map(|it| bench.served(it)).collect();
+    let lost = homes[0];
+    bench.tell(Event::Leaving { replica: lost });
+    for (session, home) in (0..100).zip(&homes) {
+        let now = bench.served(session);
+        assert!(now != lost && (*home == lost || *home == now));
+    }
+    let moved = u64::try_from(homes.iter().filter(|it| **it == lost).count()).unwrap();
+    assert_eq!(bench.brain.snapshot().sessions_moved_total, moved);
+}
+
+#[test]
+fn weight_zero_keeps_its_sessions_and_takes_no_new_one() {
+    let mut bench = Bench::session(2);
+    let homes: Vec<ReplicaId> = (0..50).map(|it| bench.served(it)).collect();
+    bench.tell(Event::Weighed { replica: ReplicaId(0), weight: 0.0 });
+    for (session, home) in (0..50).zip(homes) {
+        assert_eq!(bench.served(session), home);
+    }
+    for session in 50..100 {
+        assert_eq!(bench.served(session), ReplicaId(1));
+    }
+}
+
+#[test]
+fn a_session_of_a_closed_replica_is_new_again_after_its_time() {
+    let mut bench = Bench::new(Settings::default(), &[1.0]);
+    assert_eq!(bench.served(0), ReplicaId(0));
+    bench.join(1, 1.0);
+    bench.tell(Event::Weighed { replica: ReplicaId(0), weight: 0.0 });
+    bench.wait(3600);
+    assert_eq!(bench.served(0), ReplicaId(0));
+    bench.wait(3602);
+    assert_eq!(bench.served(0), ReplicaId(1));
+}
+
+#[test]
+fn a_failed_try_goes_elsewhere_and_never_back() {
+    let mut bench = Bench::session(3);
+    let (request, first) = bench.sent(0);
+    let second = target(&bench.fail(request, Failure::Unreachable)).unwrap();
+    let third = target(&bench.fail(request, Failure::Status)).unwrap();
+    let mut all = [first, second, third];
+    all.sort();
+    assert_eq!(all, [ReplicaId(0), ReplicaId(1), ReplicaId(2)]);
+    let actions = bench.fail(request, Failure::Status);
+    assert_eq!(actions, [Action::Refuse { request, refusal: Refusal::TriesSpent }]);
+    assert_eq!(bench.brain.snapshot().requests_in_flight, 0);
+}
+
+#[test]
+fn three_lost_connections_put_a_replica_out_and_a_probe_brings_it_back_by_one_trial() {
+    let mut bench = Bench::session(2);
+    let home = bench.served(0);
+    for _ in 0..3 {
+        let (request, replica) = bench.sent(0);
+        assert_eq!(replica, home);
+        bench.fail(request, Failure::Unreachable);
+        bench.tell(Event::Ended { request, outcome: Outcome::Done });
+    }
+    assert_eq!(bench.state(home), "out");
+    assert_ne!(bench.served(0), home);
+    bench.tell(Event::Probed { replica: home, probe: Probe::Passed });
+    let (trial, replica) = bench.sent(0);
+    assert_eq!((replica, bench.state(home)), (home, "trial"));
+    assert_ne!(bench.served(0), home, "one trial at a time");
+    bench.tell(Event::Answering { request: trial });
+    assert_eq!(bench.state(home), "up");
+    assert_eq!(bench.served(0), home);
+}
+
+#[test]
+fn a_trial_whose_client_leaves_is_not_held_against_anybody() {
+    let mut bench = Bench::session(1);
+    for _ in 0..3 {
+        let (request, _) = bench.sent(0);
+        bench.fail(request, Failure::Unreachable);
+    }
+    bench.wait(2);
+    let (trial, _) = bench.sent(0);
+    bench.tell(Event::Ended { request: trial, outcome: Outcome::Cancelled });
+    assert_eq!(bench.sent(0).1, ReplicaId(0));
+}
+
+#[test]
+fn a_request_that_fails_everywhere_is_itself_to_blame() {
+    let mut bench = Bench::session(3);
+    for session in 0..20 {
+        let (request, _) = bench.sent(session);
+        (0..3).for_each(|_| _ = bench.fail(request, Failure::Status));
+    }
+    assert!((0..3).all(|it| bench.state(ReplicaId(it)) == "up"));
+}
+
+#[test]
+fn errors_that_another_replica_does_not_give_are_blamed() {
+    let mut bench = Bench::session(2);
+    let home = bench.served(0);
+    for _ in 0..3 {
+        let (request, replica) = bench.sent(0);
+        assert_eq!(replica, home);
+        bench.fail(request, Failure::Status);
+        bench.tell(Event::Answering { request });
+        bench.tell(Event::Ended { request, outcome: Outcome::Done });
+    }
+    let snapshot = bench.brain.snapshot();
+    let it = snapshot.replicas.iter().find(|it| it.id == home).unwrap();
+    assert_eq!((it.state, it.reason), ("out", Some("failing")));
+}
+
+#[test]
+fn retries_end_when_the_budget_is_spent() {
+    let retries = RetrySettings { tries_max: 3, share: 0.0, reserve: 2 };
+    let mut bench = Bench::new(Settings { retries, ..Settings::default() }, &[1.0; 8]);
+    let refused: Vec<bool> = (0..4)
+        .map(|session| {
+            let (request, _) = bench.sent(session);
+            target(&bench.fail(request, Failure::Busy)).is_none()
+        })
+        .collect();
+    assert_eq!(refused, [false, false, true, true]);
+}
+
+#[test]
+fn with_nobody_there_the_refusal_says_when_somebody_may_be() {
+    let mut bench = Bench::new(Settings::default(), &[]);
+    let second = Duration::from_secs(1);
+    let refuse = |request, retry_after| {
+        [Action::Refuse { request, refusal: Refusal::NoReplica { retry_after } }]
+    };
+    let (request, actions) = bench.arrive(0);
+    assert_eq!(actions, refuse(request, second));
+    bench.join(0, 1.0);
+    for _ in 0..3 {
+        let (request, _) = bench.sent(0);
+        bench.fail(request, Failure::Unreachable);
+    }
+    let (request, actions) = bench.arrive(0);
+    assert_eq!(actions, refuse(request, 2 * second));
+}
+
+#[test]
+fn a_replica_that_has_not_shown_itself_is_the_last_resort() {
+    let mut bench = Bench::session(1);
+    let (replica, name) = (ReplicaId(1), "http://late:8000".to_owned());
+    bench.tell(Event::Joined { replica, name, weight: 1000.0 });
+    assert!((0..50).all(|session| bench.served(session) == ReplicaId(0)));
+    bench.tell(Event::Leaving { replica: ReplicaId(0) });
+    assert_eq!(bench.served(0), replica);
+}
+
+#[test]
+fn a_leaving_replica_is_released_when_its_last_stream_ends() {
+    let mut bench = Bench::session(1);
+    let (request, replica) = bench.sent(0);
+    assert_eq!(bench.tell(Event::Leaving { replica }), []);
+    bench.tell(Event::Answering { request });
+    let actions = bench.tell(Event::Ended { request, outcome: Outcome::Done });
+    assert_eq!(actions, [Action::Release { replica }]);
+    assert_eq!(bench.state(replica), "absent");
+}
+
+#[test]
+fn nothing_ends_twice() {
+    let mut bench = Bench::session(1);
+    let (request, _) = bench.sent(0);
+    for _ in 0..2 {
+        bench.tell(Event::Ended { request, outcome: Outcome::Done });
+        assert_eq!(bench.fail(request, Failure::Status), []);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive(u32),
+    Fail(prop::sample::Index, Failure),
+    Answer(prop::sample::Index),
+    End(prop::sample::Index, Outcome),
+    Join(f64),
+    Weigh(prop::sample::Index, f64),
+    Leave(prop::sample::Index),
+    Probe(prop::sample::Index, bool),
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = any::<prop::sample::Index>;
+    let failure = prop::sample::select(vec![Failure::Unreachable, Failure::Status, Failure::Busy]);
+    let outcome = prop::sample::select(vec![Outcome::Done, Outcome::Cancelled, Outcome::Cut]);
+    let weight = prop::sample::select(vec![0.0, 0.5, 1.0, 3.0]);
+    prop_oneof![
+        8 => (0_u32..50).prop_map(Step::Arrive),
+        4 => (index(), failure).prop_map(|(it, failure)| Step::Fail(it, failure)),
+        4 => index().prop_map(Step::Answer),
+        4 => (index(), outcome).prop_map(|(it, outcome)| Step::End(it, outcome)),
+        1 => weight.clone().prop_map(Step::Join),
+        1 => (index(), weight).prop_map(|(it, weight)| Step::Weigh(it, weight)),
+        1 => index().prop_map(Step::Leave),
+        2 => (index(), any::<bool>()).prop_map(|(it, passed)| Step::Probe(it, passed)),
+        2 => (0_u64..100).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_books_balance_whatever_happens(
+        steps in prop::collection::vec(step(), 1..300),
+        policy in prop::sample::select(PolicyName::ALL.to_vec()),
+    ) {
+        let mut bench = Bench::new(Settings { policy, ..Settings::default() }, &[1.0, 2.0]);
+        let mut joined = 2;
+        let replica = |it: prop::sample::Index, joined: u32| {
+            ReplicaId(u32::try_from(it.index(usize::try_from(joined).unwrap())).unwrap())
+        };
+        let request = |it: prop::sample::Index, bench: &Bench| {
+            RequestId(u64::try_from(it.index(usize::try_from(bench.requests).unwrap().max(1))).unwrap())
+        };
+        for step in steps {
+            match step {
+                Step::Arrive(session) => _ = bench.arrive(session),
+                Step::Fail(it, failure) => {
+                    let request = request(it, &bench);
+                    bench.fail(request, failure);
+                }
+                Step::Answer(it) => {
+                    let request = request(it, &bench);
+                    bench.tell(Event::Answering { request });
+                }
+                Step::End(it, outcome) => {
+                    let request = request(it, &bench);
+                    bench.tell(Event::Ended { request, outcome });
+                }
+                Step::Join(weight) => {
+                    bench.join(joined, weight);
+                    joined += 1;
+                }
+                Step::Weigh(it, weight) => {
+                    bench.tell(Event::Weighed { replica: replica(it, joined), weight });
+                }
+                Step::Leave(it) => _ = bench.tell(Event::Leaving { replica: replica(it, joined) }),
+                Step::Probe(it, passed) => {
+                    let probe = if passed { Probe::Passed } else { Probe::Failed };
+                    bench.tell(Event::Probed { replica: replica(it, joined), probe });
+                }
+                Step::Wait(seconds) => bench.wait(seconds),
+            }
+            bench.brain.on_time(bench.now);
+        }
+        // When everything ends, nothing is left on the books.
+        for number in 0..bench.requests {
+            bench.tell(Event::Ended { request: RequestId(number), outcome: Outcome::Done });
+        }
+        prop_assert_eq!(bench.brain.snapshot().requests_in_flight, 0);
+    }
+}

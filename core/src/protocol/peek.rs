@@ -1,0 +1,234 @@
+//! What a request body says that matters for routing: model, stream, session, the opening of the
+//! prompt. One pass that skips everything else; messages are looked into only up to the first word
+//! of the user. Values stay raw, because the body is forwarded as it came.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::depth::{DEPTH_MAX, is_too_deep};
+use super::opening::Opening;
+use super::{Api, SessionId};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Peek<'a> {
+    pub model: Option<Cow<'a, str>>,
+    /// Where the model's value stands in the body, quotes included, for splicing in another.
+    pub model_span: Range<usize>,
+    pub stream: bool,
+    /// The session as named by the body or, failing that, by the opening of the prompt.
+    pub session: Option<SessionId>,
+}
+
+/// The fields whose values are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+pub enum Field {
+    Model,
+    Stream,
+    PromptCacheKey,
+    Metadata,
+    User,
+    Messages,
+    System,
+    Instructions,
+    Input,
+    Prompt,
+    #[serde(other)]
+    Other,
+}
+
+/// Why a body cannot be routed. Each is the client's to mend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadBody {
+    #[error("the request body is not valid UTF-8 (at byte {at})")]
+    NotUtf8 { at: usize },
+    #[error("the request body is not valid JSON: {message}")]
+    Syntax { message: String },
+    #[error("the request body nests deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+    #[error("the request body must be a JSON object")]
+    NotObject,
+    #[error("`{field}` must be a {want}")]
+    WrongType { field: &'static str, want: &'static str },
+    #[error("`{field}` is given twice")]
+    Twice { field: &'static str },
+}
+
+impl BadBody {
+    /// The field at fault, where there is one.
+    pub const fn param(&self) -> Option<&'static str> {
+        match self {
+            Self::WrongType { field, .. } | Self::Twice { field } => Some(field),
+            Self::NotUtf8 { .. } | Self::Syntax { .. } | Self::TooDeep | Self::NotObject => None,
+        }
+    }
+}
+
+/// Reads what matters for routing.
+pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
+    let text =
+        std::str::from_utf8(body).map_err(|error| BadBody::NotUtf8 { at: error.valid_up_to() })?;
+    if is_too_deep(body) {
+        return Err(BadBody::TooDeep);
+    }
+    if !text.trim_ascii_start().starts_with('{') {
+        // Told apart from a syntax error, because the remedy is another one.
+        serde_json::from_str::<IgnoredAny>(text).map_err(syntax)?;
+        return Err(BadBody::NotObject);
+    }
+    let top: Top<'_> = serde_json::from_str(text).map_err(syntax)?;
+    if let Some(field) = top.twice {
+        return Err(BadBody::Twice { field });
+    }
+    let model_span = top.model.map_or(0..0, |raw| span_of(raw, text));
+    Ok(Peek {
+        model: top.model.map(read_model).transpose()?,
+        model_span,
+        stream: top.stream.map(read_stream).transpose()?.unwrap_or(false),
+        session: top.session().or_else(|| top.opening(api).map(SessionId::of_opening)),
+    })
+}
+
+/// The values of the fields that are read, as they stand in the body.
+#[derive(Default)]
+struct Top<'a> {
+    model: Option<&'a RawValue>,
+    stream: Option<&'a RawValue>,
+    prompt_cache_key: Option<&'a RawValue>,
+    metadata: Option<&'a RawValue>,
+    user: Option<&'a RawValue>,
+    messages: Option<&'a RawValue>,
+    system: Option<&'a RawValue>,
+    instructions: Option<&'a RawValue>,
+    input: Option<&'a RawValue>,
+    prompt: Option<&'a RawValue>,
+    twice: Option<&'static str>,
+}
+
+/// What of `metadata` may name a session.
+#[derive(Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    session_id: Option<&'a RawValue>,
+    /// Anthropic's word for the end user, as `user` is OpenAI's.
+    #[serde(borrow)]
+    user_id: Option<&'a RawValue>,
+}
+
+impl<'a> Top<'a> {
+    fn slot(&mut self, field: Field) -> Option<(&'static str, &mut Option<&'a RawValue>)> {
+        Some(match field {
+            Field::Model => ("model", &mut self.model),
+            Field::Stream => ("stream", &mut self.stream),
+            Field::PromptCacheKey => ("prompt_cache_key", &mut self.prompt_cache_key),
+            Field::Metadata => ("metadata", &mut self.metadata),
+            Field::User => ("user", &mut self.user),
+            Field::Messages => ("messages", &mut self.messages),
+            Field::System => ("system", &mut self.system),
+            Field::Instructions => ("instructions", &mut self.instructions),
+            Field::Input => ("input", &mut self.input),
+            Field::Prompt => ("prompt", &mut self.prompt),
+            Field::Other => return None,
+        })
+    }
+
+    /// Finds the session the body names. A value of another type names none; the engine will say
+    /// what it thinks of it.
+    fn session(&self) -> Option<SessionId> {
+        let metadata =
+            || self.metadata.and_then(|raw| serde_json::from_str::<Metadata<'_>>(raw.get()).ok());
+        text(self.prompt_cache_key)
+            .or_else(|| text(metadata()?.session_id))
+            .or_else(|| text(self.user))
+            .or_else(|| text(metadata()?.user_id))
+            .map(|it| SessionId::bounded(it.as_bytes()))
+    }
+
+    fn opening(&self, api: Api) -> Option<u64> {
+        let mut opening = Opening::default();
+        match api {
+            Api::Chat => opening.messages(self.messages),
+            Api::Messages => {
+                opening.content(self.system);
+                opening.messages(self.messages);
+            }
+            Api::Responses => {
+                opening.content(self.instructions);
+                opening.messages(self.input);
+            }
+            Api::Completions => opening.prompt(self.prompt),
+            Api::Other => {}
+        }
+        opening.finish()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Top<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(TopVisitor)
+    }
+}
+
+struct TopVisitor;
+
+impl<'de> Visitor<'de> for TopVisitor {
+    type Value = Top<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
+        let mut top = Top::default();
+        while let Some(field) = map.next_key::<Field>()? {
+            let Some((name, slot)) = top.slot(field) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            // Parsers disagree on which of two wins, so one could route by one and run the other.
+            if slot.replace(map.next_value()?).is_some() {
+                top.twice = Some(name);
+            }
+        }
+        Ok(top)
+    }
+}
+
+fn read_model(raw: &RawValue) -> Result<Cow<'_, str>, BadBody> {
+    text(Some(raw)).ok_or(BadBody::WrongType { field: "model", want: "string" })
+}
+
+fn read_stream(raw: &RawValue) -> Result<bool, BadBody> {
+    match raw.get() {
+        "true" => Ok(true),
+        "false" | "null" => Ok(false),
+        _ => Err(BadBody::WrongType { field: "stream", want: "boolean" }),
+    }
+}
+
+/// Reads a string that is not empty; borrowed unless it has escapes.
+fn text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    let Text(text) = serde_json::from_str(raw?.get()).ok()?;
+    (!text.is_empty()).then_some(text)
+}
+
+/// Where a raw value stands in the text it was borrowed from.
+fn span_of(raw: &RawValue, text: &str) -> Range<usize> {
+    let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+    start..start + raw.get().len()
+}
+
+fn syntax(error: serde_json::Error) -> BadBody {
+    BadBody::Syntax { message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+//! The admin port.
+mod settings;
+pub use settings::{Secret, Settings};

@@ -1,0 +1,116 @@
+//! What the operator may set about the data plane; valid by construction.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cleave_core::brain;
+use http::HeaderName;
+
+use crate::replicas::{Origin, ProbeSettings};
+
+/// How clients reach the router, and what they may ask of it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub listen: SocketAddr,
+    pub tls: Option<TlsSettings>,
+    /// Threads that carry requests; each owns its connections.
+    pub threads: NonZeroUsize,
+    pub limits: Limits,
+    pub timeouts: Timeouts,
+    /// Headers that may carry a session id, in order; `x-session-id` always comes first.
+    pub session_headers: Vec<HeaderName>,
+}
+
+/// A certificate chain and its key, both PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Bounds on what clients can make the router hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest request body; beyond it the answer is 413.
+    pub body_bytes_max: usize,
+    /// Request bodies held at once over all requests; beyond it reading waits.
+    pub buffered_bytes_max: usize,
+    /// Open client connections; beyond it new ones wait in the listener's backlog.
+    pub connections_max: usize,
+}
+
+/// How long each stage may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a client to send a request head, or to finish its TLS handshake.
+    pub header: Duration,
+    /// Between two pieces of a request body.
+    pub body: Duration,
+    /// To connect to a replica.
+    pub connect: Duration,
+    /// From sending a request to a replica to the head of its answer.
+    pub first_byte: Duration,
+    /// Between two pieces of an answer.
+    pub idle: Duration,
+    /// For streams to finish when the router is told to stop.
+    pub drain: Duration,
+}
+
+/// One pool: the models it serves and where. This part may change while the router runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolSettings {
+    pub name: String,
+    /// What the pool serves; empty means: ask the replicas.
+    pub models: Vec<String>,
+    /// Other names for models, alias to model.
+    pub aliases: BTreeMap<String, String>,
+    pub replicas: Vec<ReplicaSettings>,
+    pub brain: brain::Settings,
+    pub probe: ProbeSettings,
+}
+
+/// One replica of a pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaSettings {
+    pub origin: Origin,
+    /// Its share of sessions, relative to the others; at 0 it takes no new session.
+    pub weight: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { body_bytes_max: 32 << 20, buffered_bytes_max: 256 << 20, connections_max: 20_000 }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            header: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            connect: Duration::from_secs(2),
+            first_byte: Duration::from_secs(10 * 60),
+            idle: Duration::from_secs(5 * 60),
+            drain: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The headers that coding agents and other routers' clients already send.
+pub fn default_session_headers() -> Vec<HeaderName> {
+    [
+        "x-claude-code-session-id",
+        "session-id",
+        "session_id",
+        "x-session-affinity",
+        "x-dynamo-session-id",
+        "thread-id",
+        "x-smg-routing-key",
+    ]
+    .into_iter()
+    .map(HeaderName::from_static)
+    .collect()
+}

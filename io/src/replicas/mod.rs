@@ -1,0 +1,3 @@
+//! Replicas.
+mod settings;
+pub use settings::{BadOrigin, Origin, ProbeSettings};
