@@ -7,6 +7,7 @@
 mod bench;
 mod debian;
 mod finding;
+mod fuzz;
 mod layers;
 mod process;
 mod python;
@@ -35,6 +36,8 @@ enum Command {
     Layers,
     /// Run everything that must hold before a change lands
     Test(test::Args),
+    /// Throw inputs nobody thought of at what reads bytes from the network
+    Fuzz(fuzz::Args),
     /// Measure whole processes on this machine
     #[command(subcommand)]
     Bench(bench::Command),
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Layers => layers::run(),
         Command::Test(args) => test::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Bench(command) => bench::run(&command),
     };
     match outcome {

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use self::counts::{Counts, Runner};
-use crate::{layers, process, python, repo, tidy};
+use crate::{fuzz, layers, process, python, repo, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// Leave these stages out
     #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',')]
     skip: Vec<Stage>,
+    /// How long each fuzz target runs
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    fuzz_seconds: u32,
 }
 
 /// The stages in the order they run in.
@@ -35,6 +38,7 @@ enum Stage {
     Docs,
     Tests,
     Doctests,
+    Fuzz,
     Python,
 }
 
@@ -46,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if wanted && !args.skip.contains(&stage) {
             println!("\n=== {} ===", stage.name());
             let began = Instant::now();
-            let counts = stage.run().unwrap_or_else(|error| {
+            let counts = stage.run(args).unwrap_or_else(|error| {
                 println!("{error:#}");
                 Counts::FAILED
             });
@@ -61,7 +65,7 @@ impl Stage {
         self.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
     }
 
-    fn run(self) -> Result<Counts> {
+    fn run(self, args: &Args) -> Result<Counts> {
         match self {
             Self::Install => one(install::run()),
             Self::Format => command(cargo(&["fmt", "--all", "--check"])),
@@ -81,6 +85,7 @@ impl Stage {
                 Runner::Nextest,
             ),
             Self::Doctests => counted(cargo(&["test", "--workspace", "--doc"]), Runner::Doctest),
+            Self::Fuzz => one(fuzz::run(&fuzz::Args::all(args.fuzz_seconds))),
             Self::Python => {
                 process::must(&mut cargo(&["build", "--workspace", "--bin", "cleave"]))?;
                 counted(python::pytest(&repo::debug_binary("cleave"))?, Runner::Pytest)
