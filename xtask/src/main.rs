@@ -6,8 +6,10 @@
 
 mod bench;
 mod debian;
+mod e2e_vllm;
 mod finding;
 mod fuzz;
+mod http1;
 mod layers;
 mod process;
 mod python;
@@ -41,6 +43,8 @@ enum Command {
     /// Measure whole processes on this machine
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Check the router in front of two real vLLM replicas on this machine's processor
+    E2eVllm(e2e_vllm::Args),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Bench(command) => bench::run(&command),
+        Command::E2eVllm(args) => e2e_vllm::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -41,14 +41,14 @@ pub(crate) fn install(venv: &Path) -> Result<()> {
     fs::write(installed, wanted).context("note what is installed")
 }
 
-/// Builds the command that runs the SDK tests against `binary`.
-pub(crate) fn pytest(binary: &Path) -> Result<Command> {
+/// Builds the command that runs the tests at `path` against `binary`.
+pub(crate) fn pytest(path: &Path, binary: &Path) -> Result<Command> {
     let venv = repo::root().join(".venv");
     install(&venv)?;
     let mut pytest = Command::new(venv.join("bin/python"));
     pytest
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
-        .arg(tests())
+        .arg(path)
         .env("CLEAVE_BIN", binary)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .current_dir(repo::root());

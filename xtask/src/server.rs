@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process::shown;
+use crate::process::{shown, works};
 
-/// How often a server that is starting is looked at.
+/// How often a server that is starting or ending is looked at.
 const POLL: Duration = Duration::from_millis(20);
+
+/// How long a server may take to end when asked to.
+const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running program and what it wrote so far.
 #[derive(Debug)]
@@ -61,8 +64,14 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// Asks the program to end, because only it knows what it started itself; then ends it.
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end.
+        // Each step may find that the program has ended by itself.
+        _ = works(Command::new("kill").args(["-TERM", &self.pid().to_string()]));
+        let until = Instant::now() + END_LIMIT;
+        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(POLL);
+        }
         _ = self.child.kill();
         _ = self.child.wait();
     }

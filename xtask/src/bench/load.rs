@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::http1::Connection;
 use super::mock::MODEL;
+use crate::http1::Connection;
 
 const WARM: u8 = 0;
 const MEASURE: u8 = 1;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::http1::{Connection, Head, Length};
+use crate::http1::{Connection, Head, Length};
 
 pub(super) const MODEL: &str = "bench";
 pub(super) const STREAM_CHUNKS: u32 = 200;

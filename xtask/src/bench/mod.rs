@@ -3,7 +3,6 @@
 //! what they measure; an async runtime would be neither needed nor cheaper here.
 
 mod figures;
-mod http1;
 mod load;
 mod meter;
 mod mock;

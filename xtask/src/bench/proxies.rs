@@ -3,7 +3,7 @@
 //! comparison is with each program at its best.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use super::load;
+use crate::http1::free_address;
 use crate::server::Server;
 
 /// The core that proxies have for themselves; the load and the replica share the other one.
@@ -95,12 +96,6 @@ impl Proxy {
 fn announced(lines: &[&str]) -> Option<SocketAddr> {
     let line = lines.iter().find_map(|it| it.split_once("cleave listening on http://"))?.1;
     line.split([',', ' ']).next()?.parse().ok()
-}
-
-/// Finds a port that nobody has. Somebody else may take it before the proxy does; then the start
-/// fails and says so.
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 fn pinned(program: impl AsRef<Path>) -> Command {

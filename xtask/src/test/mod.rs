@@ -88,7 +88,8 @@ impl Stage {
             Self::Fuzz => one(fuzz::run(&fuzz::Args::all(args.fuzz_seconds))),
             Self::Python => {
                 process::must(&mut cargo(&["build", "--workspace", "--bin", "cleave"]))?;
-                counted(python::pytest(&repo::debug_binary("cleave"))?, Runner::Pytest)
+                let pytest = python::pytest(&python::tests(), &repo::debug_binary("cleave"))?;
+                counted(pytest, Runner::Pytest)
             }
         }
     }

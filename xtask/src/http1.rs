@@ -2,7 +2,7 @@
 //! per message as the proxies under test, and so hide the differences between them.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -13,21 +13,21 @@ const LOST_AFTER: Duration = Duration::from_secs(20);
 
 /// How much follows a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Length {
+pub(crate) enum Length {
     Known(usize),
     Chunked,
 }
 
 /// What matters of a request's or an answer's head.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) first_line: String,
-    pub(super) length: Length,
-    pub(super) closes: bool,
+pub(crate) struct Head {
+    pub(crate) first_line: String,
+    pub(crate) length: Length,
+    pub(crate) closes: bool,
 }
 
 impl Head {
-    pub(super) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         self.first_line.split(' ').nth(1) == Some("200")
     }
 
@@ -58,9 +58,27 @@ fn broken(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
+/// Says whether a GET of `path` is answered with 200 now.
+pub(crate) fn is_up(address: SocketAddr, path: &str) -> bool {
+    let ask = || {
+        let mut connection = Connection::to(address)?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        connection.write(request.as_bytes())?;
+        connection.read_head()
+    };
+    ask().is_ok_and(|head: Option<Head>| head.is_some_and(|it| it.is_success()))
+}
+
+/// Finds a port that nobody has. Somebody else may take it before its user does; then that start
+/// fails and says so.
+pub(crate) fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
 /// One connection and the bytes that have arrived and not been used.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
     begin: usize,
@@ -68,7 +86,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn to(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn to(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(LOST_AFTER))?;
         stream.set_write_timeout(Some(LOST_AFTER))?;
@@ -76,17 +94,17 @@ impl Connection {
     }
 
     /// Takes over an accepted connection, which may idle for as long as the other side likes.
-    pub(super) fn over(stream: TcpStream) -> io::Result<Self> {
+    pub(crate) fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: vec![0; BUFFER_BYTES], begin: 0, end: 0 })
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
     /// Reads one head; none when the other side closed between messages.
-    pub(super) fn read_head(&mut self) -> io::Result<Option<Head>> {
+    pub(crate) fn read_head(&mut self) -> io::Result<Option<Head>> {
         loop {
             let waiting = &self.buffer[self.begin..self.end];
             if let Some(length) = waiting.windows(4).position(|it| it == b"\r\n\r\n") {
@@ -108,7 +126,7 @@ impl Connection {
     }
 
     /// Reads one body and shows every piece of it as it arrives, without its framing.
-    pub(super) fn read_body(
+    pub(crate) fn read_body(
         &mut self,
         length: Length,
         mut piece: impl FnMut(&[u8]) -> io::Result<()>,
@@ -176,7 +194,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Shutdown, TcpListener};
+    use std::net::Shutdown;
 
     use super::*;
 
