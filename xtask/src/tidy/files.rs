@@ -59,8 +59,8 @@ pub(super) fn metric_names(source: &Source) -> Vec<Finding> {
     }
     let lines = source.strings.lines().take(source.lines_before_tests()).enumerate();
     let names = lines.flat_map(|(at, line)| {
-        let words = identifiers(line).filter(|it| it.starts_with("cleave_"));
-        words.filter(|it| !CRATES.contains(it)).map(move |it| (at, it))
+        let names = identifiers(line).filter(|it| is_metric(it));
+        names.map(move |it| (at, it))
     });
     names
         .map(|(at, it)| {
@@ -68,6 +68,14 @@ pub(super) fn metric_names(source: &Source) -> Vec<Finding> {
             Finding::new(&source.path, at + 1, message)
         })
         .collect()
+}
+
+/// Tells metrics from crates and from the prefix of environment variables, `cleave__`.
+fn is_metric(word: &str) -> bool {
+    let named = word
+        .strip_prefix("cleave_")
+        .is_some_and(|it| it.starts_with(|it: char| it.is_ascii_lowercase()));
+    named && !CRATES.contains(&word)
 }
 
 pub(super) fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
@@ -137,6 +145,7 @@ mod tests {
         assert_eq!(found("io/src/admin/a.rs", "f(\"cleave_requests_total\")\n"), 1);
         assert_eq!(found(METRICS_FILE, "f(\"cleave_requests_total\")\n"), 0);
         assert_eq!(found("io/src/a.rs", "f(\"cleave_core=info\"); cleave_io::x()\n"), 0);
+        assert_eq!(found("io/src/config/a.rs", "f(\"cleave__\")\n"), 0);
         let tested =
             "fn a() {}\n#[cfg(test)]\nmod tests { const A: &str = \"cleave_requests\"; }\n";
         assert_eq!(found("io/src/a.rs", tested), 0);
