@@ -20,7 +20,8 @@ PROMPT_TOKENS = "vllm:prompt_tokens_total"
 CACHE_HITS = "vllm:prefix_cache_hits_total"
 CACHE_QUERIES = "vllm:prefix_cache_queries_total"
 QUESTION = [{"role": "user", "content": "Tell me about sessions."}]
-GREEDY = {"model": MODEL, "messages": QUESTION, "max_tokens": 16, "temperature": 0}
+# In the body, because one of the SDKs has no argument for it.
+GREEDY = {"model": MODEL, "messages": QUESTION, "max_tokens": 16, "extra_body": {"temperature": 0}}
 LONG = {"model": MODEL, "messages": QUESTION, "max_tokens": 3000}
 
 
@@ -71,7 +72,7 @@ def test_a_completion_is_answered(client: openai.OpenAI) -> None:
 
 def test_the_engines_own_error_reaches_the_client(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError):
-        client.chat.completions.create(**{**GREEDY, "temperature": -7})
+        client.chat.completions.create(**{**GREEDY, "extra_body": {"temperature": -7}})
 
 
 def test_a_stream_closed_midway_ends_at_the_replica(client: openai.OpenAI, replicas: list[str]) -> None:
