@@ -71,6 +71,11 @@ impl AnswerBody {
         }
     }
 
+    /// Tells whether everything was taken.
+    pub const fn is_done(&self) -> bool {
+        self.framing.is_done()
+    }
+
     /// Gives the connection back when the body was read to its end and another request may follow.
     pub fn into_connection(self) -> Option<Connection> {
         let clean = self.framing.is_done() && self.connection.buffer.is_empty();
