@@ -2,4 +2,5 @@
 //! every function is given what it needs and returns what should be done. So the simulator runs
 //! exactly what production runs.
 
+pub mod cost;
 pub mod domain;
