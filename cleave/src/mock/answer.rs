@@ -116,10 +116,12 @@ fn begin(replica: &Replica, ask: &Ask, id_prefix: &str) -> Result<(Made, Ticket)
     if u64::from(tokens_max) < tokens {
         return Err(Refusal::TooLong { tokens, tokens_max });
     }
-    let mut made = match &ask.tool {
-        Some(tool) => call(&mut draft, tool, ask.output_tokens_max),
-        None => talk(&mut draft, wanted.max(1), natural),
-    };
+    let called = ask.tool.as_ref().and_then(|tool| call(&mut draft, tool, ask.output_tokens_max));
+    let mut made = called.unwrap_or_else(|| {
+        let stops = wanted == natural && !ask.ignore_eos;
+        let finish = if stops { Finish::Stop } else { Finish::Length };
+        Made::new(draft.write(wanted.max(1)), 0, finish, None)
+    });
     let mut all = ask.prompt.clone();
     all.extend_from_slice(made.raw.as_bytes());
     let job = Job {
@@ -137,24 +139,23 @@ fn begin(replica: &Replica, ask: &Ask, id_prefix: &str) -> Result<(Made, Ticket)
     Ok((made, ticket))
 }
 
-fn talk(draft: &mut Draft, tokens: u32, natural: u32) -> Made {
-    let finish = if tokens == natural { Finish::Stop } else { Finish::Length };
-    Made::new(draft.write(tokens), 0, finish, None)
-}
-
-/// Calls a tool with made-up arguments of the right types.
-fn call(draft: &mut Draft, tool: &Tool, tokens_max: Option<u32>) -> Made {
+/// Calls a tool with made-up arguments of the right types; nothing when the cap leaves no room for
+/// them.
+fn call(draft: &mut Draft, tool: &Tool, tokens_max: Option<u32>) -> Option<Made> {
     let arguments: BTreeMap<&str, Argument> =
         tool.arguments.iter().map(|(name, kind)| (name.as_str(), argument(draft, kind))).collect();
     let arguments = String::from_utf8(to_json(&arguments)).expect("JSON is UTF-8");
     let mut raw = render_call(&tool.name, &arguments);
     let seen_from = raw.len() - arguments.len();
-    let cut = usize::try_from(tokens_max.unwrap_or(u32::MAX).max(1)).unwrap_or(usize::MAX);
-    let cut = text::ceil_char_boundary(&raw, cut.saturating_mul(TOKEN_BYTES));
+    let bytes_max = usize::try_from(tokens_max.unwrap_or(u32::MAX)).unwrap_or(usize::MAX);
+    let cut = text::ceil_char_boundary(&raw, bytes_max.saturating_mul(TOKEN_BYTES));
+    if cut <= seen_from {
+        return None;
+    }
     let finish = if cut < raw.len() { Finish::Length } else { Finish::ToolCall };
-    raw.truncate(cut.max(seen_from));
+    raw.truncate(cut);
     let call = Call { id: format!("call_{:016x}", draft.id()), name: tool.name.clone() };
-    Made::new(raw, seen_from, finish, Some(call))
+    Some(Made::new(raw, seen_from, finish, Some(call)))
 }
 
 #[derive(Serialize)]

@@ -13,6 +13,8 @@ mod metrics;
 mod refusal;
 mod routes;
 mod shapes;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub(crate) use args::Args;

@@ -45,6 +45,7 @@ pub(super) fn router(replica: Replica) -> Router {
         .route("/ping", get(|| async { StatusCode::OK }))
         .route("/version", get(version))
         .route("/metrics", get(metrics))
+        .fallback(not_found)
         .layer(middleware::from_fn_with_state(replica.clone(), wait_for_start))
         .route("/mock/faults", post(replace_faults))
         .layer(middleware::from_fn_with_state(replica.clone(), put_name))
@@ -134,6 +135,16 @@ async fn models(State(replica): State<Replica>) -> Response {
     };
     let data = replica.shared.models.iter().map(|id| model(id.as_str())).collect();
     json(to_json(&ModelList { object: "list", data }))
+}
+
+#[derive(Serialize)]
+struct Detail<'a> {
+    detail: &'a str,
+}
+
+/// Answers an unknown path as vLLM's web framework does.
+async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, json(to_json(&Detail { detail: "Not Found" }))).into_response()
 }
 
 #[derive(Serialize)]
