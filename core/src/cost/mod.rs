@@ -9,8 +9,6 @@ mod table;
 pub use fit::{ErrorQuantiles, Fit, fit};
 pub use table::{Sample, TableError, read_samples};
 
-use std::time::Duration;
-
 /// Step times of one NVIDIA H200, as text; see `core/data/README.md`.
 pub const H200_TABLE: &str = include_str!("../../data/h200-decoder.csv");
 
@@ -73,11 +71,6 @@ impl StepTimes {
             + self.attention_ms * work.attention_pairs
             + self.context_ms * work.context_tokens
     }
-
-    /// Predicts how long a step takes, as a span of time.
-    pub fn step_time(&self, work: &StepWork) -> Duration {
-        Duration::try_from_secs_f64(self.step_ms(work) / 1e3).unwrap_or(Duration::MAX)
-    }
 }
 
 #[cfg(test)]
@@ -105,11 +98,5 @@ mod tests {
         // hypot(3, 0.5 · 8) = 5; pairs 4·(10 + 2) + 4·(0 + 2) = 56; context 10.
         let ms = TIMES.step_ms(&work(&[(4, 10), (4, 0)]));
         assert!((ms - (5.0 + 14.0 + 20.0)).abs() < 1e-12, "{ms}");
-    }
-
-    #[test]
-    fn a_step_beyond_all_time_takes_forever_and_does_not_panic() {
-        let times = StepTimes { floor_ms: f64::INFINITY, ..TIMES };
-        assert_eq!(times.step_time(&work(&[])), Duration::MAX);
     }
 }

@@ -231,6 +231,17 @@ fn a_late_caller_gets_the_same_tokens_at_the_same_moments() {
     assert_eq!(run(&mut punctual), late);
 }
 
+#[test]
+fn an_engine_slowed_for_ever_stands_still() {
+    let mut engine = engine(8, 100, 4);
+    engine.set_slow_factor(f64::INFINITY);
+    engine.submit(at_ms(0), job(1, 1, 8, 3)).unwrap();
+    let mut outputs = Vec::new();
+    engine.on_time(at_ms(1_000_000), &mut outputs);
+    assert_eq!(outputs, []);
+    assert_eq!(engine.next_wakeup(), Some(Moment::from_nanos(u64::MAX)));
+}
+
 #[derive(Clone, Debug)]
 enum Deed {
     Submit { talk: u64, prompt: u32, output: u32 },
