@@ -1,1 +1,66 @@
-fn main() {}
+//! The automation of this repository, called as `cargo xtask COMMAND`. Everything that would be a
+//! script of more than a line is a command here, because Rust is the one language every reader of
+//! this repository knows, and because a checked program breaks earlier than a script.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks")]
+
+mod bench;
+mod debian;
+mod e2e_vllm;
+mod finding;
+mod fuzz;
+mod http1;
+mod layers;
+mod process;
+mod python;
+mod repo;
+mod server;
+mod source;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Automation of this repository")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check what rustfmt and Clippy do not see: lengths, headers, leftovers, words
+    Tidy,
+    /// Check who may know whom, between crates and between their modules
+    Layers,
+    /// Run everything that must hold before a change lands
+    Test(test::Args),
+    /// Throw inputs nobody thought of at what reads bytes from the network
+    Fuzz(fuzz::Args),
+    /// Measure whole processes on this machine
+    #[command(subcommand)]
+    Bench(bench::Command),
+    /// Check the router in front of two real vLLM replicas on this machine's processor
+    E2eVllm(e2e_vllm::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Tidy => tidy::run(),
+        Command::Layers => layers::run(),
+        Command::Test(args) => test::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
+        Command::Bench(command) => bench::run(&command),
+        Command::E2eVllm(args) => e2e_vllm::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `cargo xtask test`: everything that must hold before a change lands, in order of speed, by one
+//! command that also installs what is missing. Every stage runs even after one has failed, so that
+//! one run shows all that is wrong. One build profile serves them all.
+
+mod counts;
+mod install;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use self::counts::{Counts, Runner};
+use crate::{fuzz, layers, process, python, repo, tidy};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Run only these stages, in their usual order
+    #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',')]
+    only: Vec<Stage>,
+    /// Leave these stages out
+    #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',')]
+    skip: Vec<Stage>,
+    /// How long each fuzz target runs
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    fuzz_seconds: u32,
+}
+
+/// The stages in the order they run in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Stage {
+    Install,
+    Format,
+    Tidy,
+    Layers,
+    Clippy,
+    Docs,
+    Tests,
+    Doctests,
+    Fuzz,
+    Python,
+}
+
+/// Runs the stages that `args` leaves and closes with their counts.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut done: Vec<(Stage, Counts, Duration)> = Vec::new();
+    for &stage in Stage::value_variants() {
+        let wanted = args.only.is_empty() || args.only.contains(&stage);
+        if wanted && !args.skip.contains(&stage) {
+            println!("\n=== {} ===", stage.name());
+            let began = Instant::now();
+            let counts = stage.run(args).unwrap_or_else(|error| {
+                println!("{error:#}");
+                Counts::FAILED
+            });
+            done.push((stage, counts, began.elapsed()));
+        }
+    }
+    close(&done)
+}
+
+impl Stage {
+    fn name(self) -> String {
+        self.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
+    }
+
+    fn run(self, args: &Args) -> Result<Counts> {
+        match self {
+            Self::Install => one(install::run()),
+            Self::Format => command(cargo(&["fmt", "--all", "--check"])),
+            Self::Tidy => one(tidy::run()),
+            Self::Layers => one(layers::run()),
+            Self::Clippy => {
+                let flags = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+                command(cargo(&flags))
+            }
+            Self::Docs => {
+                let mut docs = cargo(&["doc", "--workspace", "--no-deps"]);
+                docs.env("RUSTDOCFLAGS", "-D warnings");
+                command(docs)
+            }
+            Self::Tests => counted(
+                cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]),
+                Runner::Nextest,
+            ),
+            Self::Doctests => counted(cargo(&["test", "--workspace", "--doc"]), Runner::Doctest),
+            Self::Fuzz => one(fuzz::run(&fuzz::Args::all(args.fuzz_seconds))),
+            Self::Python => {
+                process::must(&mut cargo(&["build", "--workspace", "--bin", "cleave"]))?;
+                let pytest = python::pytest(&python::tests(), &repo::debug_binary("cleave"))?;
+                counted(pytest, Runner::Pytest)
+            }
+        }
+    }
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(arguments).current_dir(repo::root());
+    cargo
+}
+
+/// Counts a check that passes or fails as a whole.
+fn one(outcome: Result<()>) -> Result<Counts> {
+    outcome.map(|()| Counts::PASSED)
+}
+
+fn command(mut command: Command) -> Result<Counts> {
+    one(process::must(&mut command))
+}
+
+/// Runs a test runner and reads its counts off its closing lines.
+fn counted(mut command: Command, runner: Runner) -> Result<Counts> {
+    let (status, lines) = process::watch(&mut command)?;
+    Ok(Counts::read(runner, &lines, status.success()))
+}
+
+fn close(done: &[(Stage, Counts, Duration)]) -> Result<()> {
+    println!();
+    let mut total = Counts::default();
+    for (stage, counts, time) in done {
+        let name = stage.name();
+        println!(
+            "{name:<10} {:>5} passed {:>3} failed {:>7.1} s",
+            counts.passed,
+            counts.failed,
+            time.as_secs_f64()
+        );
+        total.add(*counts);
+    }
+    println!("\n{} passed, {} failed", total.passed, total.failed);
+    if total.failed != 0 {
+        bail!("not everything passed");
+    }
+    Ok(())
+}
