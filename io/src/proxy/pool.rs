@@ -81,6 +81,11 @@ impl Pool {
         self.lock().brain.snapshot()
     }
 
+    /// What it serves, as far as is known.
+    pub fn models(&self) -> Vec<String> {
+        super::table::models_of(self).into_iter().map(|it| it.id).collect()
+    }
+
     pub(super) fn spec(&self) -> Arc<PoolSettings> {
         self.spec.load_full()
     }

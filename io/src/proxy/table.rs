@@ -95,7 +95,7 @@ impl Table {
 
 /// What the pool is configured to serve, described by its replicas where they do; else what they
 /// say they serve.
-fn models_of(pool: &Pool) -> Vec<Model> {
+pub(super) fn models_of(pool: &Pool) -> Vec<Model> {
     let mut said: BTreeMap<String, Model> = BTreeMap::new();
     for member in pool.members().iter() {
         for model in member.models.load().iter() {
