@@ -2,6 +2,7 @@
 //! here are the sockets, the clock, the metrics and the file that configures them.
 
 pub mod admin;
+pub mod config;
 pub mod proxy;
 pub mod replicas;
 pub mod telemetry;

@@ -1,1 +1,4 @@
-//! Placeholder.
+//! The world, pretended, in virtual time. Nothing here reads a clock, opens a socket or waits; the
+//! same machines run a million requests in a simulator and one request behind HTTP.
+
+pub mod engine;

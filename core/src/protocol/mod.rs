@@ -16,6 +16,6 @@ pub use api::Api;
 pub use error::{ErrorBody, ErrorKind};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
-pub use peek::{BadBody, Field, Peek, peek};
+pub use peek::{BadBody, Field, Peek, peek, quoted};
 pub use session::SessionId;
 pub use usage::Usage;

@@ -95,6 +95,11 @@ pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
     })
 }
 
+/// Writes a model's name as it stands in a body.
+pub fn quoted(model: &str) -> String {
+    serde_json::to_string(model).expect("a string always serialises")
+}
+
 /// The values of the fields that are read, as they stand in the body.
 #[derive(Default)]
 struct Top<'a> {

@@ -1,3 +1,17 @@
-//! Replicas.
+//! Replicas at the other end of a socket: HTTP/1.1 connections that are kept while they are fresh,
+//! and health checks. It never chooses a replica and never retries: a failure is told, not hidden,
+//! or it would escape the books.
+
+mod answer;
+mod connection;
+mod framing;
+mod idle;
+mod probe;
 mod settings;
+
+pub use answer::{Answer, AnswerBody};
+pub use connection::{Connection, Outgoing, Payload, SendError};
+pub use framing::BadAnswer;
+pub use idle::IdleConnections;
+pub use probe::{Finding, ask_models, probe};
 pub use settings::{BadOrigin, Origin, ProbeSettings};

@@ -1,3 +1,12 @@
-//! Telemetry.
+//! How the router speaks of itself: metrics, logs, one line per request. It knows nothing of what it
+//! reports on; other rooms hand it plain values.
+
+mod access;
+mod logs;
+mod metrics;
 mod settings;
+
+pub use access::{AccessLog, Record};
+pub use logs::start;
+pub use metrics::{Metrics, PoolMetrics, ReplicaGauges};
 pub use settings::{LogFormat, Settings};

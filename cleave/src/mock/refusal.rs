@@ -1,0 +1,124 @@
+//! Errors as clients see them: `OpenAI`'s body as vLLM writes it, or Anthropic's. The only place where
+//! an error becomes a status and a body.
+
+use axum::response::{IntoResponse as _, Response};
+use http::{StatusCode, header};
+use serde::Serialize;
+
+/// Whose words an answer is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    OpenAi,
+    Anthropic,
+}
+
+/// Why a request gets no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The body or a value in it makes no sense.
+    Bad {
+        message: String,
+    },
+    UnknownModel {
+        model: String,
+    },
+    TooLong {
+        tokens: u64,
+        tokens_max: u32,
+    },
+    /// A failure that was asked for.
+    Injected,
+    Starting,
+}
+
+#[derive(Serialize)]
+struct OpenAiBody<'a> {
+    error: OpenAiError<'a>,
+}
+
+#[derive(Serialize)]
+struct OpenAiError<'a> {
+    message: &'a str,
+    r#type: &'a str,
+    param: Option<&'a str>,
+    code: u16,
+}
+
+#[derive(Serialize)]
+struct AnthropicBody<'a> {
+    r#type: &'a str,
+    error: AnthropicError<'a>,
+}
+
+#[derive(Serialize)]
+struct AnthropicError<'a> {
+    r#type: &'a str,
+    message: &'a str,
+}
+
+impl Refusal {
+    pub(super) fn bad(message: impl Into<String>) -> Self {
+        Self::Bad { message: message.into() }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Bad { message } => message.clone(),
+            Self::UnknownModel { model } => format!("The model `{model}` does not exist."),
+            Self::TooLong { tokens, tokens_max } => format!(
+                "This model's maximum context length is {tokens_max} tokens. However, you requested \
+                 {tokens} tokens. Please reduce the length of the prompt or of the answer."
+            ),
+            Self::Injected => "EngineCore encountered an issue (an injected fault).".to_owned(),
+            Self::Starting => "The replica is starting.".to_owned(),
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Bad { .. } | Self::TooLong { .. } => StatusCode::BAD_REQUEST,
+            Self::UnknownModel { .. } => StatusCode::NOT_FOUND,
+            Self::Injected => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Starting => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// Names the error in `OpenAI`'s words as vLLM uses them, then in Anthropic's.
+    fn types(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Bad { .. } | Self::TooLong { .. } => ("BadRequestError", "invalid_request_error"),
+            Self::UnknownModel { .. } => ("NotFoundError", "not_found_error"),
+            Self::Injected => ("InternalServerError", "api_error"),
+            Self::Starting => ("ServiceUnavailableError", "overloaded_error"),
+        }
+    }
+
+    pub(super) fn into_response(self, dialect: Dialect) -> Response {
+        let (status, message) = (self.status(), self.message());
+        let (openai, anthropic) = self.types();
+        let body = match dialect {
+            Dialect::OpenAi => {
+                let param = matches!(self, Self::UnknownModel { .. }).then_some("model");
+                let code = status.as_u16();
+                to_json(&OpenAiBody {
+                    error: OpenAiError { message: &message, r#type: openai, param, code },
+                })
+            }
+            Dialect::Anthropic => to_json(&AnthropicBody {
+                r#type: "error",
+                error: AnthropicError { r#type: anthropic, message: &message },
+            }),
+        };
+        (status, json(body)).into_response()
+    }
+}
+
+/// Answers 200 with a JSON body.
+pub(super) fn json(body: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Writes one of our own types as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("our own types have string keys and finite numbers")
+}

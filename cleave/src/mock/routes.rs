@@ -1,0 +1,191 @@
+//! Which path leads where, and what happens around every request: the name on the answer, the wait
+//! for the start, the faults.
+
+use std::future;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde::Serialize;
+use tokio::time::Instant;
+use twox_hash::XxHash3_64;
+
+use super::answer::{self, Shape};
+use super::faults::{Faults, Truncated, Verdict};
+use super::metrics::Page;
+use super::refusal::{Dialect, Refusal, json, to_json};
+use super::shapes::{chat, completions, messages, pooling, responses, tokens};
+use super::{Replica, ask};
+
+const BODY_BYTES_MAX: usize = 64 << 20;
+
+pub(super) fn router(replica: Replica) -> Router {
+    let work = Router::new()
+        .route("/v1/chat/completions", post(generate::<chat::Chat>))
+        .route("/v1/completions", post(generate::<completions::Completion>))
+        .route("/v1/responses", post(generate::<responses::Responses>))
+        .route("/v1/messages", post(generate::<messages::Messages>))
+        .route("/v1/embeddings", post(pooling::embeddings))
+        .route("/rerank", post(pooling::rerank))
+        .route("/v1/rerank", post(pooling::rerank))
+        .route("/score", post(pooling::score))
+        .route("/v1/score", post(pooling::score))
+        .route_layer(middleware::from_fn_with_state(replica.clone(), strike));
+    Router::new()
+        .merge(work)
+        .route("/v1/messages/count_tokens", post(messages::count_tokens))
+        .route("/tokenize", post(tokens::tokenize))
+        .route("/detokenize", post(tokens::detokenize))
+        .route("/v1/models", get(models))
+        .route("/health", get(|| async { StatusCode::OK }))
+        .route("/ping", get(|| async { StatusCode::OK }))
+        .route("/version", get(version))
+        .route("/metrics", get(metrics))
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(replica.clone(), wait_for_start))
+        .route("/mock/faults", post(replace_faults))
+        .layer(middleware::from_fn_with_state(replica.clone(), put_name))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(replica)
+}
+
+async fn generate<S: Shape>(State(replica): State<Replica>, body: Bytes) -> Response {
+    answer::generate::<S>(&replica, &body).await
+}
+
+/// Puts the replica's name on every answer, so that tests see who gave it.
+async fn put_name(State(replica): State<Replica>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Ok(name) = HeaderValue::from_str(&replica.shared.name) {
+        response.headers_mut().insert(HeaderName::from_static("x-mock-replica"), name);
+    }
+    response
+}
+
+async fn wait_for_start(State(replica): State<Replica>, request: Request, next: Next) -> Response {
+    if Instant::now() < replica.shared.ready_at {
+        return Refusal::Starting.into_response(dialect(&request));
+    }
+    next.run(request).await
+}
+
+async fn strike(State(replica): State<Replica>, request: Request, next: Next) -> Response {
+    match replica.shared.faults.judge() {
+        Verdict::Serve => next.run(request).await,
+        Verdict::Fail => Refusal::Injected.into_response(dialect(&request)),
+        Verdict::Hang => future::pending().await,
+        Verdict::Crash => {
+            replica.shared.crash.cancel();
+            future::pending().await
+        }
+        Verdict::Truncate { chunks } => {
+            next.run(request).await.map(|body| Body::new(Truncated::new(body, chunks)))
+        }
+    }
+}
+
+fn dialect(request: &Request) -> Dialect {
+    if request.uri().path() == "/v1/messages" { Dialect::Anthropic } else { Dialect::OpenAi }
+}
+
+/// Replaces all faults by those in the body; an empty object takes them all away.
+async fn replace_faults(State(replica): State<Replica>, body: Bytes) -> Response {
+    let faults = ask::read::<Faults>(&body).and_then(|faults| faults.check().map(|()| faults));
+    match faults {
+        Ok(faults) => {
+            replica.shared.faults.replace(faults);
+            replica.shared.driver.set_slow_factor(faults.slow_factor);
+            json(to_json(&faults))
+        }
+        Err(refusal) => refusal.into_response(Dialect::OpenAi),
+    }
+}
+
+#[derive(Serialize)]
+struct ModelList<'a> {
+    object: &'a str,
+    data: Vec<Model<'a>>,
+}
+
+#[derive(Serialize)]
+struct Model<'a> {
+    id: &'a str,
+    object: &'a str,
+    created: u64,
+    owned_by: &'a str,
+    root: &'a str,
+    parent: Option<&'a str>,
+    max_model_len: u32,
+}
+
+async fn models(State(replica): State<Replica>) -> Response {
+    let max_model_len = replica.shared.driver.capacity_tokens();
+    let model = |id| Model {
+        id,
+        object: "model",
+        created: 1_700_000_000,
+        owned_by: "vllm",
+        root: id,
+        parent: None,
+        max_model_len,
+    };
+    let data = replica.shared.models.iter().map(|id| model(id.as_str())).collect();
+    json(to_json(&ModelList { object: "list", data }))
+}
+
+#[derive(Serialize)]
+struct Detail<'a> {
+    detail: &'a str,
+}
+
+/// Answers an unknown path as vLLM's web framework does.
+async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, json(to_json(&Detail { detail: "Not Found" }))).into_response()
+}
+
+#[derive(Serialize)]
+struct Version<'a> {
+    version: &'a str,
+}
+
+async fn version() -> Response {
+    json(to_json(&Version { version: concat!(env!("CARGO_PKG_VERSION"), "+mock") }))
+}
+
+async fn metrics(State(replica): State<Replica>) -> Response {
+    let shared = &replica.shared;
+    let page = Page {
+        model: replica.default_model(),
+        block_tokens: shared.block_tokens,
+        capacity_tokens: shared.driver.capacity_tokens(),
+        stats: replica.stats(),
+        timings: shared.driver.timings(),
+    };
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], page.render()).into_response()
+}
+
+impl Replica {
+    pub(super) fn default_model(&self) -> &str {
+        self.shared.models.first().map_or("", String::as_str)
+    }
+
+    /// Finds the model a request names; the first one when it names none.
+    pub(super) fn resolve<'a>(&'a self, model: Option<&'a str>) -> Result<&'a str, Refusal> {
+        let model = model.unwrap_or_else(|| self.default_model());
+        if self.shared.models.iter().any(|it| it == model) {
+            Ok(model)
+        } else {
+            Err(Refusal::UnknownModel { model: model.to_owned() })
+        }
+    }
+
+    /// Makes the id of a request, different on every replica and the same in every run.
+    pub(super) fn name_request(&self, id: u64) -> String {
+        format!("{:016x}{id:08x}", XxHash3_64::oneshot(self.shared.name.as_bytes()))
+    }
+}

@@ -1,0 +1,106 @@
+//! The routes of the admin port.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router as Routes};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::proxy::Router;
+
+use super::settings::{Secret, Settings};
+use super::status::Status;
+
+/// A bound admin port that serves nothing yet.
+#[derive(Debug)]
+pub struct AdminServer {
+    listener: TcpListener,
+    routes: Routes,
+}
+
+/// Why the admin port cannot start.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} for admin: {error}")]
+pub struct BindError {
+    pub address: SocketAddr,
+    pub error: io::Error,
+}
+
+impl AdminServer {
+    pub async fn bind(settings: &Settings, router: Arc<Router>) -> Result<Self, BindError> {
+        let address = settings.listen;
+        let listener =
+            TcpListener::bind(address).await.map_err(|error| BindError { address, error })?;
+        let guarded = Routes::new()
+            .route("/status", get(status))
+            .route("/metrics", get(metrics))
+            .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
+        // Probes of an orchestrator carry no token, and learn nothing but yes or no.
+        let open = Routes::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
+        let routes = guarded.merge(open).fallback(unknown).with_state(router);
+        Ok(Self { listener, routes })
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`.
+    pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
+        let stopped = async move { stop.cancelled().await };
+        axum::serve(self.listener, self.routes).with_graceful_shutdown(stopped).await
+    }
+}
+
+async fn guard(State(token): State<Arc<Option<Secret>>>, request: Request, next: Next) -> Response {
+    let Some(Secret(token)) = token.as_ref() else { return next.run(request).await };
+    let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let given = given.and_then(|it| it.strip_prefix(b"Bearer "));
+    if given.is_some_and(|it| equal_in_constant_time(it, token.as_bytes())) {
+        next.run(request).await
+    } else {
+        let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+        (StatusCode::UNAUTHORIZED, challenge, "send the admin token as a bearer token\n")
+            .into_response()
+    }
+}
+
+/// Compares without telling by its time where the first difference is.
+fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
+    let differing = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
+    one.len() == other.len() && differing == 0
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn readyz(State(router): State<Arc<Router>>) -> (StatusCode, &'static str) {
+    if router.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+    } else if router.is_ready() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "no replica is up\n")
+    }
+}
+
+async fn status(State(router): State<Arc<Router>>) -> Json<Status> {
+    Json(Status::of(&router))
+}
+
+async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], router.write_metrics())
+}
+
+async fn unknown() -> (StatusCode, &'static str) {
+    (StatusCode::NOT_FOUND, "there are /healthz, /readyz, /status and /metrics\n")
+}

@@ -1,0 +1,81 @@
+//! The state of the router as JSON.
+
+use serde::Serialize;
+
+use crate::proxy::{Pool, Router};
+
+/// What `/status` answers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    pub version: &'static str,
+    pub ready: bool,
+    pub draining: bool,
+    pub connections: i64,
+    pub pools: Vec<PoolStatus>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PoolStatus {
+    pub name: String,
+    pub policy: &'static str,
+    pub models: Vec<String>,
+    pub requests_in_flight: usize,
+    pub sessions: u64,
+    pub sessions_moved_total: u64,
+    pub replicas: Vec<ReplicaStatus>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplicaStatus {
+    pub url: String,
+    /// `joining`, `up`, `out`, `trial`, or `leaving`.
+    pub state: &'static str,
+    /// Why it is out.
+    pub reason: Option<&'static str>,
+    pub weight: f64,
+    pub in_flight: u32,
+    pub sessions: u32,
+    pub sent_total: u64,
+    pub failed_total: u64,
+}
+
+impl Status {
+    pub(super) fn of(router: &Router) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            ready: router.is_ready(),
+            draining: router.is_draining(),
+            connections: router.metrics.connections.get(),
+            pools: router.pools().iter().map(|it| PoolStatus::of(it)).collect(),
+        }
+    }
+}
+
+impl PoolStatus {
+    fn of(pool: &Pool) -> Self {
+        let snapshot = pool.snapshot();
+        let replicas: Vec<ReplicaStatus> = snapshot
+            .replicas
+            .into_iter()
+            .map(|it| ReplicaStatus {
+                url: it.name,
+                state: it.state,
+                reason: it.reason,
+                weight: it.weight,
+                in_flight: it.in_flight,
+                sessions: it.sessions,
+                sent_total: it.sent_total,
+                failed_total: it.failed_total,
+            })
+            .collect();
+        Self {
+            name: pool.name.clone(),
+            policy: snapshot.policy.as_str(),
+            models: pool.models(),
+            requests_in_flight: snapshot.requests_in_flight,
+            sessions: replicas.iter().map(|it| u64::from(it.sessions)).sum(),
+            sessions_moved_total: snapshot.sessions_moved_total,
+            replicas,
+        }
+    }
+}

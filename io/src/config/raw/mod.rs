@@ -1,0 +1,143 @@
+//! The file as users write it, one definition per knob: its name, type, range, default and the
+//! sentence that explains it. The schema and the reference page are generated from here, and the
+//! schema in turn checks the file. Nothing here decides what a combination of knobs means; that is
+//! `settle`.
+
+mod sections;
+mod text;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+
+use cleave_core::policy::PolicyName;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+
+use crate::replicas::Origin;
+pub(super) use sections::{Admin, Breaker, Health, Limits, Log, Retries, Sessions, Timeouts, Tls};
+pub(super) use text::{Kind, Text, check};
+
+/// A list in which a refused element leaves an empty slot, so that the others keep their index
+/// and later problems name the right one.
+pub(super) type Slots<T> = Vec<Option<T>>;
+
+/// Everything that can be set about the router.
+///
+/// Every key is optional, but at least one replica is needed.
+/// Keys that need a `restart` are read once, at the start.
+/// Keys that need a `reload` are applied while the router runs, when the file changes or on SIGHUP.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Cleave configuration", extend("x-applies" = "restart"))]
+pub(super) struct Raw {
+    /// Address where clients connect.
+    pub listen: Text<SocketAddr>,
+    /// Threads that carry requests; each owns its connections.
+    #[schemars(range(min = 1, max = 1024), extend("x-default" = "one per core"))]
+    pub threads: Option<NonZeroUsize>,
+    /// How a replica is picked for a request, in every pool that does not say otherwise.
+    /// `session` keeps each conversation on the replica that has its cache.
+    pub policy: Text<PolicyName>,
+    /// The replicas, when one pool is enough; short for one entry in `pools` named `default`.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Replica>", extend("x-applies" = "reload"))]
+    pub replicas: Slots<Replica>,
+    pub admin: Admin,
+    pub tls: Tls,
+    pub limits: Limits,
+    pub timeouts: Timeouts,
+    pub sessions: Sessions,
+    pub retries: Retries,
+    pub breaker: Breaker,
+    pub health: Health,
+    pub log: Log,
+    /// The pools: replicas that serve the same models. A request goes to the pool of its `model`.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Pool>", extend("x-applies" = "reload"))]
+    pub pools: Slots<Pool>,
+}
+
+/// Replicas that serve the same models.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pool {
+    /// Names the pool in logs, metrics and status; must be unique.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: String,
+    /// Models the pool serves. When empty, the replicas are asked.
+    #[serde(default, deserialize_with = "slots")]
+    #[schemars(with = "Vec<ModelName>")]
+    pub models: Slots<ModelName>,
+    /// Other names for its models: `alias = "model"`.
+    #[serde(default)]
+    pub aliases: BTreeMap<String, ModelName>,
+    /// How a replica is picked in this pool; the top-level `policy` unless given.
+    #[schemars(extend("x-applies" = "restart", "x-default" = "the top-level `policy`"))]
+    pub policy: Option<Text<PolicyName>>,
+    /// The pool's replicas, each a URL or a table. May be empty, to be filled later.
+    #[serde(default, deserialize_with = "slots")]
+    #[schemars(with = "Vec<Replica>")]
+    pub replicas: Slots<Replica>,
+}
+
+/// A model's name as clients send it.
+#[derive(Clone, Deserialize, serde::Serialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(transparent)]
+pub(super) struct ModelName(#[schemars(length(min = 1, max = 256))] pub String);
+
+/// One replica: its URL alone, or a table with its weight.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Replica {
+    Url(Text<Origin>),
+    Table(ReplicaTable),
+}
+
+/// One replica and its weight.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReplicaTable {
+    /// Address of the engine, without a path.
+    pub url: Text<Origin>,
+    /// The replica's share of sessions, relative to the others. At 0 it takes no new session.
+    #[serde(default = "weight_default")]
+    #[schemars(range(min = 0.0, max = 1000.0))]
+    pub weight: f64,
+}
+
+impl Default for Raw {
+    fn default() -> Self {
+        Self {
+            listen: Text(([127, 0, 0, 1], 8080).into()),
+            threads: None,
+            policy: Text(cleave_core::brain::Settings::default().policy),
+            replicas: Vec::new(),
+            admin: Admin::default(),
+            tls: Tls::default(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            sessions: Sessions::default(),
+            retries: Retries::default(),
+            breaker: Breaker::default(),
+            health: Health::default(),
+            log: Log::default(),
+            pools: Vec::new(),
+        }
+    }
+}
+
+fn weight_default() -> f64 {
+    1.0
+}
+
+/// Reads a list whose refused elements were reported before; their slots stay empty.
+fn slots<'de, D, T>(deserializer: D) -> Result<Slots<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let elements = Vec::<toml::Value>::deserialize(deserializer)?;
+    Ok(elements.into_iter().map(|it| it.try_into().ok()).collect())
+}

@@ -1,0 +1,275 @@
+//! The sections that need a restart to change: listeners, limits, timeouts and the rules every
+//! pool starts with. Each default is taken from the settled type it becomes, so a knob has one
+//! default; the comments are what the schema and the reference page say.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cleave_core::brain::{RetrySettings, SessionSettings};
+use cleave_core::fleet::BreakerSettings;
+use http::HeaderName;
+use http::uri::PathAndQuery;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::text::{LogFilter, Text};
+use super::{Slots, slots};
+use crate::admin::Secret;
+use crate::replicas::ProbeSettings;
+use crate::telemetry::LogFormat;
+use crate::{proxy, telemetry};
+
+const MIB: usize = 1 << 20;
+
+/// The port for operators: metrics, health and status. It has no business on a public network.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Admin {
+    /// Address of the admin port. Only this machine can reach the default.
+    pub listen: Text<std::net::SocketAddr>,
+    /// Bearer token that every admin request must carry.
+    /// Prefer `token_file`, which keeps the secret out of this file.
+    #[schemars(extend("writeOnly" = true))]
+    pub token: Option<Text<Secret>>,
+    /// File that holds the token, and nothing else. Give this or `token`, not both.
+    pub token_file: Option<PathBuf>,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: Text(([127, 0, 0, 1], 9090).into()), token: None, token_file: None }
+    }
+}
+
+/// Serves clients over TLS. Leave the section out to serve plain HTTP.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Tls {
+    /// Certificate chain in PEM, the router's own certificate first.
+    pub cert: Option<PathBuf>,
+    /// Private key of that certificate, in PEM.
+    pub key: Option<PathBuf>,
+}
+
+/// Bounds on what clients can make the router hold.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the keys say what is bounded and that it is")]
+pub(in crate::config) struct Limits {
+    /// Largest request body in MiB; a larger one is answered with 413.
+    #[schemars(range(min = 1, max = 4096))]
+    pub body_mib_max: usize,
+    /// Request bodies held at once over all requests, in MiB; beyond it reading waits.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub buffered_mib_max: usize,
+    /// Open client connections; beyond it new ones wait in the listener's backlog.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub connections_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let settled = proxy::Limits::default();
+        Self {
+            body_mib_max: settled.body_bytes_max / MIB,
+            buffered_mib_max: settled.buffered_bytes_max / MIB,
+            connections_max: settled.connections_max,
+        }
+    }
+}
+
+impl From<Limits> for proxy::Limits {
+    fn from(raw: Limits) -> Self {
+        Self {
+            body_bytes_max: raw.body_mib_max.saturating_mul(MIB),
+            buffered_bytes_max: raw.buffered_mib_max.saturating_mul(MIB),
+            connections_max: raw.connections_max,
+        }
+    }
+}
+
+/// How long each stage of a request may take.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Timeouts {
+    /// For a client to send a request's head, or to finish its TLS handshake.
+    pub header: Text<Duration>,
+    /// Between two pieces of a request body.
+    pub body: Text<Duration>,
+    /// To connect to a replica.
+    pub connect: Text<Duration>,
+    /// From sending a request to a replica to the head of its answer.
+    /// Engines answer a non-streaming request only when all of it is generated: leave room.
+    pub first_byte: Text<Duration>,
+    /// Between two pieces of an answer.
+    pub idle: Text<Duration>,
+    /// For streams to finish when the router is told to stop; what is left then is cut.
+    pub drain: Text<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let proxy::Timeouts { header, body, connect, first_byte, idle, drain } =
+            proxy::Timeouts::default();
+        Self {
+            header: Text(header),
+            body: Text(body),
+            connect: Text(connect),
+            first_byte: Text(first_byte),
+            idle: Text(idle),
+            drain: Text(drain),
+        }
+    }
+}
+
+impl From<Timeouts> for proxy::Timeouts {
+    fn from(raw: Timeouts) -> Self {
+        Self {
+            header: raw.header.0,
+            body: raw.body.0,
+            connect: raw.connect.0,
+            first_byte: raw.first_byte.0,
+            idle: raw.idle.0,
+            drain: raw.drain.0,
+        }
+    }
+}
+
+/// How a session is recognised, and how much is remembered of sessions.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Sessions {
+    /// Headers that may carry a session id, in order; `x-session-id` always comes first.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Text<HeaderName>>")]
+    pub headers: Slots<Text<HeaderName>>,
+    /// Memory for what is remembered of sessions, in MiB per pool; bounded, whatever clients send.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub table_mib: usize,
+    /// How long a session may be idle before it is forgotten.
+    pub ttl: Text<Duration>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let SessionSettings { bytes_max, ttl } = SessionSettings::default();
+        let headers = proxy::default_session_headers();
+        Self {
+            headers: headers.into_iter().map(|it| Some(Text(it))).collect(),
+            table_mib: bytes_max / MIB,
+            ttl: Text(ttl),
+        }
+    }
+}
+
+impl Sessions {
+    pub(in crate::config) fn settings(&self) -> SessionSettings {
+        SessionSettings { bytes_max: self.table_mib.saturating_mul(MIB), ttl: self.ttl.0 }
+    }
+}
+
+/// How often a request may go to another replica before its first byte.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Retries {
+    /// Tries of one request in all, the first included.
+    #[schemars(range(min = 1, max = 16))]
+    pub tries_max: u32,
+    /// Retries allowed per request that arrives, in the long run.
+    /// This keeps retries from melting a fleet that is already in trouble.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub share: f64,
+    /// Retries allowed in a burst on top of that.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub reserve: u32,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        let RetrySettings { tries_max, share, reserve } = RetrySettings::default();
+        Self { tries_max, share, reserve }
+    }
+}
+
+impl From<Retries> for RetrySettings {
+    fn from(Retries { tries_max, share, reserve }: Retries) -> Self {
+        Self { tries_max, share, reserve }
+    }
+}
+
+/// When a failing replica is taken out, and for how long.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Breaker {
+    /// Failures in a row, of requests or of health checks, after which the replica is out.
+    #[schemars(range(min = 1, max = 1000))]
+    pub failures_max: u32,
+    /// How long it is out before one request may try it again; doubles at each further failure.
+    pub open: Text<Duration>,
+    /// Where the doubling ends.
+    pub open_max: Text<Duration>,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        let BreakerSettings { failures_max, open, open_max } = BreakerSettings::default();
+        Self { failures_max, open: Text(open), open_max: Text(open_max) }
+    }
+}
+
+impl From<Breaker> for BreakerSettings {
+    fn from(raw: Breaker) -> Self {
+        Self { failures_max: raw.failures_max, open: raw.open.0, open_max: raw.open_max.0 }
+    }
+}
+
+/// How replicas are asked whether they live.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Health {
+    /// Path that answers 200 when the replica can serve.
+    pub path: Text<PathAndQuery>,
+    /// Time between two checks of one replica.
+    pub interval: Text<Duration>,
+    /// How long a check may take. A busy replica answers late: be generous.
+    pub timeout: Text<Duration>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        let ProbeSettings { path, interval, timeout } = ProbeSettings::default();
+        let path = path.parse().expect("the default is a path");
+        Self { path: Text(path), interval: Text(interval), timeout: Text(timeout) }
+    }
+}
+
+impl From<Health> for ProbeSettings {
+    fn from(raw: Health) -> Self {
+        Self { path: raw.path.0.to_string(), interval: raw.interval.0, timeout: raw.timeout.0 }
+    }
+}
+
+/// What the router says of itself.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Log {
+    /// Lines for people, or one JSON object per line for machines.
+    pub format: Text<LogFormat>,
+    /// The least level that is logged, or a filter by module.
+    pub level: Text<LogFilter>,
+    /// Whether every request gets a line when it ends.
+    pub access: bool,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        let telemetry::Settings { format, level, access_log } = telemetry::Settings::default();
+        Self { format: Text(format), level: Text(LogFilter(level)), access: access_log }
+    }
+}
+
+impl From<Log> for telemetry::Settings {
+    fn from(raw: Log) -> Self {
+        Self { format: raw.format.0, level: raw.level.0.0, access_log: raw.access }
+    }
+}

@@ -1,0 +1,295 @@
+//! Values that users write as text: addresses, durations, names. Each kind says once how it is
+//! read, what is wrong when it cannot be, and what the schema shows for it; the check of the file,
+//! the deserialiser and the reference page all use that one definition. Nothing here repeats what
+//! was written, because what was written may be a secret in the wrong place.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cleave_core::policy::PolicyName;
+use http::HeaderName;
+use http::uri::PathAndQuery;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use tracing_subscriber::EnvFilter;
+
+use crate::admin::Secret;
+use crate::config::problem::Wrong;
+use crate::replicas::Origin;
+use crate::telemetry::LogFormat;
+
+/// Longer than anybody means; keeps sums and doublings of durations far from overflow.
+const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// A kind of value that is written as text.
+pub(in crate::config) trait Kind: Sized {
+    /// What the schema calls it; empty for a choice between words.
+    const FORMAT: &'static str;
+    const EXAMPLE: &'static str;
+
+    fn read(text: &str) -> Result<Self, Wrong>;
+
+    fn write(&self) -> String;
+
+    /// Lists the words to choose from, for kinds that are a choice.
+    fn choices() -> Vec<&'static str> {
+        Vec::new()
+    }
+}
+
+/// A value as it stands in the file: text there, its meaning here.
+#[derive(Clone)]
+pub(in crate::config) struct Text<K>(pub K);
+
+/// Reads text of the kind that the schema names by `format`; unknown formats admit everything.
+pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
+    fn reads<K: Kind>(text: &str) -> Result<(), Wrong> {
+        K::read(text).map(drop)
+    }
+    match format {
+        SocketAddr::FORMAT => reads::<SocketAddr>(text),
+        Duration::FORMAT => reads::<Duration>(text),
+        Origin::FORMAT => reads::<Origin>(text),
+        HeaderName::FORMAT => reads::<HeaderName>(text),
+        PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
+        Secret::FORMAT => reads::<Secret>(text),
+        LogFilter::FORMAT => reads::<LogFilter>(text),
+        _ => Ok(()),
+    }
+}
+
+impl Kind for SocketAddr {
+    const FORMAT: &'static str = "listen-address";
+    const EXAMPLE: &'static str = "127.0.0.1:8080";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        text.parse().map_err(|_| {
+            Wrong::new(
+                "is not an address to listen on",
+                "write it as IP:PORT, for example 127.0.0.1:8080, or 0.0.0.0:8080 for every \
+                 interface",
+            )
+        })
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Kind for Duration {
+    // JSON Schema's own `duration` is ISO 8601, which nobody writes by hand.
+    const FORMAT: &'static str = "time-span";
+    const EXAMPLE: &'static str = "5s";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let remedy = "write a number and its unit, for example 250ms, 5s or 10m";
+        match humantime::parse_duration(text) {
+            Err(_) => Err(Wrong::new("is not a duration", remedy)),
+            Ok(Self::ZERO) => Err(Wrong::new("is zero", remedy)),
+            Ok(span) if DURATION_MAX < span => {
+                Err(Wrong::new("is too long", "give at most one year"))
+            }
+            Ok(span) => Ok(span),
+        }
+    }
+
+    fn write(&self) -> String {
+        humantime::format_duration(*self).to_string()
+    }
+}
+
+impl Kind for Origin {
+    const FORMAT: &'static str = "replica-address";
+    const EXAMPLE: &'static str = "http://gpu-0:8000";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        text.parse().map_err(|error| Wrong::new("is not the address of a replica", error))
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Kind for HeaderName {
+    const FORMAT: &'static str = "header-name";
+    const EXAMPLE: &'static str = "x-session-affinity";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        text.parse().map_err(|_| {
+            Wrong::new(
+                "is not a header name",
+                "use letters, digits, `-` and `_`, without the colon",
+            )
+        })
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Kind for PathAndQuery {
+    const FORMAT: &'static str = "path";
+    const EXAMPLE: &'static str = "/health";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        text.parse().ok().filter(|_| text.starts_with('/')).ok_or_else(|| {
+            Wrong::new("is not a path", "begin it with a slash, for example /health")
+        })
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Kind for Secret {
+    const FORMAT: &'static str = "secret";
+    const EXAMPLE: &'static str = "long-and-random";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        if text.is_empty() {
+            return Err(Wrong::new("is empty", "give a token, or leave the key out"));
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Wrong::new(
+                "cannot be sent as a bearer token",
+                "use visible ASCII characters without spaces",
+            ));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    fn write(&self) -> String {
+        "…".to_owned()
+    }
+}
+
+/// A filter as `tracing` reads it, checked.
+#[derive(Clone)]
+pub(in crate::config) struct LogFilter(pub String);
+
+impl Kind for LogFilter {
+    const FORMAT: &'static str = "log-filter";
+    const EXAMPLE: &'static str = "info,cleave_io::proxy=debug";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        // `tracing` takes a lone word it does not know for a module, so a misspelt level would
+        // silence everything else without a word.
+        let levels = ["off", "error", "warn", "info", "debug", "trace"];
+        let is_plain = |it: &str| it.contains(['=', '[']) || levels.contains(&it);
+        let sound = text.split(',').all(is_plain) && EnvFilter::builder().parse(text).is_ok();
+        sound.then(|| Self(text.to_owned())).ok_or_else(|| {
+            Wrong::new(
+                "is not a log filter",
+                format!("give one of {}, or MODULE=LEVEL after a comma", levels.join(", ")),
+            )
+        })
+    }
+
+    fn write(&self) -> String {
+        self.0.clone()
+    }
+}
+
+impl Kind for PolicyName {
+    const FORMAT: &'static str = "";
+    const EXAMPLE: &'static str = "session";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        text.parse().map_err(|error| Wrong::new("is not a policy", error))
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn choices() -> Vec<&'static str> {
+        Self::ALL.map(Self::as_str).to_vec()
+    }
+}
+
+impl Kind for LogFormat {
+    const FORMAT: &'static str = "";
+    const EXAMPLE: &'static str = "text";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(Wrong::new("is not a log format", "give one of text, json")),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self {
+            Self::Text => "text".to_owned(),
+            Self::Json => "json".to_owned(),
+        }
+    }
+
+    fn choices() -> Vec<&'static str> {
+        vec!["text", "json"]
+    }
+}
+
+impl<'de, K: Kind> Deserialize<'de> for Text<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        K::read(&text).map(Self).map_err(|wrong| de::Error::custom(wrong.what))
+    }
+}
+
+impl<K: Kind> Serialize for Text<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.write())
+    }
+}
+
+impl<K: Kind> JsonSchema for Text<K> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Text".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let choices = K::choices();
+        if choices.is_empty() {
+            json_schema!({ "type": "string", "format": K::FORMAT, "examples": [K::EXAMPLE] })
+        } else {
+            json_schema!({ "type": "string", "enum": choices })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_reads_and_every_default_is_written_as_it_is_read() {
+        fn check<K: Kind>(text: &str) {
+            assert_eq!(K::read(text).map(|it| it.write()).ok().as_deref(), Some(text));
+        }
+        check::<SocketAddr>(SocketAddr::EXAMPLE);
+        check::<Duration>(Duration::EXAMPLE);
+        check::<Duration>("1h 5m");
+        check::<Origin>(Origin::EXAMPLE);
+        check::<HeaderName>(HeaderName::EXAMPLE);
+        check::<PathAndQuery>(PathAndQuery::EXAMPLE);
+        check::<LogFilter>(LogFilter::EXAMPLE);
+        PolicyName::choices().into_iter().for_each(check::<PolicyName>);
+        LogFormat::choices().into_iter().for_each(check::<LogFormat>);
+    }
+
+    #[test]
+    fn a_secret_is_never_written() {
+        assert_eq!(Secret::read("hunter2").unwrap().write(), "…");
+    }
+}

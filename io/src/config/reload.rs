@@ -1,0 +1,73 @@
+//! What a reload cannot apply. Pools, models, aliases, replicas and weights change while the router
+//! runs; everything else was built into listeners, threads and brains at the start, and a change
+//! to it is worth a warning that names it.
+
+use super::Config;
+use crate::proxy::{Limits, PoolSettings, Timeouts};
+
+/// Names the settings that differ and take effect only after a restart.
+pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
+    let (from, to) = (&old.proxy, &new.proxy);
+    let own = [
+        ("listen", from.listen != to.listen),
+        ("threads", from.threads != to.threads),
+        ("admin.listen", old.admin.listen != new.admin.listen),
+        // Whether it came from a file or not does not matter, only whether it differs.
+        ("admin.token", old.admin.token != new.admin.token),
+        ("tls", from.tls != to.tls),
+        ("sessions.headers", from.session_headers != to.session_headers),
+        ("log.format", old.telemetry.format != new.telemetry.format),
+        ("log.level", old.telemetry.level != new.telemetry.level),
+        ("log.access", old.telemetry.access_log != new.telemetry.access_log),
+    ];
+    let mut changes = own.to_vec();
+    changes.extend(limits(from.limits, to.limits));
+    changes.extend(timeouts(from.timeouts, to.timeouts));
+    for before in &old.pools {
+        if let Some(after) = new.pools.iter().find(|it| it.name == before.name) {
+            changes.extend(pool(before, after));
+        }
+    }
+    let mut names: Vec<&str> = changes.into_iter().filter(|it| it.1).map(|it| it.0).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn limits(old: Limits, new: Limits) -> [(&'static str, bool); 3] {
+    [
+        ("limits.body_mib_max", old.body_bytes_max != new.body_bytes_max),
+        ("limits.buffered_mib_max", old.buffered_bytes_max != new.buffered_bytes_max),
+        ("limits.connections_max", old.connections_max != new.connections_max),
+    ]
+}
+
+fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 6] {
+    [
+        ("timeouts.header", old.header != new.header),
+        ("timeouts.body", old.body != new.body),
+        ("timeouts.connect", old.connect != new.connect),
+        ("timeouts.first_byte", old.first_byte != new.first_byte),
+        ("timeouts.idle", old.idle != new.idle),
+        ("timeouts.drain", old.drain != new.drain),
+    ]
+}
+
+/// Compares what a pool's brain and probes were started with.
+fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 12] {
+    let (from, to) = (&old.brain, &new.brain);
+    [
+        ("policy", from.policy != to.policy),
+        ("sessions.table_mib", from.sessions.bytes_max != to.sessions.bytes_max),
+        ("sessions.ttl", from.sessions.ttl != to.sessions.ttl),
+        ("retries.tries_max", from.retries.tries_max != to.retries.tries_max),
+        ("retries.share", from.retries.share.to_bits() != to.retries.share.to_bits()),
+        ("retries.reserve", from.retries.reserve != to.retries.reserve),
+        ("breaker.failures_max", from.breaker.failures_max != to.breaker.failures_max),
+        ("breaker.open", from.breaker.open != to.breaker.open),
+        ("breaker.open_max", from.breaker.open_max != to.breaker.open_max),
+        ("health.path", old.probe.path != new.probe.path),
+        ("health.interval", old.probe.interval != new.probe.interval),
+        ("health.timeout", old.probe.timeout != new.probe.timeout),
+    ]
+}

@@ -1,0 +1,221 @@
+//! From what the user said to what the other rooms rely on. Single values were checked before; here
+//! stand the rules that join several of them, each reported with its path and remedy. Always
+//! returns something, so that one broken rule does not hide the next.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use cleave_core::brain;
+
+use super::problem::{Findings, Wrong, join, plain};
+use super::raw::{Admin, Kind, Pool, Raw, Replica, Slots, Tls};
+use super::{Config, read_bytes, read_text};
+use crate::admin::Secret;
+use crate::proxy::{PoolSettings, ReplicaSettings, TlsSettings};
+use crate::replicas::ProbeSettings;
+use crate::{admin, proxy};
+
+/// Turns raw into settled, and reports what does not go together.
+pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
+    check_together(&raw, findings);
+    let admin = settle_admin(raw.admin, findings);
+    let tls = settle_tls(raw.tls, findings);
+    let probe = ProbeSettings::from(raw.health);
+    let brain = brain::Settings {
+        policy: raw.policy.0,
+        retries: raw.retries.into(),
+        breaker: raw.breaker.into(),
+        sessions: raw.sessions.settings(),
+        seed: brain::Settings::default().seed,
+    };
+    let common = Common { brain, probe };
+    let pools = settle_pools(raw.pools, raw.replicas, &common, findings);
+    let proxy = proxy::Settings {
+        listen: raw.listen.0,
+        tls,
+        threads: raw.threads.unwrap_or_else(cores),
+        limits: raw.limits.into(),
+        timeouts: raw.timeouts.into(),
+        session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
+    };
+    Config { proxy, pools, admin, telemetry: raw.log.into() }
+}
+
+/// What every pool starts with.
+struct Common {
+    brain: brain::Settings,
+    probe: ProbeSettings,
+}
+
+fn cores() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+fn check_together(raw: &Raw, findings: &mut Findings) {
+    if raw.limits.buffered_mib_max < raw.limits.body_mib_max {
+        let remedy = format!("give at least {}", raw.limits.body_mib_max);
+        let what = "is less than limits.body_mib_max, so the largest body could never be read";
+        findings.report("limits.buffered_mib_max", Wrong::new(what, remedy));
+    }
+    if raw.breaker.open_max.0 < raw.breaker.open.0 {
+        let remedy = format!("give at least {}", raw.breaker.open.0.write());
+        findings.report("breaker.open_max", Wrong::new("is less than breaker.open", remedy));
+    }
+    if raw.admin.listen.0 == raw.listen.0 && raw.listen.0.port() != 0 {
+        let wrong = Wrong::new("is the address clients use (listen)", "give it a port of its own");
+        findings.report("admin.listen", wrong);
+    }
+}
+
+fn settle_admin(raw: Admin, findings: &mut Findings) -> admin::Settings {
+    let Admin { listen, token, token_file } = raw;
+    if token.is_some() && token_file.is_some() {
+        let wrong = Wrong::new("is given beside admin.token", "keep one of the two");
+        findings.report("admin.token_file", wrong);
+    }
+    let from_file = token_file.and_then(|file| {
+        let secret = read_text(&file).and_then(|text| Secret::read(text.trim()));
+        secret.map_err(|wrong| findings.report("admin.token_file", wrong)).ok()
+    });
+    admin::Settings { listen: listen.0, token: token.map(|it| it.0).or(from_file) }
+}
+
+fn settle_tls(raw: Tls, findings: &mut Findings) -> Option<TlsSettings> {
+    let mut readable = |path: &str, file: &Path| {
+        if let Err(wrong) = read_bytes(file) {
+            findings.report(path, wrong);
+        }
+    };
+    match raw {
+        Tls { cert: None, key: None } => None,
+        Tls { cert: Some(cert), key: Some(key) } => {
+            readable("tls.cert", &cert);
+            readable("tls.key", &key);
+            Some(TlsSettings { cert, key })
+        }
+        Tls { cert: Some(_), key: None } => {
+            let remedy = "add tls.key, the PEM file of its private key";
+            findings.report("tls.cert", Wrong::new("has no key", remedy));
+            None
+        }
+        Tls { cert: None, key: Some(_) } => {
+            let remedy = "add tls.cert, the PEM file of its certificate chain";
+            findings.report("tls.key", Wrong::new("has no certificate", remedy));
+            None
+        }
+    }
+}
+
+fn settle_pools(
+    pools: Slots<Pool>,
+    replicas: Slots<Replica>,
+    common: &Common,
+    findings: &mut Findings,
+) -> Vec<PoolSettings> {
+    if !pools.is_empty() && !replicas.is_empty() {
+        let remedy = "move these replicas into a pool, or remove the pools";
+        findings.report("replicas", Wrong::new("are given beside pools", remedy));
+    }
+    let is_served = !replicas.is_empty()
+        || pools.iter().any(|pool| pool.as_ref().is_none_or(|it| !it.replicas.is_empty()));
+    // Refused lists were taken out; they may well have had replicas in them.
+    if !is_served && !findings.is_refused("replicas") && !findings.is_refused("pools") {
+        let remedy = "give one with --replica http://HOST:PORT, or in the file as \
+                      replicas = [\"http://HOST:PORT\"]";
+        findings.report("replicas", Wrong::new("there is no replica to send to", remedy));
+    }
+    check_names(&pools, findings);
+    let mut settled = Vec::with_capacity(pools.len().max(1));
+    if !replicas.is_empty() {
+        let replicas = settle_replicas(replicas, "replicas", findings);
+        settled.push(PoolSettings {
+            name: "default".to_owned(),
+            models: Vec::new(),
+            aliases: BTreeMap::new(),
+            replicas,
+            brain: common.brain.clone(),
+            probe: common.probe.clone(),
+        });
+    }
+    for (index, pool) in pools.into_iter().enumerate() {
+        let Some(pool) = pool else { continue };
+        let policy = pool.policy.map_or(common.brain.policy, |it| it.0);
+        let replicas = format!("pools[{index}].replicas");
+        settled.push(PoolSettings {
+            name: pool.name,
+            models: pool.models.into_iter().flatten().map(|it| it.0).collect(),
+            aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
+            replicas: settle_replicas(pool.replicas, &replicas, findings),
+            brain: brain::Settings { policy, ..common.brain.clone() },
+            probe: common.probe.clone(),
+        });
+    }
+    settled
+}
+
+fn settle_replicas(
+    raw: Slots<Replica>,
+    path: &str,
+    findings: &mut Findings,
+) -> Vec<ReplicaSettings> {
+    let mut seen = BTreeMap::new();
+    let mut settled = Vec::with_capacity(raw.len());
+    for (index, replica) in raw.into_iter().enumerate() {
+        let (origin, weight) = match replica {
+            None => continue,
+            Some(Replica::Url(url)) => (url.0, 1.0),
+            Some(Replica::Table(table)) => (table.url.0, table.weight),
+        };
+        if let Some(first) = seen.get(&origin) {
+            let what = format!("{origin} is already {path}[{first}]");
+            let remedy = "remove one; to send it more, raise its weight";
+            findings.report(&format!("{path}[{index}]"), Wrong::new(what, remedy));
+            continue;
+        }
+        seen.insert(origin.clone(), index);
+        settled.push(ReplicaSettings { origin, weight });
+    }
+    settled
+}
+
+/// Checks that pool names, model names and aliases each mean one thing over all pools.
+fn check_names(pools: &Slots<Pool>, findings: &mut Findings) {
+    let pools = || pools.iter().enumerate().filter_map(|(at, pool)| Some((at, pool.as_ref()?)));
+    let mut names = BTreeMap::new();
+    let mut models = BTreeMap::new();
+    for (at, pool) in pools() {
+        if let Some(first) = names.insert(&pool.name, at) {
+            let what = format!("{} is also the name of pools[{first}]", plain(&pool.name));
+            let wrong = Wrong::new(what, "give every pool a name of its own");
+            findings.report(&format!("pools[{at}].name"), wrong);
+        }
+        for (index, model) in pool.models.iter().enumerate() {
+            let Some(model) = model else { continue };
+            if let Some(first) = models.insert(&model.0, at) {
+                let what = format!("{} is already served by pools[{first}]", plain(&model.0));
+                let wrong = Wrong::new(what, "list a model once, in one pool");
+                findings.report(&format!("pools[{at}].models[{index}]"), wrong);
+            }
+        }
+    }
+    let mut aliases = BTreeMap::new();
+    for (at, pool) in pools() {
+        for (alias, model) in &pool.aliases {
+            let path = join(&format!("pools[{at}].aliases"), alias);
+            if let Some(owner) = models.get(alias) {
+                let what = format!("is the name of a model of pools[{owner}]");
+                findings.report(&path, Wrong::new(what, "choose an alias that is no model's name"));
+            }
+            if let Some(first) = aliases.insert(alias, at) {
+                let what = format!("is already an alias in pools[{first}]");
+                findings.report(&path, Wrong::new(what, "choose another alias"));
+            }
+            if !pool.models.is_empty() && !pool.models.iter().flatten().any(|it| it == model) {
+                let what = format!("{} is not among the pool's models", plain(&model.0));
+                let wrong = Wrong::new(what, format!("name one of pools[{at}].models"));
+                findings.report(&path, wrong);
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What the file, the environment and the flags add up to.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cleave_core::policy::PolicyName;
+
+use super::{Config, ENOUGH, Flags, changes_static, leaves, lines, load_all, load_text};
+use crate::config::shape::{Applies, Shape};
+
+#[test]
+fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
+    let file = "listen = \"1.1.1.1:1\"\npolicy = \"random\"\n[admin]\nlisten = \"1.1.1.1:2\"\n";
+    let variables = [("CLEAVE__LISTEN", "2.2.2.2:1"), ("CLEAVE__ADMIN__LISTEN", "2.2.2.2:2")];
+    let flags = Flags {
+        listen: Some("3.3.3.3:1".to_owned()),
+        replicas: vec!["http://a:1".to_owned(), "http://b:1".to_owned()],
+        ..Flags::default()
+    };
+    let config = load_all(file, &variables, flags).unwrap();
+    assert_eq!(config.proxy.listen.to_string(), "3.3.3.3:1");
+    assert_eq!(config.admin.listen.to_string(), "2.2.2.2:2");
+    let [pool] = config.pools.as_slice() else { panic!("one pool: {:?}", config.pools) };
+    assert_eq!((pool.name.as_str(), pool.brain.policy), ("default", PolicyName::Random));
+    let origins: Vec<&str> = pool.replicas.iter().map(|it| it.origin.as_str()).collect();
+    assert_eq!(origins, ["http://a:1", "http://b:1"]);
+}
+
+#[test]
+fn a_variable_reaches_every_depth_and_needs_no_quotes() {
+    let file = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]\n[pools.aliases]\nGPT = \"m\"";
+    let variables = [
+        ("CLEAVE__LIMITS__BODY_MIB_MAX", "64"),
+        ("cleave__timeouts__idle", "10m"),
+        ("CLEAVE__SESSIONS__HEADERS", "[\"x-a\", \"x-b\"]"),
+        ("CLEAVE__LOG__ACCESS", "false"),
+        ("CLEAVE__ADMIN__TOKEN", "12345"),
+        ("CLEAVE__POOLS__0__POLICY", "random"),
+        ("CLEAVE__POOLS__0__ALIASES__GPT", "n"),
+        ("CLEAVE__POOLS__0__REPLICAS__1", "{ url = \"http://b:1\", weight = 2 }"),
+        ("CLEAVE__POOLS__0__REPLICAS__2__URL", "http://c:1"),
+        ("CLEAVE__POOLS__1__NAME", "7"),
+        ("CLEAVE_LOG", "not ours"),
+        ("PATH", "/bin"),
+    ];
+    let config = load_all(file, &variables, Flags::default()).unwrap();
+    assert_eq!(config.proxy.limits.body_bytes_max, 64 << 20);
+    assert_eq!(config.proxy.timeouts.idle, Duration::from_secs(600));
+    assert_eq!(config.proxy.session_headers, ["x-a", "x-b"]);
+    assert!(!config.telemetry.access_log);
+    assert_eq!(config.admin.token.map(|it| it.0), Some("12345".to_owned()));
+    let [first, second] = config.pools.as_slice() else { panic!("two pools: {:?}", config.pools) };
+    assert_eq!((first.brain.policy, second.name.as_str()), (PolicyName::Random, "7"));
+    assert_eq!(first.aliases.get("GPT"), Some(&"n".to_owned()));
+    let weights: Vec<f64> = first.replicas.iter().map(|it| it.weight).collect();
+    assert_eq!(weights, [1.0, 2.0, 1.0]);
+}
+
+#[test]
+fn index_nine_comes_before_index_ten() {
+    let variables: Vec<(String, String)> = (0..12)
+        .rev()
+        .map(|at| (format!("CLEAVE__REPLICAS__{at}"), format!("http://r{at}:1")))
+        .collect();
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let config = load_all("", &variables, Flags::default()).unwrap();
+    assert_eq!(config.pools[0].replicas[11].origin.as_str(), "http://r11:1");
+}
+
+#[test]
+fn a_problem_names_the_variable_or_the_flag_it_came_from() {
+    let variables = [
+        ("CLEAVE__LIMITS__BODY_MIB_MAX", "none"),
+        ("CLEAVE__LIMITS__BODY_MAX", "3"),
+        ("CLEAVE__LISTEN__PORT", "3"),
+        ("CLEAVE__REPLICAS__7", "http://b:1"),
+        ("CLEAVE__REPLICAS__0__WEIGHT", "2"),
+        ("CLEAVE__LOG", "{ format = \"xml\" }"),
+        ("CLEAVE__THREADS", "4"),
+        ("cleave__threads", "5"),
+    ];
+    let flags = Flags {
+        admin: Some("9090".to_owned()),
+        policy: Some("sessions".to_owned()),
+        ..Flags::default()
+    };
+    let want = [
+        "CLEAVE__LIMITS__BODY_MAX: limits.body_max: unknown key; did you mean `body_mib_max`?",
+        "CLEAVE__LIMITS__BODY_MIB_MAX: limits.body_mib_max: is text; give a whole number from 1 to \
+         4096",
+        "CLEAVE__LISTEN__PORT: listen: nothing can be set inside, because it is text; give a \
+         listen address such as \"127.0.0.1:8080\"",
+        "CLEAVE__LOG: log.format: xml is not a choice; give one of \"text\", \"json\"",
+        "CLEAVE__REPLICAS__0__WEIGHT: replicas[0]: nothing can be set inside, because it is text; \
+         give a replica address such as \"http://gpu-0:8000\" or a table of url, weight",
+        "CLEAVE__REPLICAS__7: replicas.7: is no index of the list; the next free index is 1",
+        "cleave__threads: says the same as CLEAVE__THREADS; unset one of the two",
+        "--admin: admin.listen: is not an address to listen on; write it as IP:PORT, for example \
+         127.0.0.1:8080, or 0.0.0.0:8080 for every interface",
+        "--policy: policy: sessions is not a choice; did you mean \"session\"? give one of \
+         \"session\", \"round_robin\", \"random\", \"least_requests\", \"power_of_two\"",
+    ];
+    assert_eq!(lines(load_all(ENOUGH, &variables, flags)), want);
+}
+
+#[test]
+fn replica_flags_beside_pools_are_refused() {
+    let flags = Flags { replicas: vec!["http://a:1".to_owned()], ..Flags::default() };
+    let result = load_all("[[pools]]\nname = \"a\"", &[], flags);
+    let want = "--replica: replicas: are given beside pools; move these replicas into a pool, or \
+                remove the pools";
+    assert_eq!(lines(result), [want]);
+}
+
+/// A value other than the default for every setting that needs a restart.
+const OTHERS: [(&str, &str); 29] = [
+    ("listen", "127.0.0.1:1"),
+    ("threads", "1023"),
+    ("policy", "random"),
+    ("admin.listen", "127.0.0.1:1"),
+    ("admin.token", "other"),
+    ("limits.body_mib_max", "1"),
+    ("limits.buffered_mib_max", "999"),
+    ("limits.connections_max", "1"),
+    ("timeouts.header", "1ms"),
+    ("timeouts.body", "1ms"),
+    ("timeouts.connect", "1ms"),
+    ("timeouts.first_byte", "1ms"),
+    ("timeouts.idle", "1ms"),
+    ("timeouts.drain", "1ms"),
+    ("sessions.headers", "[]"),
+    ("sessions.table_mib", "1"),
+    ("sessions.ttl", "1ms"),
+    ("retries.tries_max", "1"),
+    ("retries.share", "0"),
+    ("retries.reserve", "1"),
+    ("breaker.failures_max", "1"),
+    ("breaker.open", "1ms"),
+    ("breaker.open_max", "9h"),
+    ("health.path", "/other"),
+    ("health.interval", "1ms"),
+    ("health.timeout", "1ms"),
+    ("log.format", "json"),
+    ("log.level", "warn"),
+    ("log.access", "false"),
+];
+
+fn changes(file: &str, variables: &[(&str, &str)]) -> Vec<&'static str> {
+    let config = |variables| load_all(file, variables, Flags::default()).unwrap();
+    changes_static(&config(&[]), &config(variables))
+}
+
+#[test]
+fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
+    let mut unseen: BTreeSet<String> = leaves(&Shape::of_file())
+        .into_iter()
+        .filter(|(_, applies)| *applies == Applies::Restart)
+        .map(|(path, _)| path)
+        .collect();
+    for (path, other) in OTHERS {
+        let variable = format!("CLEAVE__{}", path.replace('.', "__").to_uppercase());
+        assert_eq!(changes(ENOUGH, &[(&variable, other)]), [path]);
+        assert!(unseen.remove(path), "{path} is not in the schema");
+    }
+    let tls = ("CLEAVE__TLS", "{ cert = \"Cargo.toml\", key = \"Cargo.toml\" }");
+    assert_eq!(changes(ENOUGH, &[tls]), ["tls"]);
+    let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
+    assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
+    // These come to light under another name: the token, the pair, the policy.
+    let tested_above = ["admin.token_file", "pools.policy", "tls.cert", "tls.key"];
+    assert_eq!(unseen.into_iter().collect::<Vec<_>>(), tested_above);
+}
+
+#[test]
+fn what_may_change_while_running_is_not_named() {
+    let file = "[[pools]]\nname = \"a\"\nmodels = [\"m\"]\nreplicas = [\"http://a:1\"]";
+    let live = [
+        ("CLEAVE__POOLS__0__MODELS__1", "n"),
+        ("CLEAVE__POOLS__0__ALIASES__X", "m"),
+        ("CLEAVE__POOLS__0__REPLICAS", "[{ url = \"http://b:1\", weight = 0.5 }]"),
+        ("CLEAVE__POOLS__1__NAME", "b"),
+    ];
+    assert_eq!(changes(file, &live), [""; 0]);
+}
+
+#[test]
+fn the_token_is_read_from_its_file() {
+    let file = std::env::temp_dir().join(format!("cleave-token-{}", std::process::id()));
+    let variable = ("CLEAVE__ADMIN__TOKEN_FILE", file.to_str().unwrap());
+    let load = |content: &str| {
+        std::fs::write(&file, content).unwrap();
+        load_all(ENOUGH, &[variable], Flags::default())
+    };
+    assert_eq!(load("hunter2\n").unwrap().admin.token.map(|it| it.0), Some("hunter2".to_owned()));
+    let wrong = "CLEAVE__ADMIN__TOKEN_FILE: admin.token_file: is empty; give a token, or leave \
+                 the key out";
+    assert_eq!(lines(load("\n")), [wrong]);
+    assert!(!lines(load("hunter 2")).concat().contains("hunter"));
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn what_nobody_sets_is_as_the_other_rooms_default_it() {
+    let Config { proxy, pools, admin, telemetry } = load_text(ENOUGH).unwrap();
+    assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(proxy.limits, crate::proxy::Limits::default());
+    assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());
+    assert_eq!(proxy.session_headers, crate::proxy::default_session_headers());
+    assert_eq!(admin.listen.to_string(), "127.0.0.1:9090");
+    assert_eq!(telemetry, crate::telemetry::Settings::default());
+    assert_eq!(pools[0].brain, cleave_core::brain::Settings::default());
+    assert_eq!(pools[0].probe, crate::replicas::ProbeSettings::default());
+}

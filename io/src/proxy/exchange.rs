@@ -1,0 +1,238 @@
+//! The life of one request, top to bottom: intake, peek, pick, send, relay, settle. Everything that
+//! can fail before the first byte fails here, and is tried elsewhere here; the settling hangs on
+//! [`Visit`], which is dropped exactly once.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cleave_core::brain::{Failure, Outcome};
+use cleave_core::domain::SliceKey;
+use cleave_core::protocol::{Peek, peek, quoted};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use tracing::debug;
+
+use crate::replicas::{Answer, Connection, Outgoing, Payload, SendError};
+
+use super::body::Body;
+use super::headers::{Framed, clean_for_client, is_event_stream, write_for_replica};
+use super::intake::{self, Intake};
+use super::pool::Member;
+use super::relay::Relay;
+use super::rescue::{ServeError, json};
+use super::table::Route;
+use super::visit::Visit;
+use super::worker::Worker;
+
+/// Answers one request, whatever it is.
+pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let request_id = intake::request_id(&parts.headers, || worker.fresh_id());
+    let router = Arc::clone(&worker.router);
+    let mut visit = Visit::new(router, parts.method.clone(), parts.uri.clone(), request_id);
+    let served = match own_answer(&worker, &parts) {
+        Some(own) => own,
+        None => match serve(&worker, &mut visit, parts, body).await {
+            Ok(answer) => return relay(worker, visit, answer),
+            Err(error) => Err(error),
+        },
+    };
+    let mut answer = served.unwrap_or_else(|error| {
+        debug!(%error, "request refused");
+        error.answer(visit.api)
+    });
+    visit.answered(answer.status());
+    visit.sign(answer.headers_mut());
+    answer
+}
+
+/// Answers what no replica needs to be asked for.
+fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, ServeError>> {
+    match (&parts.method, parts.uri.path()) {
+        (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: "CONNECT" })),
+        (&Method::GET, "/v1/models") => {
+            Some(Ok(json(StatusCode::OK, worker.router.table().list.clone())))
+        }
+        _ => None,
+    }
+}
+
+async fn serve(
+    worker: &Worker,
+    visit: &mut Visit,
+    parts: Parts,
+    body: Incoming,
+) -> Result<Answer, ServeError> {
+    // Intake and peek: what is asked, by whom, in which session.
+    let router = &worker.router;
+    let taken = intake::take_body(router, &parts.method, &parts.headers, body).await?;
+    let mut found = match &taken {
+        Intake::Held { body, .. } => peek(visit.api, body)?,
+        Intake::Passing(_) | Intake::Nothing => Peek::default(),
+    };
+    let model = found.model.as_deref();
+    let routed = router.table().route(model);
+    let Route { pool, model: known_as } = routed.map_err(|why| ServeError::no_route(why, model))?;
+    let tenant = intake::tenant(&parts.headers);
+    let names = &router.settings.session_headers;
+    let session =
+        intake::session(&parts.headers, names, found.session.take(), || worker.fresh_id());
+    visit.session_id = HeaderValue::from_str(session.as_str()).ok();
+    let key = SliceKey::new(tenant, known_as.as_deref().or(model).unwrap_or(""), session.as_str());
+
+    // Pick: the decision and its booking are one step.
+    let placed = visit.place(pool, key);
+    let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
+
+    // Send, and send elsewhere while nothing has come back.
+    let head = |framed| write_for_replica(&parts.headers, &visit.request_id, framed);
+    match taken {
+        Intake::Passing(body) => {
+            let framed = passing_framed(&body);
+            let head = head(framed);
+            pass(worker, visit, member, &head, body, framed == Framed::Chunked).await
+        }
+        Intake::Held { ref body, .. } => {
+            let payload = pack(body, &found, known_as.as_deref());
+            let head = head(Framed::Length(payload.len()));
+            try_each(worker, visit, member, &head, &payload).await
+        }
+        Intake::Nothing => {
+            let bare = matches!(parts.method, Method::GET | Method::HEAD);
+            let head = head(if bare { Framed::Nothing } else { Framed::Length(0) });
+            try_each(worker, visit, member, &head, &Payload::default()).await
+        }
+    }
+}
+
+/// Makes the body that goes out: as it came, but for a model that goes by another name.
+fn pack(body: &Bytes, found: &Peek<'_>, known_as: Option<&str>) -> Payload {
+    match known_as {
+        None => Payload([body.clone(), Bytes::new(), Bytes::new()]),
+        Some(model) => {
+            let Range { start, end } = found.model_span;
+            Payload([body.slice(..start), quoted(model).into(), body.slice(end..)])
+        }
+    }
+}
+
+fn passing_framed(body: &Incoming) -> Framed {
+    let length = body.size_hint().exact().and_then(|it| usize::try_from(it).ok());
+    length.map_or(Framed::Chunked, Framed::Length)
+}
+
+/// Sends a request whose body is held to one replica after another, as far as the brain allows.
+async fn try_each(
+    worker: &Worker,
+    visit: &mut Visit,
+    mut member: Arc<Member>,
+    head: &[u8],
+    payload: &Payload,
+) -> Result<Answer, ServeError> {
+    loop {
+        let (failure, tried) = match send(worker, visit, &member, head, payload).await {
+            Ok(answer) => match failure_of(answer.status) {
+                None => return Ok(answer),
+                Some(failure) => (failure, Ok(answer)),
+            },
+            Err(error) => (Failure::Unreachable, Err(error)),
+        };
+        let reason = tried.as_ref().map_or_else(ToString::to_string, |it| it.status.to_string());
+        debug!(replica = %member.origin, reason, "try failed");
+        member = match (visit.place_again(failure), tried) {
+            (Ok(next), _) => next,
+            // The replica's own words say more than ours would.
+            (Err(_), Ok(answer)) => return Ok(answer),
+            (Err(refusal), Err(last)) => {
+                return Err(ServeError::refused(refusal, visit.tries(), Some(last)));
+            }
+        };
+    }
+}
+
+/// Reads whether an answer means that another replica may do better.
+const fn failure_of(status: StatusCode) -> Option<Failure> {
+    match status.as_u16() {
+        429 => Some(Failure::Busy),
+        500 | 502 | 503 | 504 => Some(Failure::Status),
+        _ => None,
+    }
+}
+
+async fn send(
+    worker: &Worker,
+    visit: &Visit,
+    member: &Member,
+    head: &[u8],
+    payload: &Payload,
+) -> Result<Answer, SendError> {
+    let timeouts = &worker.router.settings.timeouts;
+    let start = request_line(visit, member);
+    let outgoing = || Outgoing::<Incoming>::Held(payload);
+    let head = [start.as_bytes(), head];
+    if let Some(kept) = worker.idle.take(member.id) {
+        match kept.exchange(&visit.method, head, outgoing(), timeouts.first_byte).await {
+            // The replica closed it just as we wrote, which says nothing of the replica.
+            Err(SendError::Lost(_)) => {}
+            answered => return answered,
+        }
+    }
+    let fresh = Connection::open(&member.origin, timeouts.connect).await?;
+    fresh.exchange(&visit.method, head, outgoing(), timeouts.first_byte).await
+}
+
+/// Sends a request whose body passes through: it can go elsewhere only until a connection stands.
+async fn pass(
+    worker: &Worker,
+    visit: &mut Visit,
+    mut member: Arc<Member>,
+    head: &[u8],
+    body: Incoming,
+    chunked: bool,
+) -> Result<Answer, ServeError> {
+    let timeouts = &worker.router.settings.timeouts;
+    let connection = loop {
+        match Connection::open(&member.origin, timeouts.connect).await {
+            Ok(connection) => break connection,
+            Err(last) => {
+                let placed = visit.place_again(Failure::Unreachable);
+                let tries = visit.tries();
+                member = placed.map_err(|it| ServeError::refused(it, tries, Some(last)))?;
+            }
+        }
+    };
+    let start = request_line(visit, &member);
+    let (head, outgoing) = ([start.as_bytes(), head], Outgoing::Passing { body, chunked });
+    match connection.exchange(&visit.method, head, outgoing, timeouts.first_byte).await {
+        Ok(answer) => Ok(answer),
+        Err(SendError::Body) => Err(ServeError::BodyBroken),
+        Err(last) => {
+            visit.close(Outcome::Cut);
+            Err(ServeError::Failed { tries: visit.tries(), last })
+        }
+    }
+}
+
+fn request_line(visit: &Visit, member: &Member) -> String {
+    let path = visit.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let authority = member.origin.authority();
+    format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\n", visit.method)
+}
+
+/// Begins the answer to the client; the rest is read only as the client takes it.
+fn relay(worker: Arc<Worker>, mut visit: Visit, answer: Answer) -> Response<Body> {
+    let Answer { status, mut headers, body } = answer;
+    let stream = is_event_stream(&headers);
+    visit.answering(status, stream);
+    clean_for_client(&mut headers, stream);
+    visit.sign(&mut headers);
+    let relay = Relay::new(worker, visit, body, stream);
+    let mut answer = Response::new(Body::Relay(Box::new(relay)));
+    *answer.status_mut() = status;
+    *answer.headers_mut() = headers;
+    answer
+}

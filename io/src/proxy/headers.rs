@@ -1,0 +1,169 @@
+//! Which headers pass, in both directions. Those that speak of one connection do not (RFC 9110,
+//! section 7.6.1); lengths are written anew, because a field may have been spliced in.
+
+use std::io::Write as _;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
+pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// How the body that follows is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framed {
+    Length(usize),
+    Chunked,
+    Nothing,
+}
+
+/// Writes the client's headers for the replica, after the request line and the host, with the empty
+/// line that ends them.
+pub(super) fn write_for_replica(
+    headers: &HeaderMap,
+    request_id: &HeaderValue,
+    framed: Framed,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    let named = NamedInConnection::of(headers);
+    for (name, value) in headers {
+        let ours = *name == header::HOST
+            || *name == header::CONTENT_LENGTH
+            || *name == header::EXPECT
+            || *name == REQUEST_ID;
+        if !ours && !HOP_BY_HOP.contains(name) && !named.contains(name) {
+            write_line(&mut out, name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    write_line(&mut out, REQUEST_ID.as_str().as_bytes(), request_id.as_bytes());
+    match framed {
+        Framed::Length(length) => {
+            // Writing to a vector does not fail.
+            _ = write!(out, "content-length: {length}\r\n");
+        }
+        Framed::Chunked => write_line(&mut out, b"transfer-encoding", b"chunked"),
+        Framed::Nothing => {}
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Makes a replica's headers fit for the client.
+pub(super) fn clean_for_client(headers: &mut HeaderMap, stream: bool) {
+    let named = NamedInConnection::of(headers);
+    for name in named.0 {
+        headers.remove(&name);
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+    if stream {
+        // Proxies in front of the router must not gather what it does not.
+        headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    }
+}
+
+pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|it| {
+        it.get(..17).is_some_and(|it| it.eq_ignore_ascii_case(b"text/event-stream"))
+    })
+}
+
+/// Tells whether the body is to be read as JSON: it says so, or says nothing.
+pub(super) fn may_be_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .is_none_or(|kind| kind.as_bytes().to_ascii_lowercase().windows(4).any(|it| it == b"json"))
+}
+
+/// The headers that a `Connection` header declares to be of this connection only.
+struct NamedInConnection(Vec<HeaderName>);
+
+impl NamedInConnection {
+    fn of(headers: &HeaderMap) -> Self {
+        let values = headers.get_all(header::CONNECTION).iter();
+        let names = values.flat_map(|it| it.as_bytes().split(|it| *it == b','));
+        Self(names.filter_map(|it| HeaderName::from_bytes(it.trim_ascii()).ok()).collect())
+    }
+
+    fn contains(&self, name: &HeaderName) -> bool {
+        self.0.contains(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |it: &(&'static str, &'static str)| {
+            (HeaderName::from_static(it.0), HeaderValue::from_static(it.1))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn what_concerns_one_connection_is_not_passed_on() {
+        let headers = map(&[
+            ("connection", "keep-alive, X-Mine"),
+            ("x-mine", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("te", "trailers"),
+            ("host", "router"),
+            ("content-length", "99"),
+            ("expect", "100-continue"),
+            ("x-request-id", "theirs"),
+            ("authorization", "Bearer k"),
+            ("x-session-id", "s"),
+        ]);
+        let out = write_for_replica(&headers, &HeaderValue::from_static("r"), Framed::Length(7));
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            "authorization: Bearer k\r\nx-session-id: s\r\nx-request-id: r\r\ncontent-length: 7\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn an_answer_keeps_its_own_headers_and_loses_its_connections() {
+        let mut headers = map(&[
+            ("connection", "x-hop"),
+            ("x-hop", "1"),
+            ("server", "engine"),
+            ("upgrade", "h2c"),
+        ]);
+        clean_for_client(&mut headers, true);
+        assert_eq!(headers, map(&[("server", "engine"), ("x-accel-buffering", "no")]));
+    }
+
+    #[test]
+    fn content_types_are_told_apart() {
+        assert!(may_be_json(&map(&[("content-type", "Application/JSON; charset=utf-8")])));
+        assert!(may_be_json(&map(&[])));
+        assert!(!may_be_json(&map(&[("content-type", "multipart/form-data; boundary=x")])));
+        assert!(is_event_stream(&map(&[("content-type", "text/event-stream; charset=utf-8")])));
+        assert!(!is_event_stream(&map(&[("content-type", "text/html")])));
+    }
+}

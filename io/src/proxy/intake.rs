@@ -1,0 +1,163 @@
+//! What a request is, before anything is decided: who sends it, which session it belongs to, and its
+//! body, read whole where routing must look into it. Every byte held is counted against a limit.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use cleave_core::protocol::SessionId;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use twox_hash::XxHash3_64;
+
+use super::headers::{API_KEY, REQUEST_ID, SESSION_ID, may_be_json};
+use super::rescue::ServeError;
+use super::router::{BUFFER_UNIT_BYTES, Router};
+
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// A body as it came in.
+pub(super) enum Intake {
+    /// Held whole, with its share of the common limit.
+    Held {
+        body: Bytes,
+        _share: OwnedSemaphorePermit,
+    },
+    /// Not looked into: passed on as it comes.
+    Passing(Incoming),
+    Nothing,
+}
+
+/// Keeps the client's request id if it can be echoed and logged, else makes one.
+pub(super) fn request_id(headers: &HeaderMap, fresh: impl FnOnce() -> String) -> HeaderValue {
+    let given = headers.get(REQUEST_ID).filter(|it| {
+        let bytes = it.as_bytes();
+        (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+    });
+    given.cloned().unwrap_or_else(|| {
+        HeaderValue::try_from(fresh()).expect("an id of our own is a valid header")
+    })
+}
+
+/// Tells tenants apart by their API key, which is hashed at once and never kept.
+pub(super) fn tenant(headers: &HeaderMap) -> u64 {
+    let key = headers.get(header::AUTHORIZATION).or_else(|| headers.get(API_KEY));
+    key.map_or(0, |it| XxHash3_64::oneshot(it.as_bytes()))
+}
+
+/// Finds the session: named by a header, else by the body, else new.
+pub(super) fn session(
+    headers: &HeaderMap,
+    names: &[HeaderName],
+    in_body: Option<SessionId>,
+    fresh: impl FnOnce() -> String,
+) -> SessionId {
+    let named = std::iter::once(&SESSION_ID).chain(names).find_map(|it| headers.get(it));
+    let named = named.map(HeaderValue::as_bytes).filter(|it| !it.is_empty());
+    named
+        .map(SessionId::bounded)
+        .or(in_body)
+        .unwrap_or_else(|| SessionId::bounded(fresh().as_bytes()))
+}
+
+/// Takes in the body, whole if routing must look into it.
+pub(super) async fn take_body(
+    router: &Router,
+    method: &Method,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Result<Intake, ServeError> {
+    if headers.contains_key(header::CONTENT_LENGTH)
+        && headers.contains_key(header::TRANSFER_ENCODING)
+    {
+        return Err(ServeError::AmbiguousLength);
+    }
+    let limit_bytes = router.settings.limits.body_bytes_max;
+    let known = body.size_hint().exact().map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+    if known.is_some_and(|it| limit_bytes < it) {
+        return Err(ServeError::BodyTooLarge { limit_bytes });
+    }
+    if known == Some(0) || body.is_end_stream() {
+        return Ok(Intake::Nothing);
+    }
+    if *method == Method::GET || !may_be_json(headers) {
+        return Ok(Intake::Passing(body));
+    }
+    let share = reserve(router, known.unwrap_or(BUFFER_UNIT_BYTES)).await?;
+    read(router, body, share, known.unwrap_or(0)).await
+}
+
+/// Waits until there is room for a body whose length is known.
+async fn reserve(router: &Router, bytes: usize) -> Result<OwnedSemaphorePermit, ServeError> {
+    let room = Arc::clone(&router.buffers).acquire_many_owned(units(bytes));
+    match timeout(router.settings.timeouts.body, room).await {
+        Ok(Ok(share)) => Ok(share),
+        Ok(Err(_)) | Err(_) => Err(ServeError::BuffersFull),
+    }
+}
+
+async fn read(
+    router: &Router,
+    mut body: Incoming,
+    mut share: OwnedSemaphorePermit,
+    capacity: usize,
+) -> Result<Intake, ServeError> {
+    let limit_bytes = router.settings.limits.body_bytes_max;
+    let mut held = Bytes::new();
+    let mut joined: Option<BytesMut> = None;
+    while let Some(frame) = next_frame(router, &mut body).await? {
+        let Ok(piece) = frame.into_data() else { continue };
+        let length = joined.as_ref().map_or(held.len(), BytesMut::len) + piece.len();
+        if limit_bytes < length {
+            return Err(ServeError::BodyTooLarge { limit_bytes });
+        }
+        grow(&router.buffers, &mut share, length)?;
+        if held.is_empty() && joined.is_none() {
+            // Most bodies come in one piece, which is kept as it is.
+            held = piece;
+        } else {
+            let joined = joined.get_or_insert_with(|| {
+                let mut joined = BytesMut::with_capacity(capacity.max(2 * length));
+                joined.extend_from_slice(&std::mem::take(&mut held));
+                joined
+            });
+            joined.extend_from_slice(&piece);
+        }
+    }
+    let body = joined.map_or(held, BytesMut::freeze);
+    Ok(Intake::Held { body, _share: share })
+}
+
+async fn next_frame(
+    router: &Router,
+    body: &mut Incoming,
+) -> Result<Option<http_body::Frame<Bytes>>, ServeError> {
+    match timeout(router.settings.timeouts.body, body.frame()).await {
+        Ok(Some(Ok(frame))) => Ok(Some(frame)),
+        Ok(Some(Err(_))) => Err(ServeError::BodyBroken),
+        Ok(None) => Ok(None),
+        Err(_) => Err(ServeError::BodyTimeout),
+    }
+}
+
+/// Enlarges the share for a body whose length nobody said. Waiting here, with bytes in hand, could
+/// wait for others who wait likewise, so it does not.
+fn grow(
+    buffers: &Arc<Semaphore>,
+    share: &mut OwnedSemaphorePermit,
+    bytes: usize,
+) -> Result<(), ServeError> {
+    let have = u32::try_from(share.num_permits()).unwrap_or(u32::MAX);
+    if let Some(more) = units(bytes).checked_sub(have).filter(|it| 0 < *it) {
+        let more = Arc::clone(buffers).try_acquire_many_owned(more);
+        share.merge(more.map_err(|_| ServeError::BuffersFull)?);
+    }
+    Ok(())
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(BUFFER_UNIT_BYTES)).unwrap_or(u32::MAX)
+}

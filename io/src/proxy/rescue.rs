@@ -1,0 +1,162 @@
+//! Errors become answers here and nowhere else: a status, a body in the form of the API that was
+//! asked, and a reason that machines can read.
+
+use std::time::Duration;
+
+use cleave_core::brain::Refusal;
+use cleave_core::protocol::{Api, BadBody, ErrorBody, ErrorKind};
+use http::{HeaderValue, Response, StatusCode, header};
+
+use crate::replicas::SendError;
+
+use super::body::Body;
+use super::table::NoRoute;
+
+/// Why the router answers instead of a replica.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServeError {
+    #[error("{0}")]
+    BadBody(#[from] BadBody),
+    #[error("the request body is larger than {limit_bytes} bytes")]
+    BodyTooLarge { limit_bytes: usize },
+    #[error("the request body did not arrive in time")]
+    BodyTimeout,
+    #[error("the request body broke off")]
+    BodyBroken,
+    #[error("the router holds as many request bodies as it may; try again shortly")]
+    BuffersFull,
+    #[error("both content-length and transfer-encoding are given")]
+    AmbiguousLength,
+    #[error("{method} is not supported")]
+    Method { method: &'static str },
+    #[error("the model `{model}` does not exist; available: {available}")]
+    UnknownModel { model: String, available: String },
+    #[error(
+        "several models are served here: name one in the JSON body as `model`; available: {available}"
+    )]
+    UnnamedModel { available: String },
+    #[error("no replica can take the request now")]
+    NoReplica { retry_after: Duration },
+    #[error("the request could not be served after {tries} tries: {last}")]
+    Failed { tries: u32, last: SendError },
+}
+
+impl ServeError {
+    pub(super) fn no_route(why: NoRoute, model: Option<&str>) -> Self {
+        match why {
+            NoRoute::Unknown { available } => {
+                Self::UnknownModel { model: model.unwrap_or_default().to_owned(), available }
+            }
+            NoRoute::Unnamed { available } => Self::UnnamedModel { available },
+        }
+    }
+
+    /// Reads a refusal that came with a failed try, or without any.
+    pub(super) fn refused(refusal: Refusal, tries: u32, last: Option<SendError>) -> Self {
+        match (refusal, last) {
+            (Refusal::NoReplica { retry_after }, _) => Self::NoReplica { retry_after },
+            (Refusal::TriesSpent | Refusal::BudgetSpent, Some(last)) => {
+                Self::Failed { tries, last }
+            }
+            (Refusal::TriesSpent | Refusal::BudgetSpent, None) => {
+                Self::NoReplica { retry_after: Duration::from_secs(1) }
+            }
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::BadBody(_)
+            | Self::AmbiguousLength
+            | Self::BodyBroken
+            | Self::UnnamedModel { .. } => StatusCode::BAD_REQUEST,
+            Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::UnknownModel { .. } => StatusCode::NOT_FOUND,
+            Self::BuffersFull | Self::NoReplica { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Failed { last: SendError::NoAnswer, .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::Failed { .. } => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self.status() {
+            StatusCode::NOT_FOUND => ErrorKind::NotFound,
+            StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
+            StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
+            StatusCode::GATEWAY_TIMEOUT => ErrorKind::Timeout,
+            StatusCode::BAD_GATEWAY => ErrorKind::Internal,
+            _ => ErrorKind::InvalidRequest,
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::BadBody(_) => "invalid_body",
+            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::BodyTimeout => "body_timeout",
+            Self::BodyBroken => "body_broken",
+            Self::BuffersFull => "buffers_full",
+            Self::AmbiguousLength => "ambiguous_length",
+            Self::Method { .. } => "method_not_allowed",
+            Self::UnknownModel { .. } => "model_not_found",
+            Self::UnnamedModel { .. } => "model_missing",
+            Self::NoReplica { .. } => "no_replica",
+            Self::Failed { .. } => "replica_failed",
+        }
+    }
+
+    fn param(&self) -> Option<&'static str> {
+        match self {
+            Self::BadBody(bad) => bad.param(),
+            Self::UnknownModel { .. } | Self::UnnamedModel { .. } => Some("model"),
+            Self::BodyTooLarge { .. }
+            | Self::BodyTimeout
+            | Self::BodyBroken
+            | Self::BuffersFull
+            | Self::AmbiguousLength
+            | Self::Method { .. }
+            | Self::NoReplica { .. }
+            | Self::Failed { .. } => None,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::NoReplica { retry_after } => Some(*retry_after),
+            Self::BuffersFull => Some(Duration::from_secs(1)),
+            _ => None,
+        }
+    }
+
+    /// Writes the answer.
+    pub(super) fn answer(&self, api: Api) -> Response<Body> {
+        let message = self.to_string();
+        let (kind, code, param) = (self.kind(), self.code(), self.param());
+        let text = ErrorBody { kind, message: &message, code, param }.answer(api);
+        let mut answer = json(self.status(), text.into());
+        if let Some(wait) = self.retry_after() {
+            // Rounded up: coming too early is answered no better.
+            let seconds = wait.as_secs() + u64::from(0 < wait.subsec_nanos());
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        answer
+    }
+}
+
+/// An answer of the router's own.
+pub(super) fn json(status: StatusCode, body: bytes::Bytes) -> Response<Body> {
+    let mut answer = Response::new(Body::text(body));
+    *answer.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, kind);
+    answer
+}
+
+/// The event that tells a client, in its own stream, that the rest will not come.
+pub(super) fn cut_event(api: Api, mid_event: bool) -> String {
+    let message = "the replica stopped in the middle of its answer";
+    let error = ErrorBody { kind: ErrorKind::Internal, message, code: "replica_lost", param: None };
+    error.event(api, mid_event)
+}

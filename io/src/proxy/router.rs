@@ -1,0 +1,196 @@
+//! What all threads of the data plane share: pools, the table of models, limits and counters. Also
+//! the slow work beside requests: probing replicas, taking on a changed configuration.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use cleave_core::brain::Event;
+use cleave_core::domain::RequestId;
+use cleave_core::fleet::Probe;
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::task::TaskTracker;
+use tracing::info;
+
+use crate::replicas::{Finding, ask_models, probe};
+use crate::telemetry::{AccessLog, Metrics, ReplicaGauges};
+
+use super::clock::Clock;
+use super::pool::{Member, Pool};
+use super::settings::{PoolSettings, Settings};
+use super::table::Table;
+
+/// Bodies are counted against their common limit in units of this many bytes.
+pub(super) const BUFFER_UNIT_BYTES: usize = 4 << 10;
+const TICK: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+pub struct Router {
+    pub(super) settings: Settings,
+    pub(super) clock: Clock,
+    pub(super) access: AccessLog,
+    pub metrics: Metrics,
+    /// What is left of the bytes that request bodies may take.
+    pub(super) buffers: Arc<Semaphore>,
+    pools: ArcSwap<Vec<Arc<Pool>>>,
+    table: ArcSwap<Table>,
+    requests: AtomicU64,
+    replicas: AtomicU32,
+    draining: AtomicBool,
+    tasks: TaskTracker,
+}
+
+impl Router {
+    pub fn new(settings: Settings, access: AccessLog) -> Arc<Self> {
+        let units = settings.limits.buffered_bytes_max / BUFFER_UNIT_BYTES;
+        Arc::new(Self {
+            settings,
+            clock: Clock::start(),
+            access,
+            metrics: Metrics::default(),
+            buffers: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
+            pools: ArcSwap::default(),
+            table: ArcSwap::default(),
+            requests: AtomicU64::new(0),
+            replicas: AtomicU32::new(0),
+            draining: AtomicBool::new(false),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    pub fn pools(&self) -> Arc<Vec<Arc<Pool>>> {
+        self.pools.load_full()
+    }
+
+    /// Requests that were taken and have not ended.
+    pub fn in_flight(&self) -> usize {
+        self.pools.load().iter().map(|it| it.snapshot().requests_in_flight).sum()
+    }
+
+    /// Tells whether a client would be served: some replica is up, and the router is staying.
+    pub fn is_ready(&self) -> bool {
+        let any_up = |pool: &Arc<Pool>| pool.snapshot().replicas.iter().any(|it| it.state == "up");
+        !self.is_draining() && self.pools.load().iter().any(any_up)
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+
+    pub fn start_draining(&self) {
+        self.draining.store(true, Relaxed);
+    }
+
+    pub(super) fn table(&self) -> Arc<Table> {
+        self.table.load_full()
+    }
+
+    pub(super) fn next_request(&self) -> RequestId {
+        RequestId(self.requests.fetch_add(1, Relaxed))
+    }
+
+    /// Takes on the pools as configured, at the start or later. Needs a tokio runtime, on which new
+    /// replicas are probed.
+    pub fn apply(self: &Arc<Self>, configured: Vec<PoolSettings>) {
+        let old = self.pools();
+        let mut pools = Vec::with_capacity(configured.len());
+        for settings in configured {
+            let pool = old.iter().find(|it| it.name == settings.name).cloned();
+            let pool = pool.unwrap_or_else(|| {
+                let metrics = self.metrics.pool(&settings.name);
+                Pool::new(settings.clone(), metrics, self.clock)
+            });
+            for member in pool.apply(settings, &self.replicas) {
+                self.tasks.spawn(Arc::clone(self).watch(pool.clone(), member));
+            }
+            pools.push(pool);
+        }
+        for gone in old.iter().filter(|it| pools.iter().all(|kept| kept.name != it.name)) {
+            let settings = PoolSettings { replicas: Vec::new(), ..(*gone.spec()).clone() };
+            gone.apply(settings, &self.replicas);
+            info!(pool = gone.name, "pool removed");
+        }
+        self.pools.store(Arc::new(pools));
+        self.rebuild_table();
+    }
+
+    /// Runs until stopped: small things that must happen though nothing else does.
+    pub async fn tick(self: Arc<Self>) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.access.flush();
+            for pool in self.pools.load().iter() {
+                pool.on_time();
+            }
+        }
+    }
+
+    /// Writes the last access lines.
+    pub fn flush(&self) {
+        self.access.flush();
+    }
+
+    /// Writes all metrics, with those of pools and replicas as they are now.
+    pub fn write_metrics(&self) -> String {
+        self.metrics.clear_replicas();
+        for pool in self.pools.load().iter() {
+            let snapshot = pool.snapshot();
+            let gauges = snapshot.replicas.iter().map(|it| ReplicaGauges {
+                replica: &it.name,
+                up: it.state == "up",
+                in_flight: it.in_flight,
+                sessions: it.sessions,
+                sent_total: it.sent_total,
+                failed_total: it.failed_total,
+            });
+            self.metrics.set_pool(&pool.name, snapshot.sessions_moved_total, gauges);
+        }
+        self.metrics.write()
+    }
+
+    /// Probes one replica until it leaves.
+    async fn watch(self: Arc<Self>, pool: Arc<Pool>, member: Arc<Member>) {
+        let gone = member.gone.clone();
+        gone.run_until_cancelled(async {
+            let settings = pool.probe_settings();
+            let mut ticks = interval(settings.interval);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                self.probe_once(&pool, &member).await;
+            }
+        })
+        .await;
+    }
+
+    async fn probe_once(&self, pool: &Pool, member: &Member) {
+        let settings = pool.probe_settings();
+        let asked_at = self.clock.now();
+        let probe = match probe(&member.origin, &settings).await {
+            Finding::Passed => Probe::Passed,
+            Finding::Failed => Probe::Failed,
+            Finding::TimedOut => Probe::TimedOut { asked_at, last_byte_at: member.last_byte_at() },
+        };
+        if probe == Probe::Passed
+            && let Some(models) = ask_models(&member.origin, settings.timeout).await
+        {
+            // Before it may be chosen, its models are known: nobody gets a 404 for want of time.
+            let before = member.models.swap(Arc::new(models));
+            let ids = |it: &[cleave_core::protocol::Model]| {
+                it.iter().map(|it| it.id.clone()).collect::<Vec<_>>()
+            };
+            if ids(&before) != ids(&member.models.load()) {
+                self.rebuild_table();
+            }
+        }
+        pool.tell(Event::Probed { replica: member.id, probe });
+    }
+
+    fn rebuild_table(&self) {
+        self.table.store(Arc::new(Table::build(&self.pools.load())));
+    }
+}

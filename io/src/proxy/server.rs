@@ -1,0 +1,154 @@
+//! The listener and the threads behind it. One socket accepts, and hands each connection to the
+//! thread with the fewest: a socket per thread would leave the balance to a hash, and a few long
+//! streams on one thread to luck.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::router::Router;
+use super::tls;
+use super::worker::{Accepted, Worker};
+
+const BACKLOG: i32 = 4096;
+/// Accepted connections that wait for their thread.
+const HANDED_MAX: usize = 256;
+
+/// A bound listener that serves nothing yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    tls: Option<TlsAcceptorDebug>,
+    router: Arc<Router>,
+}
+
+/// rustls's acceptor does not say what it is.
+struct TlsAcceptorDebug(TlsAcceptor);
+
+impl std::fmt::Debug for TlsAcceptorDebug {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TlsAcceptor")
+    }
+}
+
+/// Why the listener cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("cannot listen on {address}: {error}")]
+    Listen { address: SocketAddr, error: io::Error },
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
+}
+
+struct Thread {
+    accepted: mpsc::Sender<Accepted>,
+    load: Arc<AtomicUsize>,
+    ended: oneshot::Receiver<()>,
+    handle: JoinHandle<()>,
+}
+
+impl Server {
+    pub fn bind(router: Arc<Router>) -> Result<Self, BindError> {
+        let address = router.settings.listen;
+        let tls = router.settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let listener = listen(address).map_err(|error| BindError::Listen { address, error })?;
+        Ok(Self { listener, tls: tls.map(TlsAcceptorDebug), router })
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`, then takes no more connections and lets requests finish, as long as the
+    /// drain may take. Returns how many were cut.
+    pub async fn run(self, stop: CancellationToken) -> io::Result<usize> {
+        let drain = CancellationToken::new();
+        let mut threads = Vec::new();
+        for number in 0..self.router.settings.threads.get() {
+            threads.push(self.start_thread(number, &drain)?);
+        }
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let places = Arc::new(Semaphore::new(self.router.settings.limits.connections_max));
+        _ = stop.run_until_cancelled(accept(&listener, &places, &threads)).await;
+
+        self.router.start_draining();
+        drop(listener);
+        drain.cancel();
+        let limit = self.router.settings.timeouts.drain;
+        let mut ended = Vec::new();
+        for Thread { accepted, ended: end, handle, .. } in threads {
+            drop(accepted);
+            ended.push((end, handle));
+        }
+        let all = async {
+            for (end, _) in &mut ended {
+                _ = end.await;
+            }
+        };
+        let in_time = tokio::time::timeout(limit, all).await.is_ok();
+        let cut = if in_time { 0 } else { self.router.in_flight() };
+        for (_, handle) in ended {
+            // Each thread ends by itself at the same limit.
+            _ = tokio::task::spawn_blocking(move || handle.join()).await;
+        }
+        self.router.flush();
+        Ok(cut)
+    }
+
+    fn start_thread(&self, number: usize, drain: &CancellationToken) -> io::Result<Thread> {
+        let (accepted, receiver) = mpsc::channel(HANDED_MAX);
+        let (end, ended) = oneshot::channel();
+        let load = Arc::new(AtomicUsize::new(0));
+        let tls = self.tls.as_ref().map(|it| it.0.clone());
+        let worker = Worker::new(Arc::clone(&self.router), tls, drain.clone(), Arc::clone(&load));
+        let limit = self.router.settings.timeouts.drain;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle =
+            std::thread::Builder::new().name(format!("proxy-{number}")).spawn(move || {
+                runtime.block_on(worker.run(receiver, limit));
+                _ = end.send(());
+            })?;
+        Ok(Thread { accepted, load, ended, handle })
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    use socket2::{Domain, Socket, Type};
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+async fn accept(listener: &tokio::net::TcpListener, places: &Arc<Semaphore>, threads: &[Thread]) {
+    loop {
+        // With all places taken, newcomers wait in the backlog until somebody leaves.
+        let Ok(place) = Arc::clone(places).acquire_owned().await else { return };
+        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => hand_over(stream, place, threads).await,
+            Err(error) => {
+                warn!(%error, "cannot accept");
+                // Out of file descriptors, most likely: trying at once would spin.
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn hand_over(stream: std::net::TcpStream, place: OwnedSemaphorePermit, threads: &[Thread]) {
+    let Some(idlest) = threads.iter().min_by_key(|it| it.load.load(Relaxed)) else { return };
+    idlest.load.fetch_add(1, Relaxed);
+    // Fails only when the thread is gone, and with it the connection.
+    _ = idlest.accepted.send(Accepted { stream, place }).await;
+}

@@ -1,0 +1,111 @@
+//! Which pool serves a model: looked up by the name in the body, with aliases. Built anew whenever a
+//! pool or what its replicas serve changes, and swapped whole.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cleave_core::protocol::{Model, write_models};
+
+use super::pool::Pool;
+
+/// How many names a refusal lists.
+const LISTED_MAX: usize = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    routes: HashMap<String, Route>,
+    /// Pools of which nobody knows yet what they serve.
+    open: Vec<Arc<Pool>>,
+    pools: Vec<Arc<Pool>>,
+    /// The merged list, as `/v1/models` answers it.
+    pub(super) list: Bytes,
+}
+
+/// Where requests for one model go.
+#[derive(Clone, Debug)]
+pub(super) struct Route {
+    pub(super) pool: Arc<Pool>,
+    /// The name the replicas know, if the client used another.
+    pub(super) model: Option<Arc<str>>,
+}
+
+/// Why no pool was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoRoute {
+    Unknown { available: String },
+    Unnamed { available: String },
+}
+
+impl Table {
+    pub(super) fn build(pools: &[Arc<Pool>]) -> Self {
+        let mut entries: BTreeMap<String, (Model, Route)> = BTreeMap::new();
+        let mut open = Vec::new();
+        for pool in pools {
+            let models = models_of(pool);
+            if models.is_empty() {
+                open.push(pool.clone());
+            }
+            for model in models {
+                let route = Route { pool: pool.clone(), model: None };
+                entries.entry(model.id.clone()).or_insert((model, route));
+            }
+            for (alias, model) in &pool.spec().aliases {
+                let entry = Model::named(alias, Some(model));
+                let route = Route { pool: pool.clone(), model: Some(model.as_str().into()) };
+                entries.entry(alias.clone()).or_insert((entry, route));
+            }
+        }
+        let list = write_models(entries.values().map(|(model, _)| model)).into();
+        let routes = entries.into_iter().map(|(name, (_, route))| (name, route)).collect();
+        Self { routes, open, pools: pools.to_vec(), list }
+    }
+
+    /// Finds the pool for a model, or for a request that names none.
+    pub(super) fn route(&self, model: Option<&str>) -> Result<Route, NoRoute> {
+        let only = |pools: &[Arc<Pool>]| match pools {
+            [pool] => Some(Route { pool: pool.clone(), model: None }),
+            _ => None,
+        };
+        match model {
+            Some(name) => self
+                .routes
+                .get(name)
+                .cloned()
+                .or_else(|| only(&self.open))
+                .ok_or_else(|| NoRoute::Unknown { available: self.available() }),
+            None => {
+                only(&self.pools).ok_or_else(|| NoRoute::Unnamed { available: self.available() })
+            }
+        }
+    }
+
+    fn available(&self) -> String {
+        let mut names: Vec<&str> = self.routes.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        let more = names.len().saturating_sub(LISTED_MAX);
+        names.truncate(LISTED_MAX);
+        match (names.is_empty(), more) {
+            (true, _) => "none yet".to_owned(),
+            (false, 0) => names.join(", "),
+            (false, more) => format!("{} and {more} more", names.join(", ")),
+        }
+    }
+}
+
+/// What the pool is configured to serve, described by its replicas where they do; else what they
+/// say they serve.
+pub(super) fn models_of(pool: &Pool) -> Vec<Model> {
+    let mut said: BTreeMap<String, Model> = BTreeMap::new();
+    for member in pool.members().iter() {
+        for model in member.models.load().iter() {
+            said.entry(model.id.clone()).or_insert_with(|| model.clone());
+        }
+    }
+    let configured = &pool.spec().models;
+    if configured.is_empty() {
+        return said.into_values().collect();
+    }
+    let named = |id: &String| said.remove(id).unwrap_or_else(|| Model::named(id, None));
+    configured.iter().map(named).collect()
+}

@@ -1,0 +1,209 @@
+//! One request from its arrival to its end, and the guard that settles it: the brain's books, the
+//! metrics and the access line are closed when this is dropped, once, whatever happened.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cleave_core::brain::{Event, Failure, Outcome, Refusal};
+use cleave_core::domain::{RequestId, SliceKey};
+use cleave_core::protocol::{Api, Meter};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+
+use crate::telemetry::Record;
+
+use super::headers::{REQUEST_ID, SESSION_ID};
+use super::pool::{Member, Pool};
+use super::router::Router;
+
+pub(super) struct Visit {
+    pub(super) router: Arc<Router>,
+    pub(super) request_id: HeaderValue,
+    pub(super) session_id: Option<HeaderValue>,
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) api: Api,
+    request: RequestId,
+    arrived: Instant,
+    pool: Option<Arc<Pool>>,
+    key: Option<SliceKey>,
+    member: Option<Arc<Member>>,
+    /// Whether the brain still has it on its books.
+    booked: bool,
+    tries: u32,
+    status: StatusCode,
+    stream: bool,
+    meter: Meter,
+    first_byte: Option<Duration>,
+    outcome: Outcome,
+}
+
+impl Visit {
+    pub(super) fn new(
+        router: Arc<Router>,
+        method: Method,
+        uri: Uri,
+        request_id: HeaderValue,
+    ) -> Self {
+        let api = Api::of(uri.path());
+        Self {
+            request: router.next_request(),
+            router,
+            request_id,
+            session_id: None,
+            method,
+            uri,
+            api,
+            arrived: Instant::now(),
+            pool: None,
+            key: None,
+            member: None,
+            booked: false,
+            tries: 0,
+            status: StatusCode::OK,
+            stream: false,
+            meter: Meter::new(api),
+            first_byte: None,
+            outcome: Outcome::Cancelled,
+        }
+    }
+
+    /// Has the request placed for the first time.
+    pub(super) fn place(&mut self, pool: Arc<Pool>, key: SliceKey) -> Result<Arc<Member>, Refusal> {
+        self.pool = Some(pool);
+        self.key = Some(key);
+        self.ask(Event::Arrived { request: self.request, key })
+    }
+
+    /// Reports that the try failed, and has the request placed elsewhere.
+    pub(super) fn place_again(&mut self, failure: Failure) -> Result<Arc<Member>, Refusal> {
+        let member = self.ask(Event::Failed { request: self.request, failure })?;
+        if let Some(pool) = &self.pool {
+            pool.metrics.retries.inc();
+        }
+        Ok(member)
+    }
+
+    fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
+        let pool = self.pool.as_ref().expect("a visit is placed in a pool");
+        self.booked = false;
+        let placed = pool.place(self.request, event);
+        match &placed {
+            Ok(member) => {
+                self.booked = true;
+                self.tries += 1;
+                self.member = Some(member.clone());
+            }
+            Err(refusal) => pool.metrics.on_refused(refusal.as_str()),
+        }
+        placed
+    }
+
+    /// Notes the head of the answer that will be passed on.
+    pub(super) fn answering(&mut self, status: StatusCode, stream: bool) {
+        self.status = status;
+        self.stream = stream;
+        self.on_sign_of_life();
+        if let (true, Some(pool)) = (self.booked, &self.pool) {
+            pool.tell(Event::Answering { request: self.request });
+        }
+    }
+
+    /// Notes that this is answered by the router itself.
+    pub(super) fn answered(&mut self, status: StatusCode) {
+        self.status = status;
+        self.outcome = Outcome::Done;
+    }
+
+    pub(super) fn on_piece(&mut self, piece: &[u8]) {
+        self.meter.on_chunk(piece);
+        if self.first_byte.is_none() {
+            self.first_byte = Some(self.arrived.elapsed());
+        }
+        self.on_sign_of_life();
+    }
+
+    pub(super) fn finish(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+
+    /// Takes the request off the brain's books before its answer is written.
+    pub(super) fn close(&mut self, outcome: Outcome) {
+        if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
+            pool.tell(Event::Ended { request: self.request, outcome });
+        }
+    }
+
+    /// Puts the ids on an answer.
+    pub(super) fn sign(&self, headers: &mut HeaderMap) {
+        headers.insert(REQUEST_ID, self.request_id.clone());
+        if let Some(session_id) = self.session_id.clone() {
+            headers.insert(SESSION_ID, session_id);
+        }
+    }
+
+    pub(super) const fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    pub(super) fn is_mid_event(&self) -> bool {
+        self.meter.is_mid_event()
+    }
+
+    pub(super) fn member(&self) -> Option<&Arc<Member>> {
+        self.member.as_ref()
+    }
+
+    fn on_sign_of_life(&self) {
+        if let Some(member) = &self.member {
+            member.on_byte(self.router.clock.now());
+        }
+    }
+
+    fn outcome_word(&self) -> &'static str {
+        match self.outcome {
+            Outcome::Done if self.member.is_none() => "router",
+            Outcome::Done => "done",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Cut => "cut",
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.close(self.outcome);
+        let total = self.arrived.elapsed();
+        let usage = self.meter.usage();
+        if let Some(pool) = &self.pool {
+            let metrics = &pool.metrics;
+            match self.outcome {
+                Outcome::Done => metrics.on_answered(self.status.as_u16()),
+                Outcome::Cancelled => _ = metrics.cancelled.inc(),
+                Outcome::Cut => _ = metrics.cut.inc(),
+            }
+            metrics.tokens_input.inc_by(usage.input.unwrap_or(0).into());
+            metrics.tokens_cached.inc_by(usage.cached.unwrap_or(0).into());
+            metrics.tokens_output.inc_by(usage.output.unwrap_or(0).into());
+            if let Some(first_byte) = self.first_byte {
+                metrics.first_byte.observe(first_byte.as_secs_f64());
+            }
+            metrics.total.observe(total.as_secs_f64());
+        }
+        self.router.access.write(&Record {
+            request_id: self.request_id.to_str().unwrap_or("-"),
+            method: self.method.as_str(),
+            path: self.uri.path(),
+            status: self.status.as_u16(),
+            pool: self.pool.as_ref().map_or("-", |it| &it.name),
+            replica: self.member.as_ref().map_or("-", |it| it.origin.as_str()),
+            session: self.key,
+            tries: self.tries,
+            stream: self.stream,
+            usage,
+            events: self.meter.events(),
+            first_byte: self.first_byte,
+            total,
+            outcome: self.outcome_word(),
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! One thread of the data plane: its own runtime, its own client connections, its own connections to
+//! replicas. A request never leaves the thread that accepted it, so nothing per request is shared
+//! but the brain.
+
+use std::future::Future;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rand::{Rng as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::debug;
+
+use crate::replicas::IdleConnections;
+
+use super::body::Body;
+use super::exchange::exchange;
+use super::router::Router;
+
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// What the thread's requests share.
+pub(super) struct Worker {
+    pub(super) router: Arc<Router>,
+    pub(super) idle: IdleConnections,
+    chance: Mutex<Pcg64Mcg>,
+    tls: Option<TlsAcceptor>,
+    /// Says that connections should end when their request has.
+    drain: CancellationToken,
+    /// Client connections this thread has open.
+    load: Arc<AtomicUsize>,
+}
+
+/// A connection that was just accepted, with its place among all that may be open.
+pub(super) struct Accepted {
+    pub(super) stream: std::net::TcpStream,
+    pub(super) place: OwnedSemaphorePermit,
+}
+
+impl Worker {
+    pub(super) fn new(
+        router: Arc<Router>,
+        tls: Option<TlsAcceptor>,
+        drain: CancellationToken,
+        load: Arc<AtomicUsize>,
+    ) -> Arc<Self> {
+        let seed = uuid::Uuid::new_v4().as_u128();
+        let chance = Mutex::new(Pcg64Mcg::from_seed(seed.to_le_bytes()));
+        Arc::new(Self { router, idle: IdleConnections::default(), chance, tls, drain, load })
+    }
+
+    /// Serves connections until no more come and all have ended, or until `limit` after that.
+    pub(super) async fn run(
+        self: Arc<Self>,
+        mut accepted: mpsc::Receiver<Accepted>,
+        limit: Duration,
+    ) {
+        let tasks = TaskTracker::new();
+        let sweeper = tasks.spawn(Arc::clone(&self).sweep());
+        while let Some(Accepted { stream, place }) = accepted.recv().await {
+            let worker = Arc::clone(&self);
+            let open = Open::new(&self, place);
+            tasks.spawn(async move {
+                if let Err(error) = worker.connection(stream).await {
+                    debug!(%error, "connection ended");
+                }
+                drop(open);
+            });
+        }
+        sweeper.abort();
+        tasks.close();
+        // What is left after that is dropped with the runtime, and hangs up on both sides.
+        _ = timeout(limit, tasks.wait()).await;
+    }
+
+    /// Makes an id that nobody else has.
+    pub(super) fn fresh_id(&self) -> String {
+        let mut bytes = [0; 16];
+        self.chance.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(&mut bytes);
+        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+    }
+
+    async fn sweep(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            self.idle.sweep();
+        }
+    }
+
+    async fn connection(self: Arc<Self>, stream: std::net::TcpStream) -> io::Result<()> {
+        let stream = TcpStream::from_std(stream)?;
+        stream.set_nodelay(true)?;
+        match &self.tls {
+            None => self.serve(stream).await,
+            Some(tls) => {
+                let handshake = timeout(self.router.settings.timeouts.header, tls.accept(stream));
+                let stream =
+                    handshake.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                self.serve(stream).await
+            }
+        }
+    }
+
+    async fn serve<I>(self: &Arc<Self>, stream: I) -> io::Result<()>
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        let header = self.router.settings.timeouts.header;
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(header);
+        builder.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30));
+        let service = service_fn(|request| answer(Arc::clone(self), request));
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended.map_err(io::Error::other),
+            () = self.drain.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await.map_err(io::Error::other)
+            }
+        }
+    }
+}
+
+/// Boxed, because the life of a request is a large future and hyper moves it about.
+fn answer(
+    worker: Arc<Worker>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Body>, io::Error>> {
+    let exchange = Box::pin(exchange(worker, request));
+    async move { Ok(exchange.await) }
+}
+
+/// Counts one open connection for as long as it lives.
+struct Open {
+    worker: Arc<Worker>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Open {
+    fn new(worker: &Arc<Worker>, place: OwnedSemaphorePermit) -> Self {
+        worker.router.metrics.connections.inc();
+        Self { worker: Arc::clone(worker), _place: place }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.worker.load.fetch_sub(1, Relaxed);
+        self.worker.router.metrics.connections.dec();
+    }
+}

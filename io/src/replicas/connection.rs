@@ -1,0 +1,170 @@
+//! One HTTP/1.1 connection to one replica: a request goes out in one write where it can, the head of
+//! the answer is read, the body is left to [`Answer`]. It has no task of its own: whoever waits for
+//! the answer drives it, and dropping it hangs up, which is how engines learn of a client's leaving.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::Method;
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::answer::Answer;
+use super::framing::{BadAnswer, Head, take_head};
+use super::settings::Origin;
+
+/// What one read takes at least. Token events are a few hundred bytes; more would lie idle in every
+/// stream.
+pub(super) const READ_BYTES_MIN: usize = 4 << 10;
+
+/// Why there is no answer. Nothing of one has been passed on yet, so the request may go elsewhere.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    #[error("cannot connect in time")]
+    ConnectTimeout,
+    #[error("connection lost: {0}")]
+    Lost(io::Error),
+    #[error("no answer in time")]
+    NoAnswer,
+    #[error("not an HTTP answer: {0}")]
+    BadAnswer(#[from] BadAnswer),
+    /// Not the replica's fault.
+    #[error("the client's body ended early")]
+    Body,
+}
+
+/// A request body that is held whole, so that it can be sent again. In up to three pieces, because
+/// a field may have been spliced in.
+#[derive(Clone, Debug, Default)]
+pub struct Payload(pub [Bytes; 3]);
+
+impl Payload {
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Bytes::is_empty)
+    }
+}
+
+/// What goes out after the head.
+#[derive(Debug)]
+pub enum Outgoing<'a, B> {
+    Held(&'a Payload),
+    /// Passed on as it comes, in chunks if the client did not say how long it is.
+    Passing {
+        body: B,
+        chunked: bool,
+    },
+}
+
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) stream: TcpStream,
+    pub(super) buffer: BytesMut,
+}
+
+impl Connection {
+    pub async fn open(origin: &Origin, limit: Duration) -> Result<Self, SendError> {
+        let stream = match timeout(limit, TcpStream::connect(origin.authority())).await {
+            Ok(connected) => connected.map_err(SendError::Connect)?,
+            Err(_) => return Err(SendError::ConnectTimeout),
+        };
+        stream.set_nodelay(true).map_err(SendError::Connect)?;
+        Ok(Self { stream, buffer: BytesMut::new() })
+    }
+
+    /// Tells whether an idle connection still stands: nothing may have come on it, least of all
+    /// its end.
+    pub fn is_fresh(&self) -> bool {
+        let nothing = self.stream.try_read(&mut [0]);
+        self.buffer.is_empty() && nothing.is_err_and(|it| it.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Sends a request and waits for the head of its answer. `head` ends with the empty line.
+    pub async fn exchange<B>(
+        mut self,
+        method: &Method,
+        head: [&[u8]; 2],
+        outgoing: Outgoing<'_, B>,
+        limit: Duration,
+    ) -> Result<Answer, SendError>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let sent = match outgoing {
+            Outgoing::Held(payload) => self.send_held(head, payload).await,
+            Outgoing::Passing { body, chunked } => self.send_passing(head, body, chunked).await,
+        };
+        if let Err(SendError::Body) = sent {
+            return Err(SendError::Body);
+        }
+        // A replica may refuse a large body by answering and hanging up: prefer what it said.
+        match (timeout(limit, self.read_head(method)).await, sent) {
+            (Ok(Ok(head)), _) => Ok(Answer::new(head, self)),
+            (_, Err(error)) | (Ok(Err(error)), Ok(())) => Err(error),
+            (Err(_), Ok(())) => Err(SendError::NoAnswer),
+        }
+    }
+
+    async fn send_held(&mut self, head: [&[u8]; 2], payload: &Payload) -> Result<(), SendError> {
+        let [a, b, c] = &payload.0;
+        let mut slices = [head[0], head[1], a, b, c].map(IoSlice::new);
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            let written = self.stream.write_vectored(left).await.map_err(SendError::Lost)?;
+            if written == 0 {
+                return Err(SendError::Lost(io::ErrorKind::WriteZero.into()));
+            }
+            IoSlice::advance_slices(&mut left, written);
+        }
+        Ok(())
+    }
+
+    async fn send_passing<B>(
+        &mut self,
+        head: [&[u8]; 2],
+        mut body: B,
+        chunked: bool,
+    ) -> Result<(), SendError>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        self.send_held(head, &Payload::default()).await?;
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|_| SendError::Body)?.into_data() else { continue };
+            if data.is_empty() {
+                continue;
+            }
+            let size = if chunked { format!("{:x}\r\n", data.len()) } else { String::new() };
+            let end: &[u8] = if chunked { b"\r\n" } else { b"" };
+            let mut piece = Buf::chain(size.as_bytes(), data).chain(end);
+            self.stream.write_all_buf(&mut piece).await.map_err(SendError::Lost)?;
+        }
+        if chunked {
+            self.stream.write_all(b"0\r\n\r\n").await.map_err(SendError::Lost)?;
+        }
+        Ok(())
+    }
+
+    async fn read_head(&mut self, method: &Method) -> Result<Head, SendError> {
+        loop {
+            if let Some(head) = take_head(&mut self.buffer, method)? {
+                return Ok(head);
+            }
+            self.buffer.reserve(READ_BYTES_MIN);
+            let read = self.stream.read_buf(&mut self.buffer).await.map_err(SendError::Lost)?;
+            if read == 0 {
+                return Err(SendError::Lost(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Where an HTTP/1.1 answer's body ends: by length, by chunks, or with the connection (RFC 9112,
+//! section 6.3). Bytes in, bytes out, no sockets. hyper's client does this too, behind a task, two
+//! channels and a wake-up per piece; a stream of tokens is nothing but small pieces, and this is
+//! most of what they cost.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+
+/// A replica that needs more than this to begin its answer is broken.
+pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
+const HEADERS_MAX: usize = 128;
+/// A chunk's size line with extensions, or a trailer section.
+const LINE_BYTES_MAX: usize = 8 << 10;
+
+/// What a replica sent is not HTTP/1.1 as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAnswer {
+    #[error("malformed head")]
+    Head,
+    #[error("head larger than 64 KiB")]
+    HeadTooLarge,
+    #[error("unexpected switch of protocols")]
+    Switched,
+    #[error("contradictory or malformed length")]
+    Length,
+    #[error("malformed chunk")]
+    Chunk,
+}
+
+/// The head of an answer, and how its body is framed.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) framing: Framing,
+    /// Whether the connection may serve another request afterwards.
+    pub(super) keeps_alive: bool,
+}
+
+/// Takes the head off the buffer once it is whole. Interim answers (1xx) are passed over.
+pub(super) fn take_head(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head>, BadAnswer> {
+    loop {
+        let Some(parsed) = parse_head(buffer)? else {
+            let full = HEAD_BYTES_MAX <= buffer.len();
+            return if full { Err(BadAnswer::HeadTooLarge) } else { Ok(None) };
+        };
+        let (status, version, headers) = parsed;
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(BadAnswer::Switched);
+        }
+        if status.is_informational() {
+            continue;
+        }
+        let framing = Framing::of(method, status, &headers)?;
+        let keeps_alive = version == Version::HTTP_11
+            && framing != Framing::UntilClose
+            && !says_close(&headers)
+            && !(headers.contains_key(header::TRANSFER_ENCODING)
+                && headers.contains_key(header::CONTENT_LENGTH));
+        return Ok(Some(Head { status, headers, framing, keeps_alive }));
+    }
+}
+
+type Parsed = (StatusCode, Version, HeaderMap);
+
+fn parse_head(buffer: &mut BytesMut) -> Result<Option<Parsed>, BadAnswer> {
+    let mut slots = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut slots);
+    let length = match head.parse(buffer) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(BadAnswer::Head),
+    };
+    let status = head.code.and_then(|it| StatusCode::from_u16(it).ok()).ok_or(BadAnswer::Head)?;
+    let version = if head.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
+    // Values are cut out of the received bytes, not copied; so note where they stand first.
+    let base = buffer.as_ptr().addr();
+    let mut spans = Vec::with_capacity(head.headers.len());
+    for it in head.headers.iter() {
+        let name = HeaderName::from_bytes(it.name.as_bytes()).map_err(|_| BadAnswer::Head)?;
+        let start = it.value.as_ptr().addr() - base;
+        spans.push((name, start..start + it.value.len()));
+    }
+    let received = buffer.split_to(length).freeze();
+    let mut headers = HeaderMap::with_capacity(spans.len() + 2);
+    for (name, span) in spans {
+        let value = HeaderValue::from_maybe_shared(received.slice(span));
+        headers.append(name, value.map_err(|_| BadAnswer::Head)?);
+    }
+    Ok(Some((status, version, headers)))
+}
+
+fn says_close(headers: &HeaderMap) -> bool {
+    headers.get_all(header::CONNECTION).iter().any(|value| {
+        value
+            .as_bytes()
+            .split(|it| *it == b',')
+            .any(|it| it.trim_ascii().eq_ignore_ascii_case(b"close"))
+    })
+}
+
+/// How much of a body is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// So many bytes.
+    Length(u64),
+    Chunked(Chunk),
+    UntilClose,
+    /// Nothing: the body is whole.
+    Done,
+}
+
+/// Where in a chunked body we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chunk {
+    Size,
+    Data(u64),
+    DataEnd,
+    Trailers,
+}
+
+impl Framing {
+    fn of(method: &Method, status: StatusCode, headers: &HeaderMap) -> Result<Self, BadAnswer> {
+        let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if method == Method::HEAD || bodiless {
+            return Ok(Self::Done);
+        }
+        if let Some(coding) = headers.get_all(header::TRANSFER_ENCODING).iter().next_back() {
+            let last = coding.as_bytes().rsplit(|it| *it == b',').next().unwrap_or_default();
+            let chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
+            return if chunked { Ok(Self::Chunked(Chunk::Size)) } else { Ok(Self::UntilClose) };
+        }
+        let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter().map(parse_length);
+        let Some(first) = lengths.next() else { return Ok(Self::UntilClose) };
+        let length = first.ok_or(BadAnswer::Length)?;
+        if !lengths.all(|it| it == Some(length)) {
+            return Err(BadAnswer::Length);
+        }
+        Ok(if length == 0 { Self::Done } else { Self::Length(length) })
+    }
+
+    /// Takes the next piece of the body off the buffer; `None` when more must be received first, or
+    /// when the body is done.
+    pub(super) fn take(&mut self, buffer: &mut BytesMut) -> Result<Option<Bytes>, BadAnswer> {
+        loop {
+            match self {
+                Self::Done => return Ok(None),
+                Self::UntilClose => {
+                    return Ok((!buffer.is_empty()).then(|| buffer.split().freeze()));
+                }
+                Self::Length(left) => {
+                    let piece = take_up_to(buffer, left);
+                    if *left == 0 {
+                        *self = Self::Done;
+                    }
+                    return Ok(piece);
+                }
+                Self::Chunked(Chunk::Data(left)) => {
+                    let piece = take_up_to(buffer, left);
+                    if *left == 0 {
+                        *self = Self::Chunked(Chunk::DataEnd);
+                    }
+                    return Ok(piece);
+                }
+                Self::Chunked(chunk) => match chunk.step(buffer)? {
+                    Step::More => return Ok(None),
+                    Step::To(next) => *self = Self::Chunked(next),
+                    Step::End => *self = Self::Done,
+                },
+            }
+        }
+    }
+
+    pub(super) const fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+}
+
+enum Step {
+    More,
+    To(Chunk),
+    End,
+}
+
+impl Chunk {
+    /// Moves over what stands between pieces of data.
+    fn step(self, buffer: &mut BytesMut) -> Result<Step, BadAnswer> {
+        match self {
+            Self::Data(_) => Ok(Step::To(self)),
+            Self::DataEnd => {
+                if buffer.len() < 2 {
+                    return Ok(Step::More);
+                }
+                if !buffer.starts_with(b"\r\n") {
+                    return Err(BadAnswer::Chunk);
+                }
+                buffer.advance(2);
+                Ok(Step::To(Self::Size))
+            }
+            Self::Size => {
+                let Some(line) = take_line(buffer)? else { return Ok(Step::More) };
+                let size = chunk_size(&line).ok_or(BadAnswer::Chunk)?;
+                Ok(Step::To(if size == 0 { Self::Trailers } else { Self::Data(size) }))
+            }
+            Self::Trailers => match take_line(buffer)? {
+                None => Ok(Step::More),
+                Some(line) if line.is_empty() => Ok(Step::End),
+                Some(_) => Ok(Step::To(Self::Trailers)),
+            },
+        }
+    }
+}
+
+fn take_up_to(buffer: &mut BytesMut, left: &mut u64) -> Option<Bytes> {
+    if buffer.is_empty() {
+        return None;
+    }
+    let held = u64::try_from(buffer.len()).unwrap_or(u64::MAX);
+    let piece = buffer.split_to(usize::try_from(held.min(*left)).unwrap_or(buffer.len())).freeze();
+    *left -= u64::try_from(piece.len()).unwrap_or(*left);
+    Some(piece)
+}
+
+/// Takes one line without its end, which must be CRLF.
+fn take_line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, BadAnswer> {
+    let Some(end) = buffer.iter().take(LINE_BYTES_MAX).position(|it| *it == b'\n') else {
+        return if LINE_BYTES_MAX <= buffer.len() { Err(BadAnswer::Chunk) } else { Ok(None) };
+    };
+    let mut line = buffer.split_to(end + 1);
+    if !line.ends_with(b"\r\n") {
+        return Err(BadAnswer::Chunk);
+    }
+    line.truncate(end - 1);
+    Ok(Some(line))
+}
+
+/// Reads the hexadecimal size before any extension.
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let digits = line.split(|it| *it == b';').next()?.trim_ascii();
+    // 15 digits cannot overflow and are a petabyte.
+    if digits.is_empty() || 15 < digits.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Reads a length that is digits and nothing else: `+5` is no length.
+fn parse_length(value: &HeaderValue) -> Option<u64> {
+    let digits = value.as_bytes();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

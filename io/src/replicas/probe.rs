@@ -1,0 +1,71 @@
+//! Asking a replica whether it lives, and what it serves. On a connection of its own: a probe must
+//! tell whether new connections get through.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cleave_core::protocol::{Model, read_models};
+use http::{Method, StatusCode};
+use http_body_util::Empty;
+use tokio::time::timeout;
+
+use super::connection::{Connection, Outgoing, Payload, SendError};
+use super::settings::{Origin, ProbeSettings};
+
+/// A list of models longer than this is not one.
+const LIST_BYTES_MAX: usize = 1 << 20;
+
+/// What a probe found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    Passed,
+    Failed,
+    TimedOut,
+}
+
+/// Asks for the replica's health.
+pub async fn probe(origin: &Origin, settings: &ProbeSettings) -> Finding {
+    match get(origin, &settings.path, settings.timeout).await {
+        Ok((status, _)) if status.is_success() => Finding::Passed,
+        Ok(_) => Finding::Failed,
+        Err(SendError::NoAnswer | SendError::ConnectTimeout) => Finding::TimedOut,
+        Err(_) => Finding::Failed,
+    }
+}
+
+/// Asks what the replica serves; `None` when it does not say.
+pub async fn ask_models(origin: &Origin, limit: Duration) -> Option<Vec<Model>> {
+    let (status, body) = get(origin, "/v1/models", limit).await.ok()?;
+    if status.is_success() { read_models(&body) } else { None }
+}
+
+async fn get(
+    origin: &Origin,
+    path: &str,
+    limit: Duration,
+) -> Result<(StatusCode, Vec<u8>), SendError> {
+    timeout(limit, get_unbounded(origin, path, limit)).await.unwrap_or(Err(SendError::NoAnswer))
+}
+
+async fn get_unbounded(
+    origin: &Origin,
+    path: &str,
+    limit: Duration,
+) -> Result<(StatusCode, Vec<u8>), SendError> {
+    let connection = Connection::open(origin, limit).await?;
+    let authority = origin.authority();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n\r\n");
+    let payload = Payload::default();
+    let outgoing: Outgoing<'_, Empty<Bytes>> = Outgoing::Held(&payload);
+    let mut answer =
+        connection.exchange(&Method::GET, [head.as_bytes(), b""], outgoing, limit).await?;
+    let mut body = Vec::new();
+    while let Some(piece) = poll_fn(|cx| answer.body.poll_piece(cx)).await {
+        body.extend_from_slice(&piece.map_err(SendError::Lost)?);
+        if LIST_BYTES_MAX < body.len() {
+            break;
+        }
+    }
+    Ok((answer.status, body))
+}

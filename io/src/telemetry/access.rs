@@ -1,0 +1,225 @@
+//! One line per request. Lines are gathered and written together: a write for each would cost more
+//! than routing it. Nothing that identifies a person is in a line: sessions and tenants are hashes,
+//! queries are left out.
+
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use cleave_core::domain::SliceKey;
+use cleave_core::protocol::Usage;
+
+use super::settings::LogFormat;
+
+/// Written at this size, or when somebody flushes.
+const BUFFER_BYTES: usize = 32 << 10;
+
+/// What is said of one request.
+#[derive(Clone, Debug)]
+pub struct Record<'a> {
+    pub request_id: &'a str,
+    pub method: &'a str,
+    pub path: &'a str,
+    pub status: u16,
+    pub pool: &'a str,
+    pub replica: &'a str,
+    pub session: Option<SliceKey>,
+    pub tries: u32,
+    pub stream: bool,
+    pub usage: Usage,
+    pub events: u64,
+    pub first_byte: Option<Duration>,
+    pub total: Duration,
+    pub outcome: &'a str,
+}
+
+/// Where lines go.
+#[derive(Debug)]
+pub struct AccessLog {
+    format: LogFormat,
+    on: bool,
+    buffer: Mutex<String>,
+}
+
+impl AccessLog {
+    pub fn new(format: LogFormat, on: bool) -> Self {
+        Self { format, on, buffer: Mutex::new(String::new()) }
+    }
+
+    pub fn write(&self, record: &Record<'_>) {
+        if !self.on {
+            return;
+        }
+        let mut buffer = self.lock();
+        // Writing to a string does not fail.
+        _ = match self.format {
+            LogFormat::Text => {
+                write!(buffer, "{} ACCESS", humantime::format_rfc3339_millis(SystemTime::now()))
+            }
+            LogFormat::Json => write!(
+                buffer,
+                "{{\"timestamp\":\"{}\",\"level\":\"ACCESS\"",
+                humantime::format_rfc3339_millis(SystemTime::now())
+            ),
+        };
+        record.write_fields(&mut Fields { line: &mut buffer, format: self.format });
+        buffer.push_str(if self.format == LogFormat::Json { "}\n" } else { "\n" });
+        if BUFFER_BYTES <= buffer.len() {
+            Self::pour(&mut buffer);
+        }
+    }
+
+    /// Writes what was gathered; called about once a second, and at the end.
+    pub fn flush(&self) {
+        Self::pour(&mut self.lock());
+    }
+
+    fn pour(buffer: &mut String) {
+        // A log that cannot be written must not stop the router.
+        _ = std::io::stderr().write_all(buffer.as_bytes());
+        buffer.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, String> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Record<'_> {
+    fn write_fields(&self, fields: &mut Fields<'_>) {
+        fields.text("request_id", self.request_id);
+        fields.text("method", self.method);
+        fields.text("path", self.path);
+        fields.plain("status", self.status);
+        fields.text("pool", self.pool);
+        fields.text("replica", self.replica);
+        if let Some(key) = self.session {
+            fields.text("session", &key.to_string());
+        }
+        fields.plain("tries", self.tries);
+        fields.plain("stream", self.stream);
+        if self.stream {
+            fields.plain("events", self.events);
+        }
+        let Usage { input, output, cached } = self.usage;
+        let tokens =
+            [("input_tokens", input), ("cached_tokens", cached), ("output_tokens", output)];
+        for (name, count) in tokens {
+            if let Some(count) = count {
+                fields.plain(name, count);
+            }
+        }
+        if let Some(first_byte) = self.first_byte {
+            fields.plain("first_byte_ms", Millis(first_byte));
+        }
+        fields.plain("total_ms", Millis(self.total));
+        fields.text("outcome", self.outcome);
+    }
+}
+
+struct Millis(Duration);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.as_micros();
+        write!(f, "{}.{:03}", micros / 1000, micros % 1000)
+    }
+}
+
+/// A line in the making.
+struct Fields<'a> {
+    line: &'a mut String,
+    format: LogFormat,
+}
+
+impl Fields<'_> {
+    /// Adds a field whose value needs no quotes.
+    fn plain(&mut self, name: &str, value: impl fmt::Display) {
+        _ = match self.format {
+            LogFormat::Text => write!(self.line, " {name}={value}"),
+            LogFormat::Json => write!(self.line, ",\"{name}\":{value}"),
+        };
+    }
+
+    /// Adds a field of text, escaped so that no value can forge a field or a line.
+    fn text(&mut self, name: &str, value: &str) {
+        let simple = |it: u8| it.is_ascii_graphic() && !matches!(it, b'"' | b'\\' | b'=');
+        match self.format {
+            LogFormat::Text if !value.is_empty() && value.bytes().all(simple) => {
+                self.plain(name, value)
+            }
+            LogFormat::Text | LogFormat::Json => self.plain(name, Quoted(value)),
+        }
+    }
+}
+
+/// Text in quotes, with JSON's escapes.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for it in self.0.chars() {
+            match it {
+                '"' | '\\' => write!(f, "\\{it}")?,
+                it if it.is_control() => write!(f, "\\u{:04x}", u32::from(it))?,
+                it => f.write_char(it)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record<'static> {
+        Record {
+            request_id: "r-1",
+            method: "POST",
+            path: "/v1/chat/completions",
+            status: 200,
+            pool: "default",
+            replica: "http://gpu-0:8000",
+            session: Some(SliceKey(255)),
+            tries: 1,
+            stream: true,
+            usage: Usage { input: Some(10), output: Some(4), cached: None },
+            events: 6,
+            first_byte: Some(Duration::from_micros(1500)),
+            total: Duration::from_micros(20_007),
+            outcome: "done",
+        }
+    }
+
+    fn line(format: LogFormat, record: &Record<'_>) -> String {
+        let log = AccessLog::new(format, true);
+        log.write(record);
+        let line = log.lock().clone();
+        log.lock().clear();
+        line
+    }
+
+    #[test]
+    fn a_line_has_every_field_in_both_formats() {
+        let text = line(LogFormat::Text, &record());
+        assert!(text.ends_with(
+            " ACCESS request_id=r-1 method=POST path=/v1/chat/completions status=200 pool=default \
+             replica=http://gpu-0:8000 session=00000000000000ff tries=1 stream=true events=6 \
+             input_tokens=10 output_tokens=4 first_byte_ms=1.500 total_ms=20.007 outcome=done\n"
+        ), "{text}");
+        let json = line(LogFormat::Json, &record());
+        assert!(json.contains(r#","status":200,"pool":"default","#) && json.ends_with("}\n"));
+    }
+
+    #[test]
+    fn a_value_cannot_forge_a_field_or_a_line() {
+        let evil = Record { path: "/x outcome=done\nstatus=200", request_id: "a\"b", ..record() };
+        let text = line(LogFormat::Text, &evil);
+        assert!(text.contains(r#"path="/x outcome=done\u000astatus=200""#), "{text}");
+        assert_eq!(text.lines().count(), 1);
+        assert!(line(LogFormat::Json, &evil).contains(r#""request_id":"a\"b""#));
+    }
+}

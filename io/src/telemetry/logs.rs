@@ -1,0 +1,22 @@
+//! Structured logs on standard error.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+use super::settings::{LogFormat, Settings};
+
+/// Starts logging for the whole process. A second call changes nothing, so that tests may start
+/// several routers in one process.
+pub fn start(settings: &Settings) -> Result<(), ParseError> {
+    let filter = EnvFilter::builder().parse(&settings.level)?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false);
+    // The only error is that logging has been started already.
+    _ = match settings.format {
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    Ok(())
+}

@@ -1,0 +1,300 @@
+//! Every metric, by name. Handles are made once per pool; a request touches only those. The guide
+//! lists them all (`docs/guide/metrics.md`), and a test compares the two.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+const REQUESTS: &str = "cleave_requests";
+const REFUSED: &str = "cleave_refused";
+const RETRIES: &str = "cleave_retries";
+const CUT: &str = "cleave_streams_cut";
+const CANCELLED: &str = "cleave_cancelled";
+const TOKENS: &str = "cleave_tokens";
+const FIRST_BYTE: &str = "cleave_first_byte_seconds";
+const TOTAL: &str = "cleave_request_seconds";
+const CONNECTIONS: &str = "cleave_connections";
+const REPLICA_UP: &str = "cleave_replica_up";
+const REPLICA_IN_FLIGHT: &str = "cleave_replica_in_flight";
+const REPLICA_SESSIONS: &str = "cleave_replica_sessions";
+const REPLICA_SENT: &str = "cleave_replica_sent";
+const REPLICA_FAILED: &str = "cleave_replica_failed";
+const SESSIONS_MOVED: &str = "cleave_sessions_moved";
+
+/// Half a millisecond to ten minutes, doubling and a bit.
+const SECONDS: [f64; 16] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
+    600.0,
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabel {
+    pool: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    pool: String,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReplicaLabel {
+    pool: String,
+    replica: String,
+}
+
+/// All families, and the registry they are in.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<KindLabel, Counter>,
+    refused: Family<KindLabel, Counter>,
+    retries: Family<PoolLabel, Counter>,
+    cut: Family<PoolLabel, Counter>,
+    cancelled: Family<PoolLabel, Counter>,
+    tokens: Family<KindLabel, Counter>,
+    first_byte: Family<PoolLabel, Histogram>,
+    total: Family<PoolLabel, Histogram>,
+    /// Open client connections.
+    pub connections: Gauge,
+    replica_up: Family<ReplicaLabel, Gauge>,
+    replica_in_flight: Family<ReplicaLabel, Gauge>,
+    replica_sessions: Family<ReplicaLabel, Gauge>,
+    replica_sent: Family<ReplicaLabel, Counter>,
+    replica_failed: Family<ReplicaLabel, Counter>,
+    sessions_moved: Family<PoolLabel, Counter>,
+}
+
+/// What requests of one pool touch.
+#[derive(Clone, Debug)]
+pub struct PoolMetrics {
+    pool: String,
+    answered: [Counter; 5],
+    refused: Family<KindLabel, Counter>,
+    pub retries: Counter,
+    /// Answers that broke off after their first byte.
+    pub cut: Counter,
+    /// Requests whose client left.
+    pub cancelled: Counter,
+    pub tokens_input: Counter,
+    pub tokens_cached: Counter,
+    pub tokens_output: Counter,
+    pub first_byte: Histogram,
+    pub total: Histogram,
+}
+
+/// One replica's state at the time of a scrape.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaGauges<'a> {
+    pub replica: &'a str,
+    pub up: bool,
+    pub in_flight: u32,
+    pub sessions: u32,
+    pub sent_total: u64,
+    pub failed_total: u64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut it = Self {
+            registry: Registry::default(),
+            requests: Family::default(),
+            refused: Family::default(),
+            retries: Family::default(),
+            cut: Family::default(),
+            cancelled: Family::default(),
+            tokens: Family::default(),
+            first_byte: Family::new_with_constructor(seconds),
+            total: Family::new_with_constructor(seconds),
+            connections: Gauge::default(),
+            replica_up: Family::default(),
+            replica_in_flight: Family::default(),
+            replica_sessions: Family::default(),
+            replica_sent: Family::default(),
+            replica_failed: Family::default(),
+            sessions_moved: Family::default(),
+        };
+        it.register();
+        it
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let it = &mut self.registry;
+        it.register(REQUESTS, "Answers by status class", self.requests.clone());
+        it.register(REFUSED, "Requests the router refused, by reason", self.refused.clone());
+        it.register(RETRIES, "Tries after the first", self.retries.clone());
+        it.register(CUT, "Answers that broke off after their first byte", self.cut.clone());
+        it.register(CANCELLED, "Requests whose client left", self.cancelled.clone());
+        it.register(TOKENS, "Tokens as engines report them", self.tokens.clone());
+        it.register(
+            FIRST_BYTE,
+            "Request received to first byte of the answer's body",
+            self.first_byte.clone(),
+        );
+        it.register(TOTAL, "Request received to end of answer", self.total.clone());
+        it.register(CONNECTIONS, "Open client connections", self.connections.clone());
+        it.register(REPLICA_UP, "1 when the replica takes requests", self.replica_up.clone());
+        it.register(
+            REPLICA_IN_FLIGHT,
+            "Requests at the replica now",
+            self.replica_in_flight.clone(),
+        );
+        it.register(
+            REPLICA_SESSIONS,
+            "Sessions last served by the replica",
+            self.replica_sessions.clone(),
+        );
+        it.register(
+            REPLICA_SENT,
+            "Requests sent to the replica since it joined",
+            self.replica_sent.clone(),
+        );
+        it.register(
+            REPLICA_FAILED,
+            "Failures the replica was blamed for since it joined",
+            self.replica_failed.clone(),
+        );
+        it.register(
+            SESSIONS_MOVED,
+            "Sessions that changed replica since the start",
+            self.sessions_moved.clone(),
+        );
+    }
+
+    /// Makes the handles of one pool.
+    pub fn pool(&self, pool: &str) -> PoolMetrics {
+        let label = PoolLabel { pool: pool.to_owned() };
+        let answered = ["1xx", "2xx", "3xx", "4xx", "5xx"].map(|kind| self.requests.of(pool, kind));
+        PoolMetrics {
+            pool: pool.to_owned(),
+            answered,
+            refused: self.refused.clone(),
+            retries: self.retries.get_or_create_owned(&label),
+            cut: self.cut.get_or_create_owned(&label),
+            cancelled: self.cancelled.get_or_create_owned(&label),
+            tokens_input: self.tokens.of(pool, "input"),
+            tokens_cached: self.tokens.of(pool, "cached"),
+            tokens_output: self.tokens.of(pool, "output"),
+            first_byte: self.first_byte.get_or_create_owned(&label),
+            total: self.total.get_or_create_owned(&label),
+        }
+    }
+
+    /// Sets what is read off the pools only when somebody asks. Replicas that left disappear.
+    pub fn set_pool<'a>(
+        &self,
+        pool: &str,
+        sessions_moved: u64,
+        replicas: impl Iterator<Item = ReplicaGauges<'a>>,
+    ) {
+        let label = PoolLabel { pool: pool.to_owned() };
+        self.sessions_moved.get_or_create(&label).inner().store(sessions_moved, Relaxed);
+        for it in replicas {
+            let label = ReplicaLabel { pool: pool.to_owned(), replica: it.replica.to_owned() };
+            self.replica_up.get_or_create(&label).set(it.up.into());
+            self.replica_in_flight.get_or_create(&label).set(it.in_flight.into());
+            self.replica_sessions.get_or_create(&label).set(it.sessions.into());
+            self.replica_sent.get_or_create(&label).inner().store(it.sent_total, Relaxed);
+            self.replica_failed.get_or_create(&label).inner().store(it.failed_total, Relaxed);
+        }
+    }
+
+    /// Forgets every replica's figures, before they are set anew.
+    pub fn clear_replicas(&self) {
+        self.replica_up.clear();
+        self.replica_in_flight.clear();
+        self.replica_sessions.clear();
+        self.replica_sent.clear();
+        self.replica_failed.clear();
+    }
+
+    /// Writes everything in the text format.
+    pub fn write(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string does not fail");
+        text
+    }
+}
+
+impl PoolMetrics {
+    pub fn on_answered(&self, status: u16) {
+        let class = usize::from((status / 100).clamp(1, 5)) - 1;
+        self.answered[class].inc();
+    }
+
+    pub fn on_refused(&self, reason: &'static str) {
+        self.refused.of(&self.pool, reason).inc();
+    }
+}
+
+/// A shorter word for the families with a kind.
+trait Of {
+    fn of(&self, pool: &str, kind: &'static str) -> Counter;
+}
+
+impl Of for Family<KindLabel, Counter> {
+    fn of(&self, pool: &str, kind: &'static str) -> Counter {
+        self.get_or_create_owned(&KindLabel { pool: pool.to_owned(), kind })
+    }
+}
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guide_lists_every_metric_and_no_other() {
+        let metrics = Metrics::default();
+        metrics.pool("p").on_refused("r");
+        let replica = ReplicaGauges {
+            replica: "http://gpu-0:8000",
+            up: true,
+            in_flight: 1,
+            sessions: 2,
+            sent_total: 3,
+            failed_total: 4,
+        };
+        metrics.set_pool("p", 5, [replica].into_iter());
+        let text = metrics.write();
+        let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
+        let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();
+        let guide = include_str!("../../../docs/guide/metrics.md");
+        let listed = guide.lines().filter_map(|it| it.strip_prefix("| `")?.split('`').next());
+        let mut listed: Vec<&str> = listed.map(|it| it.trim_end_matches("_total")).collect();
+        written.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(written, listed);
+        assert!(
+            text.contains("cleave_replica_sent_total{pool=\"p\",replica=\"http://gpu-0:8000\"} 3")
+        );
+    }
+
+    #[test]
+    fn a_replica_that_left_is_not_reported() {
+        let metrics = Metrics::default();
+        let replica = ReplicaGauges {
+            replica: "gone",
+            up: true,
+            in_flight: 0,
+            sessions: 0,
+            sent_total: 0,
+            failed_total: 0,
+        };
+        metrics.set_pool("p", 0, [replica].into_iter());
+        metrics.clear_replicas();
+        assert!(!metrics.write().contains("gone"));
+    }
+}
