@@ -8,9 +8,6 @@ use std::process::ExitCode;
 
 use cleave_io::config::{self, Config, Flags};
 
-/// The exit status of a configuration that cannot be used, as in sysexits.h.
-const EX_USAGE: u8 = 64;
-
 /// Check a configuration and say all that is wrong with it
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckConfig {
@@ -36,7 +33,7 @@ pub(crate) fn run(args: &CheckConfig) -> ExitCode {
         }
         Err(problems) => {
             _ = writeln!(std::io::stderr(), "{problems}");
-            ExitCode::from(EX_USAGE)
+            ExitCode::from(crate::EX_USAGE)
         }
     }
 }

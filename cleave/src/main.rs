@@ -1,11 +1,16 @@
 //! The one binary: a table of contents. Each command is a room of its own.
 
 mod calibrate;
+mod check_config;
 mod mock;
+mod serve;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+/// The exit status of a command line or a configuration that cannot be used, as in sysexits.h.
+const EX_USAGE: u8 = 64;
 
 /// A router for LLM inference: sessions stay where their KV cache is, load is measured in work
 #[derive(Debug, Parser)]
@@ -17,19 +22,20 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Serve),
+    CheckConfig(check_config::CheckConfig),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::MockReplica(args) => args.run(),
-        Command::Calibrate(args) => args.run(),
+        Command::Serve(args) => args.run(),
+        Command::CheckConfig(args) => Ok(check_config::run(&args)),
+        Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
+    done.unwrap_or_else(|error| fail(&error))
 }
 
 #[expect(clippy::print_stderr, reason = "the last word of a command that failed")]
