@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // `-s` shows the hit rates, which are the point.
     must(
         python::pytest(&python::tests().join("real_engine.py"), &cleave)?
-            .args(["-s", "--durations=0"])
+            .arg("-s")
             .env("CLEAVE_E2E_REPLICAS", urls.join(",")),
     )
 }

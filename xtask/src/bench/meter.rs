@@ -1,5 +1,5 @@
 //! Readings of the kernel: processor time and memory of a process with all it started, and the share
-//! of the machine that the hypervisor took away. Times come from `schedstat`, in nanoseconds; the
+//! of the machine that the hypervisor and other processes took away. Times come from `schedstat`, in nanoseconds; the
 //! ticks of `stat` are too coarse for a proxy that is almost idle.
 
 use std::fs;
@@ -54,30 +54,52 @@ pub(super) fn resident_mb(root: u32) -> Result<f64> {
     Ok(sizes.map(f64::from).sum::<f64>() / 1024.0)
 }
 
-/// Where the machine's time has gone since it started, in ticks.
+/// A tick of `/proc/stat`: a hundredth of a second on every Linux.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Where the machine's time has gone since it started.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MachineTime {
-    total: u64,
-    stolen: u64,
+    total: Duration,
+    stolen: Duration,
+    busy: Duration,
+    /// What this process and its children used.
+    ours: Duration,
+}
+
+/// What of a span of time was not ours to use.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Lost {
+    pub(super) stolen_percent: f64,
+    pub(super) foreign_percent: f64,
 }
 
 impl MachineTime {
     pub(super) fn now() -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat")?;
-        Self::parse(&stat).context("read /proc/stat")
+        Self::parse(&stat, cpu_time(std::process::id())?).context("read /proc/stat")
     }
 
-    fn parse(stat: &str) -> Option<Self> {
+    fn parse(stat: &str, ours: Duration) -> Option<Self> {
         let line = stat.lines().find_map(|it| it.strip_prefix("cpu "))?;
-        // user nice system idle iowait irq softirq steal; what follows is counted in user.
-        let ticks: Vec<u64> = line.split_whitespace().take(8).flat_map(str::parse).collect();
-        Some(Self { total: ticks.iter().sum(), stolen: *ticks.get(7)? })
+        // What follows these eight is counted in user already.
+        let ticks: Vec<u32> = line.split_whitespace().take(8).flat_map(str::parse).collect();
+        let [user, nice, system, idle, waiting, hard, soft, stolen] = ticks.try_into().ok()?;
+        let busy = user + nice + system + hard + soft;
+        let total = busy + idle + waiting + stolen;
+        Some(Self { total: TICK * total, stolen: TICK * stolen, busy: TICK * busy, ours })
     }
 
-    /// Gives the per cent of the time since `earlier` that the machine did not get.
-    pub(super) fn stolen_percent_since(self, earlier: Self) -> u64 {
-        let total = self.total.saturating_sub(earlier.total).max(1);
-        (self.stolen.saturating_sub(earlier.stolen) * 100).div_ceil(total)
+    /// Tells what the hypervisor and other processes took since `earlier`.
+    pub(super) fn lost_since(self, earlier: Self) -> Lost {
+        let total = self.total.saturating_sub(earlier.total).max(TICK).as_secs_f64();
+        let busy = self.busy.saturating_sub(earlier.busy);
+        let foreign = busy.saturating_sub(self.ours.saturating_sub(earlier.ours));
+        Lost {
+            stolen_percent: self.stolen.saturating_sub(earlier.stolen).as_secs_f64() * 100.0
+                / total,
+            foreign_percent: foreign.as_secs_f64() * 100.0 / total,
+        }
     }
 }
 
@@ -99,13 +121,16 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_a_share_of_all_time() {
-        let at = |steal| {
-            MachineTime::parse(&format!("cpu 10 0 10 70 0 0 0 {steal} 5 5\ncpu0 1")).unwrap()
+    fn lost_time_is_a_share_of_all_time() {
+        let at = |stat: &str, ours_ms| {
+            MachineTime::parse(&format!("cpu {stat} 5 5\ncpu0 1"), Duration::from_millis(ours_ms))
         };
-        assert_eq!(at(0).stolen_percent_since(at(0)), 0);
-        assert_eq!(at(10).stolen_percent_since(at(0)), 100);
-        let later = MachineTime::parse("cpu 60 0 20 105 0 0 0 5").unwrap();
-        assert_eq!(later.stolen_percent_since(at(0)), 5);
+        let before = at("10 0 10 70 0 0 0 0", 50).unwrap();
+        // A second later: half of it idle, 5% stolen, 45% busy, of which 350 ms were ours.
+        let after = at("40 0 20 120 0 0 5 5", 400).unwrap();
+        let lost = after.lost_since(before);
+        assert!((lost.stolen_percent - 5.0).abs() < 1e-9, "{lost:?}");
+        assert!((lost.foreign_percent - 10.0).abs() < 1e-9, "{lost:?}");
+        assert!(at("1 2", 0).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask bench overhead`: what a proxy costs between a client and a replica. Every proxy sees
-//! the same load in front of the same fast replica in the same run. A cell during which the
-//! hypervisor took more than 3% of the machine is run again: its figures would be about somebody else.
+//! the same load in front of the same fast replica in the same run. A cell during which the hypervisor
+//! or other processes took some of the machine is run again: its figures would be about them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,20 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::figures::Figures;
 use super::load::{Load, Plan};
-use super::meter::{self, MachineTime};
+use super::meter::{self, Lost, MachineTime};
 use super::mock::{Mock, STREAM_CHUNKS};
 use super::proxies::{LOAD_CORE, PEERS, Proxy, Running};
 use super::table;
 use crate::process::{must, works};
 use crate::{debian, repo};
 
-const STOLEN_PERCENT_MAX: u64 = 3;
-const TRIES_MAX: u32 = 5;
+const STOLEN_PERCENT_MAX: f64 = 3.0;
+const FOREIGN_PERCENT_MAX: f64 = 5.0;
+const TRIES_MAX: u32 = 8;
 const REQUEST_CONNECTIONS: u32 = 16;
 const STREAM_CONNECTIONS: u32 = 32;
 const CHUNK_PACE: Duration = Duration::from_millis(5);
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let running = proxy.start(mock.address, &folder)?;
             for cell in &cells {
                 let figures = settled(&mock, &running, cell, args.quick)?;
-                runs.push((proxy.name(), cell.name.clone(), figures));
+                runs.extend(figures.map(|it| (proxy.name(), cell.name.clone(), it)));
             }
         }
     }
@@ -161,19 +162,25 @@ fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Runs a cell until the machine was ours while it ran.
-fn settled(mock: &Mock, running: &Running, cell: &Cell, quick: bool) -> Result<Figures> {
+/// Runs a cell until the machine was ours while it ran; gives up after some tries.
+fn settled(mock: &Mock, running: &Running, cell: &Cell, quick: bool) -> Result<Option<Figures>> {
     for _ in 0..TRIES_MAX {
-        let (figures, stolen_percent) = once(mock, running, cell, quick)?;
-        if quick || stolen_percent <= STOLEN_PERCENT_MAX {
-            return Ok(figures);
+        let (figures, lost) = once(mock, running, cell, quick)?;
+        let ours = lost.stolen_percent <= STOLEN_PERCENT_MAX
+            && lost.foreign_percent <= FOREIGN_PERCENT_MAX;
+        if quick || ours {
+            return Ok(Some(figures));
         }
-        println!("  {}: the machine lost {stolen_percent}% of its time, once more", cell.name);
+        println!(
+            "  {}, once more: {:.1}% of the machine's time was stolen, others used {:.1}%",
+            cell.name, lost.stolen_percent, lost.foreign_percent
+        );
     }
-    bail!("{}: the machine was never ours in {TRIES_MAX} tries", cell.name)
+    println!("  {}: left out, the machine was never ours", cell.name);
+    Ok(None)
 }
 
-fn once(mock: &Mock, running: &Running, cell: &Cell, quick: bool) -> Result<(Figures, u64)> {
+fn once(mock: &Mock, running: &Running, cell: &Cell, quick: bool) -> Result<(Figures, Lost)> {
     mock.pace(cell.pace);
     let load = Load::start(running.address, cell.plan);
     let (warm, time) = if quick { (200, 1200) } else { (500, 4000) };
@@ -184,10 +191,11 @@ fn once(mock: &Mock, running: &Running, cell: &Cell, quick: bool) -> Result<(Fig
     thread::sleep(Duration::from_millis(time));
     let resident_mb = running.pid().map_or(Ok(0.0), meter::resident_mb)?;
     let (elapsed, cpu_after) = (began.elapsed(), cpu()?);
+    // Before the load's threads end, and their time with them.
+    let lost = MachineTime::now()?.lost_since(machine);
     let seen = load.stop();
-    let stolen_percent = MachineTime::now()?.stolen_percent_since(machine);
     let cpu = cpu_after.saturating_sub(cpu_before);
-    Ok((Figures::of(seen, cpu, resident_mb, elapsed), stolen_percent))
+    Ok((Figures::of(seen, cpu, resident_mb, elapsed), lost))
 }
 
 fn outcomes(
@@ -200,6 +208,9 @@ fn outcomes(
         for proxy in proxies {
             let own = runs.iter().filter(|it| it.0 == proxy.name() && it.1 == cell.name);
             let figures: Vec<Figures> = own.map(|it| it.2).collect();
+            if figures.is_empty() {
+                continue;
+            }
             outcomes.push(Outcome {
                 proxy: proxy.name(),
                 cell: cell.name.clone(),
