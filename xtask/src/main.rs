@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Tidy => tidy::run(),
         Command::Layers => layers::run(),
-        Command::Test(args) => test::run(&args),
+        Command::Test(args) => return test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::E2eVllm(args) => e2e_vllm::run(&args),
