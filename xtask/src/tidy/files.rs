@@ -89,7 +89,7 @@ fn personal_folder(line: &str) -> Option<&'static str> {
     PERSONAL_FOLDERS.into_iter().find(|folder| {
         let path = format!("/{folder}/");
         line.match_indices(&path).any(|(at, _)| {
-            // `example.com/home/` and `${DIR}/work/` are parts of longer paths.
+            // `example.com/home/` and `${DIR}/home/` are parts of longer paths.
             !line[..at].ends_with(|it: char| it.is_alphanumeric() || "._-*}])>~/".contains(it))
         })
     })
@@ -158,7 +158,7 @@ mod tests {
         for folder in PERSONAL_FOLDERS {
             assert_eq!(machine_paths("a.md", &personal(folder)).len(), 1, "{folder}");
         }
-        for fine in ["/etc/cleave/cleave.toml", "https://example.com/home/x", "\"${TOP}/work/x\""] {
+        for fine in ["/etc/cleave/cleave.toml", "https://example.com/home/x", "\"${TOP}/home/x\""] {
             assert_eq!(machine_paths("a.md", fine), [], "{fine}");
         }
     }
