@@ -6,12 +6,15 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use twox_hash::XxHash3_64;
 
 /// How much of a bare prompt counts: a later turn has an earlier one as its beginning.
 const PROMPT_BYTES_MAX: usize = 256;
+
+/// A content longer than this is hashed as it stands: looking for its texts would read it twice.
+const PARTS_BYTES_MAX: usize = 8 << 10;
 
 /// A fingerprint in the making; `None` until something was taken in.
 #[derive(Debug, Default)]
@@ -32,31 +35,28 @@ struct Part<'a> {
 }
 
 impl Opening {
-    /// Takes in messages up to and with the first of the user. A plain string, as the Responses API
-    /// allows, is that message itself.
-    pub(super) fn messages(&mut self, raw: Option<&RawValue>) {
+    /// Takes in what the Responses API calls input: messages, or the user's one message as text.
+    pub(super) fn input(&mut self, raw: Option<&RawValue>) {
         let Some(raw) = raw else { return };
         if raw.get().starts_with('"') {
             self.absorb(raw.get());
         } else {
             let mut json = serde_json::Deserializer::from_str(raw.get());
-            // An error is how the visitor stops early; what it took in until then counts.
-            _ = json.deserialize_seq(Messages(self));
+            self.join(Messages.deserialize(&mut json).ok().as_ref());
         }
     }
 
     /// Takes in a message's content: a string, or the texts among its parts.
     pub(super) fn content(&mut self, raw: Option<&RawValue>) {
-        let Some(raw) = raw else { return };
-        if raw.get().starts_with('[')
-            && let Ok(parts) = serde_json::from_str::<Vec<&RawValue>>(raw.get())
-        {
+        let Some(raw) = raw.map(RawValue::get) else { return };
+        let parts = || serde_json::from_str::<Vec<&RawValue>>(raw).ok();
+        if let Some(parts) = parts().filter(|_| raw.len() <= PARTS_BYTES_MAX) {
             for part in parts {
                 let text = serde_json::from_str::<Part<'_>>(part.get()).ok().and_then(|it| it.text);
                 self.absorb(text.unwrap_or(part).get());
             }
         } else {
-            self.absorb(raw.get());
+            self.absorb(raw);
         }
     }
 
@@ -65,6 +65,13 @@ impl Opening {
         let Some(raw) = raw else { return };
         let text = raw.get().trim_end_matches('"').as_bytes();
         self.absorb_bytes(&text[..text.len().min(PROMPT_BYTES_MAX)]);
+    }
+
+    /// Goes on with what another one took in.
+    pub(super) fn join(&mut self, other: Option<&Self>) {
+        if let Some(Self(Some(hash))) = other {
+            self.absorb_bytes(&hash.to_le_bytes());
+        }
     }
 
     /// The fingerprint, if there was anything to take it from.
@@ -81,26 +88,70 @@ impl Opening {
     }
 }
 
-struct Messages<'o>(&'o mut Opening);
+/// Skips a list of messages and takes in its opening on the way. Something other than a list has
+/// none; the engine will say what it thinks of it.
+pub(super) struct Messages;
 
-impl<'de> Visitor<'de> for Messages<'_> {
-    type Value = ();
+impl<'de> DeserializeSeed<'de> for Messages {
+    type Value = Opening;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Opening, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Messages {
+    type Value = Opening;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("messages")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(message) = seq.next_element::<Message<'_>>()? {
-            match message.role.as_deref() {
-                Some("system" | "developer") => self.0.content(message.content),
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Opening, A::Error> {
+        let mut opening = Opening::default();
+        while let Some(message) = seq.next_element::<&RawValue>()? {
+            let Ok(Message { role, content }) = serde_json::from_str(message.get()) else {
+                continue;
+            };
+            match role.as_deref() {
+                Some("system" | "developer") => opening.content(content),
                 Some("user") => {
-                    self.0.content(message.content);
-                    return Err(A::Error::custom("enough"));
+                    opening.content(content);
+                    break;
                 }
                 _ => {}
             }
         }
-        Ok(())
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(opening)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Opening, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Opening::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Opening, E> {
+        Ok(Opening::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Opening, E> {
+        Ok(Opening::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Opening, E> {
+        Ok(Opening::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Opening, E> {
+        Ok(Opening::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Opening, E> {
+        Ok(Opening::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Opening, E> {
+        Ok(Opening::default())
     }
 }

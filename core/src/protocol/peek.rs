@@ -7,11 +7,11 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::depth::{DEPTH_MAX, is_too_deep};
-use super::opening::Opening;
+use super::opening::{Messages, Opening};
 use super::{Api, SessionId};
 
 /// What was found.
@@ -82,7 +82,9 @@ pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
         serde_json::from_str::<IgnoredAny>(text).map_err(syntax)?;
         return Err(BadBody::NotObject);
     }
-    let top: Top<'_> = serde_json::from_str(text).map_err(syntax)?;
+    let mut json = serde_json::Deserializer::from_str(text);
+    let top = json.deserialize_map(TopVisitor(api)).map_err(syntax)?;
+    json.end().map_err(syntax)?;
     if let Some(field) = top.twice {
         return Err(BadBody::Twice { field });
     }
@@ -108,7 +110,8 @@ struct Top<'a> {
     prompt_cache_key: Option<&'a RawValue>,
     metadata: Option<&'a RawValue>,
     user: Option<&'a RawValue>,
-    messages: Option<&'a RawValue>,
+    /// Looked into while they are skipped: they are most of the body.
+    messages: Option<Opening>,
     system: Option<&'a RawValue>,
     instructions: Option<&'a RawValue>,
     input: Option<&'a RawValue>,
@@ -134,12 +137,11 @@ impl<'a> Top<'a> {
             Field::PromptCacheKey => ("prompt_cache_key", &mut self.prompt_cache_key),
             Field::Metadata => ("metadata", &mut self.metadata),
             Field::User => ("user", &mut self.user),
-            Field::Messages => ("messages", &mut self.messages),
             Field::System => ("system", &mut self.system),
             Field::Instructions => ("instructions", &mut self.instructions),
             Field::Input => ("input", &mut self.input),
             Field::Prompt => ("prompt", &mut self.prompt),
-            Field::Other => return None,
+            Field::Messages | Field::Other => return None,
         })
     }
 
@@ -158,14 +160,13 @@ impl<'a> Top<'a> {
     fn opening(&self, api: Api) -> Option<u64> {
         let mut opening = Opening::default();
         match api {
-            Api::Chat => opening.messages(self.messages),
-            Api::Messages => {
+            Api::Chat | Api::Messages => {
                 opening.content(self.system);
-                opening.messages(self.messages);
+                opening.join(self.messages.as_ref());
             }
             Api::Responses => {
                 opening.content(self.instructions);
-                opening.messages(self.input);
+                opening.input(self.input);
             }
             Api::Completions => opening.prompt(self.prompt),
             Api::Other => {}
@@ -174,13 +175,7 @@ impl<'a> Top<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Top<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(TopVisitor)
-    }
-}
-
-struct TopVisitor;
+struct TopVisitor(Api);
 
 impl<'de> Visitor<'de> for TopVisitor {
     type Value = Top<'de>;
@@ -192,13 +187,17 @@ impl<'de> Visitor<'de> for TopVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
         let mut top = Top::default();
         while let Some(field) = map.next_key::<Field>()? {
-            let Some((name, slot)) = top.slot(field) else {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            };
             // Parsers disagree on which of two wins, so one could route by one and run the other.
-            if slot.replace(map.next_value()?).is_some() {
-                top.twice = Some(name);
+            if field == Field::Messages && matches!(self.0, Api::Chat | Api::Messages) {
+                if top.messages.replace(map.next_value_seed(Messages)?).is_some() {
+                    top.twice = Some("messages");
+                }
+            } else if let Some((name, slot)) = top.slot(field) {
+                if slot.replace(map.next_value()?).is_some() {
+                    top.twice = Some(name);
+                }
+            } else {
+                map.next_value::<IgnoredAny>()?;
             }
         }
         Ok(top)

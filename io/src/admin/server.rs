@@ -22,7 +22,7 @@ use super::status::Status;
 #[derive(Debug)]
 pub struct AdminServer {
     listener: TcpListener,
-    routes: Routes,
+    app: Routes,
 }
 
 /// Why the admin port cannot start.
@@ -44,8 +44,8 @@ impl AdminServer {
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
         let open = Routes::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
-        let routes = guarded.merge(open).fallback(unknown).with_state(router);
-        Ok(Self { listener, routes })
+        let app = guarded.merge(open).fallback(unknown).with_state(router);
+        Ok(Self { listener, app })
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -55,7 +55,7 @@ impl AdminServer {
     /// Serves until `stop`.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let stopped = async move { stop.cancelled().await };
-        axum::serve(self.listener, self.routes).with_graceful_shutdown(stopped).await
+        axum::serve(self.listener, self.app).with_graceful_shutdown(stopped).await
     }
 }
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cleave_core::brain::{Failure, Outcome};
 use cleave_core::domain::SliceKey;
-use cleave_core::protocol::{Peek, peek, quoted};
+use cleave_core::protocol::{Peek, SessionId, peek, quoted};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tracing::debug;
@@ -34,6 +34,7 @@ pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) ->
     let request_id = intake::request_id(&parts.headers, || worker.fresh_id());
     let router = Arc::clone(&worker.router);
     let mut visit = Visit::new(router, parts.method.clone(), parts.uri.clone(), request_id);
+    visit.session = intake::session(&parts.headers, &worker.router.settings.session_headers);
     let served = match own_answer(&worker, &parts) {
         Some(own) => own,
         None => match serve(&worker, &mut visit, parts, body).await {
@@ -74,15 +75,15 @@ async fn serve(
         Intake::Held { body, .. } => peek(visit.api, body)?,
         Intake::Passing(_) | Intake::Nothing => Peek::default(),
     };
+    let named = visit.session.take().or(found.session.take());
+    let session = named.unwrap_or_else(|| SessionId::bounded(worker.fresh_id().as_bytes()));
+    let session = visit.session.insert(session).as_str();
     let model = found.model.as_deref();
-    let routed = router.table().route(model);
-    let Route { pool, model: known_as } = routed.map_err(|why| ServeError::no_route(why, model))?;
+    let table = router.table();
+    let Route { pool, model: known_as } =
+        table.route(model).map_err(|why| ServeError::no_route(why, model))?;
     let tenant = intake::tenant(&parts.headers);
-    let names = &router.settings.session_headers;
-    let session =
-        intake::session(&parts.headers, names, found.session.take(), || worker.fresh_id());
-    visit.session_id = HeaderValue::from_str(session.as_str()).ok();
-    let key = SliceKey::new(tenant, known_as.as_deref().or(model).unwrap_or(""), session.as_str());
+    let key = SliceKey::new(tenant, known_as.as_deref().or(model).unwrap_or(""), session);
 
     // Pick: the decision and its booking are one step.
     let placed = visit.place(pool, key);

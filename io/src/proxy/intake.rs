@@ -48,19 +48,10 @@ pub(super) fn tenant(headers: &HeaderMap) -> u64 {
     key.map_or(0, |it| XxHash3_64::oneshot(it.as_bytes()))
 }
 
-/// Finds the session: named by a header, else by the body, else new.
-pub(super) fn session(
-    headers: &HeaderMap,
-    names: &[HeaderName],
-    in_body: Option<SessionId>,
-    fresh: impl FnOnce() -> String,
-) -> SessionId {
-    let named = std::iter::once(&SESSION_ID).chain(names).find_map(|it| headers.get(it));
-    let named = named.map(HeaderValue::as_bytes).filter(|it| !it.is_empty());
-    named
-        .map(SessionId::bounded)
-        .or(in_body)
-        .unwrap_or_else(|| SessionId::bounded(fresh().as_bytes()))
+/// Finds the session that a header names, `x-session-id` before all others.
+pub(super) fn session(headers: &HeaderMap, names: &[HeaderName]) -> Option<SessionId> {
+    let value = std::iter::once(&SESSION_ID).chain(names).find_map(|it| headers.get(it))?;
+    (!value.is_empty()).then(|| SessionId::bounded(value.as_bytes()))
 }
 
 /// Takes in the body, whole if routing must look into it.

@@ -1,5 +1,5 @@
 //! The data plane: clients in front, replicas behind, one request at a time in between. Follow
-//! [`exchange`] from top to bottom for the life of a request. It decides nothing itself: where a
+//! `exchange.rs` from top to bottom for the life of a request. It decides nothing itself: where a
 //! request goes is the brain's word, asked under one lock per pool.
 
 mod body;

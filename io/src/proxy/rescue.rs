@@ -64,24 +64,28 @@ impl ServeError {
         }
     }
 
-    fn status(&self) -> StatusCode {
+    /// The status, and the reason for machines.
+    const fn verdict(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::BadBody(_)
-            | Self::AmbiguousLength
-            | Self::BodyBroken
-            | Self::UnnamedModel { .. } => StatusCode::BAD_REQUEST,
-            Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::UnknownModel { .. } => StatusCode::NOT_FOUND,
-            Self::BuffersFull | Self::NoReplica { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Failed { last: SendError::NoAnswer, .. } => StatusCode::GATEWAY_TIMEOUT,
-            Self::Failed { .. } => StatusCode::BAD_GATEWAY,
+            Self::BadBody(_) => (StatusCode::BAD_REQUEST, "invalid_body"),
+            Self::BodyBroken => (StatusCode::BAD_REQUEST, "body_broken"),
+            Self::AmbiguousLength => (StatusCode::BAD_REQUEST, "ambiguous_length"),
+            Self::UnnamedModel { .. } => (StatusCode::BAD_REQUEST, "model_missing"),
+            Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "body_timeout"),
+            Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+            Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "buffers_full"),
+            Self::NoReplica { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_replica"),
+            Self::Failed { last: SendError::NoAnswer, .. } => {
+                (StatusCode::GATEWAY_TIMEOUT, "replica_timeout")
+            }
+            Self::Failed { .. } => (StatusCode::BAD_GATEWAY, "replica_failed"),
         }
     }
 
-    fn kind(&self) -> ErrorKind {
-        match self.status() {
+    const fn kind(&self) -> ErrorKind {
+        match self.verdict().0 {
             StatusCode::NOT_FOUND => ErrorKind::NotFound,
             StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
             StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
@@ -91,51 +95,34 @@ impl ServeError {
         }
     }
 
-    fn code(&self) -> &'static str {
-        match self {
-            Self::BadBody(_) => "invalid_body",
-            Self::BodyTooLarge { .. } => "body_too_large",
-            Self::BodyTimeout => "body_timeout",
-            Self::BodyBroken => "body_broken",
-            Self::BuffersFull => "buffers_full",
-            Self::AmbiguousLength => "ambiguous_length",
-            Self::Method { .. } => "method_not_allowed",
-            Self::UnknownModel { .. } => "model_not_found",
-            Self::UnnamedModel { .. } => "model_missing",
-            Self::NoReplica { .. } => "no_replica",
-            Self::Failed { .. } => "replica_failed",
+    /// The field at fault, where there is one.
+    const fn param(&self) -> Option<&'static str> {
+        if let Self::BadBody(bad) = self {
+            bad.param()
+        } else if let Self::UnknownModel { .. } | Self::UnnamedModel { .. } = self {
+            Some("model")
+        } else {
+            None
         }
     }
 
-    fn param(&self) -> Option<&'static str> {
-        match self {
-            Self::BadBody(bad) => bad.param(),
-            Self::UnknownModel { .. } | Self::UnnamedModel { .. } => Some("model"),
-            Self::BodyTooLarge { .. }
-            | Self::BodyTimeout
-            | Self::BodyBroken
-            | Self::BuffersFull
-            | Self::AmbiguousLength
-            | Self::Method { .. }
-            | Self::NoReplica { .. }
-            | Self::Failed { .. } => None,
-        }
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::NoReplica { retry_after } => Some(*retry_after),
-            Self::BuffersFull => Some(Duration::from_secs(1)),
-            _ => None,
+    const fn retry_after(&self) -> Option<Duration> {
+        if let Self::NoReplica { retry_after } = self {
+            Some(*retry_after)
+        } else if let Self::BuffersFull = self {
+            Some(Duration::from_secs(1))
+        } else {
+            None
         }
     }
 
     /// Writes the answer.
     pub(super) fn answer(&self, api: Api) -> Response<Body> {
         let message = self.to_string();
-        let (kind, code, param) = (self.kind(), self.code(), self.param());
+        let (status, code) = self.verdict();
+        let (kind, param) = (self.kind(), self.param());
         let text = ErrorBody { kind, message: &message, code, param }.answer(api);
-        let mut answer = json(self.status(), text.into());
+        let mut answer = json(status, text.into());
         if let Some(wait) = self.retry_after() {
             // Rounded up: coming too early is answered no better.
             let seconds = wait.as_secs() + u64::from(0 < wait.subsec_nanos());

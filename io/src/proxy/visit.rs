@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal};
 use cleave_core::domain::{RequestId, SliceKey};
-use cleave_core::protocol::{Api, Meter};
+use cleave_core::protocol::{Api, Meter, SessionId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::telemetry::Record;
@@ -18,7 +18,8 @@ use super::router::Router;
 pub(super) struct Visit {
     pub(super) router: Arc<Router>,
     pub(super) request_id: HeaderValue,
-    pub(super) session_id: Option<HeaderValue>,
+    /// Echoed on the answer.
+    pub(super) session: Option<SessionId>,
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) api: Api,
@@ -49,7 +50,7 @@ impl Visit {
             request: router.next_request(),
             router,
             request_id,
-            session_id: None,
+            session: None,
             method,
             uri,
             api,
@@ -136,8 +137,9 @@ impl Visit {
     /// Puts the ids on an answer.
     pub(super) fn sign(&self, headers: &mut HeaderMap) {
         headers.insert(REQUEST_ID, self.request_id.clone());
-        if let Some(session_id) = self.session_id.clone() {
-            headers.insert(SESSION_ID, session_id);
+        let session = self.session.as_ref().map(|it| HeaderValue::from_str(it.as_str()));
+        if let Some(Ok(session)) = session {
+            headers.insert(SESSION_ID, session);
         }
     }
 

@@ -28,9 +28,8 @@ pub enum Finding {
 pub async fn probe(origin: &Origin, settings: &ProbeSettings) -> Finding {
     match get(origin, &settings.path, settings.timeout).await {
         Ok((status, _)) if status.is_success() => Finding::Passed,
-        Ok(_) => Finding::Failed,
         Err(SendError::NoAnswer | SendError::ConnectTimeout) => Finding::TimedOut,
-        Err(_) => Finding::Failed,
+        Ok(_) | Err(_) => Finding::Failed,
     }
 }
 

@@ -147,7 +147,7 @@ impl Fields<'_> {
         let simple = |it: u8| it.is_ascii_graphic() && !matches!(it, b'"' | b'\\' | b'=');
         match self.format {
             LogFormat::Text if !value.is_empty() && value.bytes().all(simple) => {
-                self.plain(name, value)
+                self.plain(name, value);
             }
             LogFormat::Text | LogFormat::Json => self.plain(name, Quoted(value)),
         }

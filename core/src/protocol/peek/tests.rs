@@ -50,20 +50,31 @@ fn without_a_name_the_opening_of_the_prompt_is_the_session() {
 
 #[test]
 fn each_api_has_its_own_opening() {
-    let messages = r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#;
-    let responses = r#"{"instructions":"s","input":"hi"}"#;
-    let chat = r#"{"messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}]}"#;
-    let ids = [
-        session(Api::Messages, messages),
-        session(Api::Responses, responses),
-        session(Api::Chat, chat),
-    ];
-    assert!(ids[0].is_some() && ids.iter().all(|it| *it == ids[0]), "{ids:?}");
+    let check = |api, first: &str, later: &str, other: &str| {
+        let opening = session(api, first);
+        assert!(opening.as_deref().unwrap().starts_with("fp-"), "{first}");
+        assert_eq!(opening, session(api, later), "{later}");
+        assert_ne!(opening, session(api, other), "{other}");
+    };
+    check(
+        Api::Messages,
+        r#"{"system":"s","messages":[{"role":"user","content":"hi"}]}"#,
+        r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yo"}],"system":"s"}"#,
+        r#"{"system":"t","messages":[{"role":"user","content":"hi"}]}"#,
+    );
+    check(
+        Api::Responses,
+        r#"{"instructions":"s","input":[{"role":"user","content":"hi"}]}"#,
+        r#"{"instructions":"s","input":[{"role":"user","content":"hi"},{"type":"reasoning"}]}"#,
+        r#"{"instructions":"s","input":"hi"}"#,
+    );
     let long = "once upon a time ".repeat(20);
     let one = session(Api::Completions, &format!(r#"{{"prompt":"{long}"}}"#));
     assert_eq!(one, session(Api::Completions, &format!(r#"{{"prompt":"{long} more"}}"#)));
     assert_eq!(session(Api::Other, r#"{"input":"embed me"}"#), None);
-    assert_eq!(session(Api::Chat, r#"{"model":"m","messages":5}"#), None);
+    for odd in ["5", "-5", "1e3", "true", "null", "\"x\"", "{\"a\":[1]}", "[]", "[1,{}]"] {
+        assert_eq!(session(Api::Chat, &format!(r#"{{"messages":{odd}}}"#)), None, "{odd}");
+    }
 }
 
 #[test]
