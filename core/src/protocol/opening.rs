@@ -2,7 +2,6 @@
 //! the turns of one conversation, so its fingerprint stands in for a session id nobody sent. Only
 //! texts are hashed: clients move cache markers and add fields from turn to turn.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
@@ -19,14 +18,6 @@ const PARTS_BYTES_MAX: usize = 8 << 10;
 /// A fingerprint in the making; `None` until something was taken in.
 #[derive(Debug, Default)]
 pub(super) struct Opening(Option<u64>);
-
-#[derive(Deserialize)]
-struct Message<'a> {
-    #[serde(borrow)]
-    role: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    content: Option<&'a RawValue>,
-}
 
 #[derive(Deserialize)]
 struct Part<'a> {
@@ -49,8 +40,11 @@ impl Opening {
     /// Takes in a message's content: a string, or the texts among its parts.
     pub(super) fn content(&mut self, raw: Option<&RawValue>) {
         let Some(raw) = raw.map(RawValue::get) else { return };
-        let parts = || serde_json::from_str::<Vec<&RawValue>>(raw).ok();
-        if let Some(parts) = parts().filter(|_| raw.len() <= PARTS_BYTES_MAX) {
+        // Asked first, because a parser that expects a list prints all of what it found instead.
+        if raw.starts_with('[')
+            && raw.len() <= PARTS_BYTES_MAX
+            && let Ok(parts) = serde_json::from_str::<Vec<&RawValue>>(raw)
+        {
             for part in parts {
                 let text = serde_json::from_str::<Part<'_>>(part.get()).ok().and_then(|it| it.text);
                 self.absorb(text.unwrap_or(part).get());
@@ -88,8 +82,17 @@ impl Opening {
     }
 }
 
-/// Skips a list of messages and takes in its opening on the way. Something other than a list has
-/// none; the engine will say what it thinks of it.
+/// Accepts values of another type than the one looked for. They hold nothing of interest here; the
+/// engine will say what it thinks of them.
+macro_rules! accept_anything_else {
+    ($($visit:ident($kind:ty)),*) => {$(
+        fn $visit<E>(self, _: $kind) -> Result<Self::Value, E> {
+            Ok(Self::Value::default())
+        }
+    )*};
+}
+
+/// Skips a list of messages and takes in its opening on the way.
 pub(super) struct Messages;
 
 impl<'de> DeserializeSeed<'de> for Messages {
@@ -109,13 +112,10 @@ impl<'de> Visitor<'de> for Messages {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Opening, A::Error> {
         let mut opening = Opening::default();
-        while let Some(message) = seq.next_element::<&RawValue>()? {
-            let Ok(Message { role, content }) = serde_json::from_str(message.get()) else {
-                continue;
-            };
-            match role.as_deref() {
-                Some("system" | "developer") => opening.content(content),
-                Some("user") => {
+        while let Some(Message { role, content }) = seq.next_element()? {
+            match role.map(RawValue::get) {
+                Some("\"system\"" | "\"developer\"") => opening.content(content),
+                Some("\"user\"") => {
                     opening.content(content);
                     break;
                 }
@@ -131,27 +131,76 @@ impl<'de> Visitor<'de> for Messages {
         Ok(Opening::default())
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Opening, E> {
-        Ok(Opening::default())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Opening, E> {
-        Ok(Opening::default())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Opening, E> {
-        Ok(Opening::default())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Opening, E> {
-        Ok(Opening::default())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Opening, E> {
-        Ok(Opening::default())
-    }
+    accept_anything_else!(
+        visit_bool(bool),
+        visit_i64(i64),
+        visit_u64(u64),
+        visit_f64(f64),
+        visit_str(&str)
+    );
 
     fn visit_unit<E>(self) -> Result<Opening, E> {
         Ok(Opening::default())
+    }
+}
+
+/// One message, its values as they stand.
+#[derive(Default)]
+struct Message<'a> {
+    role: Option<&'a RawValue>,
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum MessageField {
+    Role,
+    Content,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Message<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(MessageVisitor)
+    }
+}
+
+struct MessageVisitor;
+
+impl<'de> Visitor<'de> for MessageVisitor {
+    type Value = Message<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Message<'de>, A::Error> {
+        let mut message = Message::default();
+        while let Some(field) = map.next_key()? {
+            match field {
+                MessageField::Role => message.role = Some(map.next_value()?),
+                MessageField::Content => message.content = Some(map.next_value()?),
+                MessageField::Other => _ = map.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(message)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Message<'de>, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Message::default())
+    }
+
+    accept_anything_else!(
+        visit_bool(bool),
+        visit_i64(i64),
+        visit_u64(u64),
+        visit_f64(f64),
+        visit_str(&str)
+    );
+
+    fn visit_unit<E>(self) -> Result<Message<'de>, E> {
+        Ok(Message::default())
     }
 }

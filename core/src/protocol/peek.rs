@@ -148,8 +148,11 @@ impl<'a> Top<'a> {
     /// Finds the session the body names. A value of another type names none; the engine will say
     /// what it thinks of it.
     fn session(&self) -> Option<SessionId> {
-        let metadata =
-            || self.metadata.and_then(|raw| serde_json::from_str::<Metadata<'_>>(raw.get()).ok());
+        let metadata = || {
+            // Asked first: a parser that expects an object prints all of what it found instead.
+            let raw = self.metadata.map(RawValue::get).filter(|it| it.starts_with('{'));
+            raw.and_then(|it| serde_json::from_str::<Metadata<'_>>(it).ok())
+        };
         text(self.prompt_cache_key)
             .or_else(|| text(metadata()?.session_id))
             .or_else(|| text(self.user))
@@ -220,7 +223,8 @@ fn read_stream(raw: &RawValue) -> Result<bool, BadBody> {
 fn text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-    let Text(text) = serde_json::from_str(raw?.get()).ok()?;
+    let raw = raw.map(RawValue::get).filter(|it| it.starts_with('"'))?;
+    let Text(text) = serde_json::from_str(raw).ok()?;
     (!text.is_empty()).then_some(text)
 }
 
