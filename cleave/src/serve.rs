@@ -80,18 +80,18 @@ impl Serve {
         announce(&config, &server, &admin)?;
 
         router.apply(config.pools.clone());
-        let (stop, end) = (CancellationToken::new(), CancellationToken::new());
+        let [stop, hurry, end] = std::array::from_fn(|_| CancellationToken::new());
         let beside = TaskTracker::new();
         beside.spawn(Arc::clone(&router).tick());
         beside.spawn(admin.run(end.clone()));
         beside.spawn(self.reload_on_change(config, Arc::clone(&router)));
-        beside.spawn(stop_on_signal(stop.clone()));
-        let cut = server.run(stop).await?;
+        beside.spawn(stop_on_signal(stop.clone(), hurry.clone()));
+        let cut = server.run(stop, hurry).await?;
         end.cancel();
         if cut == 0 {
             info!("drained, nothing cut");
         } else {
-            warn!(requests_cut = cut, "drained; the time was up");
+            warn!(requests_cut = cut, "drained, but not in time");
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ fn announce(config: &Config, server: &Server, admin: &AdminServer) -> anyhow::Re
 }
 
 /// The first signal drains, the second does not wait.
-async fn stop_on_signal(stop: CancellationToken) -> std::io::Result<()> {
+async fn stop_on_signal(stop: CancellationToken, hurry: CancellationToken) -> std::io::Result<()> {
     let (mut term, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut next = async || {
@@ -168,7 +168,8 @@ async fn stop_on_signal(stop: CancellationToken) -> std::io::Result<()> {
     stop.cancel();
     next().await;
     warn!("second signal: ending at once");
-    std::process::abort()
+    hurry.cancel();
+    Ok(())
 }
 
 /// A connection on each side of every request, and some to spare.

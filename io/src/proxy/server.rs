@@ -10,14 +10,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::router::Router;
 use super::tls;
-use super::worker::{Accepted, Worker};
+use super::worker::{Accepted, Ending, Worker};
 
 const BACKLOG: i32 = 4096;
 /// Accepted connections that wait for their thread.
@@ -69,12 +69,12 @@ impl Server {
     }
 
     /// Serves until `stop`, then takes no more connections and lets requests finish, as long as the
-    /// drain may take. Returns how many were cut.
-    pub async fn run(self, stop: CancellationToken) -> io::Result<usize> {
-        let drain = CancellationToken::new();
+    /// drain may take or until `hurry`. Returns how many were cut.
+    pub async fn run(self, stop: CancellationToken, hurry: CancellationToken) -> io::Result<usize> {
+        let ending = Ending::default();
         let mut threads = Vec::new();
         for number in 0..self.router.settings.threads.get() {
-            threads.push(self.start_thread(number, &drain)?);
+            threads.push(self.start_thread(number, &ending)?);
         }
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let places = Arc::new(Semaphore::new(self.router.settings.limits.connections_max));
@@ -82,39 +82,42 @@ impl Server {
 
         self.router.start_draining();
         drop(listener);
-        drain.cancel();
-        let limit = self.router.settings.timeouts.drain;
+        ending.drain.cancel();
+        let mut handles = Vec::new();
         let mut ended = Vec::new();
-        for Thread { accepted, ended: end, handle, .. } in threads {
-            drop(accepted);
-            ended.push((end, handle));
+        for thread in threads {
+            // Dropping the sender says that no connection comes any more.
+            ended.push(thread.ended);
+            handles.push(thread.handle);
         }
         let all = async {
-            for (end, _) in &mut ended {
+            for end in ended {
+                // An error means that the thread is gone, which is an end too.
                 _ = end.await;
             }
         };
-        let in_time = tokio::time::timeout(limit, all).await.is_ok();
-        let cut = if in_time { 0 } else { self.router.in_flight() };
-        for (_, handle) in ended {
-            // Each thread ends by itself at the same limit.
+        let limit = self.router.settings.timeouts.drain;
+        let in_time = timeout(limit, hurry.run_until_cancelled(all)).await;
+        let cut = if matches!(in_time, Ok(Some(()))) { 0 } else { self.router.in_flight() };
+        ending.cut.cancel();
+        for handle in handles {
             _ = tokio::task::spawn_blocking(move || handle.join()).await;
         }
         self.router.flush();
         Ok(cut)
     }
 
-    fn start_thread(&self, number: usize, drain: &CancellationToken) -> io::Result<Thread> {
+    fn start_thread(&self, number: usize, ending: &Ending) -> io::Result<Thread> {
         let (accepted, receiver) = mpsc::channel(HANDED_MAX);
         let (end, ended) = oneshot::channel();
         let load = Arc::new(AtomicUsize::new(0));
         let tls = self.tls.as_ref().map(|it| it.0.clone());
-        let worker = Worker::new(Arc::clone(&self.router), tls, drain.clone(), Arc::clone(&load));
-        let limit = self.router.settings.timeouts.drain;
+        let router = Arc::clone(&self.router);
+        let worker = Worker::new(router, tls, ending.clone(), Arc::clone(&load));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle =
             std::thread::Builder::new().name(format!("proxy-{number}")).spawn(move || {
-                runtime.block_on(worker.run(receiver, limit));
+                runtime.block_on(worker.run(receiver));
                 _ = end.send(());
             })?;
         Ok(Thread { accepted, load, ended, handle })

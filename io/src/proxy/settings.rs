@@ -45,7 +45,8 @@ pub struct Limits {
 /// How long each stage may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a client to send a request head, or to finish its TLS handshake.
+    /// For a client to send a request head, or to finish its TLS handshake; so also how long a
+    /// connection may lie idle.
     pub header: Duration,
     /// Between two pieces of a request body.
     pub body: Duration,
@@ -82,14 +83,14 @@ pub struct ReplicaSettings {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes_max: 32 << 20, buffered_bytes_max: 256 << 20, connections_max: 20_000 }
+        Self { body_bytes_max: 32 << 20, buffered_bytes_max: 256 << 20, connections_max: 16_384 }
     }
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            header: Duration::from_secs(10),
+            header: Duration::from_secs(60),
             body: Duration::from_secs(30),
             connect: Duration::from_secs(2),
             first_byte: Duration::from_secs(10 * 60),

@@ -38,10 +38,18 @@ pub(super) struct Worker {
     pub(super) idle: IdleConnections,
     chance: Mutex<Pcg64Mcg>,
     tls: Option<TlsAcceptor>,
-    /// Says that connections should end when their request has.
-    drain: CancellationToken,
+    ending: Ending,
     /// Client connections this thread has open.
     load: Arc<AtomicUsize>,
+}
+
+/// How a thread is told to end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ending {
+    /// Connections should end when their request has.
+    pub(super) drain: CancellationToken,
+    /// What is still running is cut.
+    pub(super) cut: CancellationToken,
 }
 
 /// A connection that was just accepted, with its place among all that may be open.
@@ -54,20 +62,16 @@ impl Worker {
     pub(super) fn new(
         router: Arc<Router>,
         tls: Option<TlsAcceptor>,
-        drain: CancellationToken,
+        ending: Ending,
         load: Arc<AtomicUsize>,
     ) -> Arc<Self> {
         let seed = uuid::Uuid::new_v4().as_u128();
         let chance = Mutex::new(Pcg64Mcg::from_seed(seed.to_le_bytes()));
-        Arc::new(Self { router, idle: IdleConnections::default(), chance, tls, drain, load })
+        Arc::new(Self { router, idle: IdleConnections::default(), chance, tls, ending, load })
     }
 
-    /// Serves connections until no more come and all have ended, or until `limit` after that.
-    pub(super) async fn run(
-        self: Arc<Self>,
-        mut accepted: mpsc::Receiver<Accepted>,
-        limit: Duration,
-    ) {
+    /// Serves connections until no more come and all have ended, or are cut.
+    pub(super) async fn run(self: Arc<Self>, mut accepted: mpsc::Receiver<Accepted>) {
         let tasks = TaskTracker::new();
         let sweeper = tasks.spawn(Arc::clone(&self).sweep());
         while let Some(Accepted { stream, place }) = accepted.recv().await {
@@ -83,7 +87,7 @@ impl Worker {
         sweeper.abort();
         tasks.close();
         // What is left after that is dropped with the runtime, and hangs up on both sides.
-        _ = timeout(limit, tasks.wait()).await;
+        _ = self.ending.cut.run_until_cancelled(tasks.wait()).await;
     }
 
     /// Makes an id that nobody else has.
@@ -128,7 +132,7 @@ impl Worker {
         tokio::select! {
             biased;
             ended = connection.as_mut() => ended.map_err(io::Error::other),
-            () = self.drain.cancelled() => {
+            () = self.ending.drain.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await.map_err(io::Error::other)
             }
