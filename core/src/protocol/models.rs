@@ -48,6 +48,11 @@ impl Model {
         let entry = RawValue::from_string(json).expect("what was just written is JSON");
         Self { id: id.to_owned(), entry }
     }
+
+    /// The entry as it stands in a list.
+    pub fn to_json(&self) -> &str {
+        self.entry.get()
+    }
 }
 
 /// Reads a replica's list; `None` if it is none.

@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
+use http_body_util::Limited;
 use hyper::body::Incoming;
 use tracing::debug;
 
@@ -55,8 +56,9 @@ pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) ->
 fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, ServeError>> {
     match (&parts.method, parts.uri.path()) {
         (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: "CONNECT" })),
-        (&Method::GET, "/v1/models") => {
-            Some(Ok(json(StatusCode::OK, worker.router.table().list.clone())))
+        (&Method::GET, path) => {
+            let listed = worker.router.table().answer(path)?;
+            Some(listed.map(|it| json(StatusCode::OK, it)))
         }
         _ => None,
     }
@@ -207,10 +209,13 @@ async fn pass(
         }
     };
     let start = request_line(visit, &member);
-    let (head, outgoing) = ([start.as_bytes(), head], Outgoing::Passing { body, chunked });
+    let head = [start.as_bytes(), head];
+    let limit_bytes = worker.router.settings.limits.body_bytes_max;
+    let body = Limited::new(body, limit_bytes);
+    let outgoing = Outgoing::Passing { body, chunked, limit: timeouts.body };
     match connection.exchange(&visit.method, head, outgoing, timeouts.first_byte).await {
         Ok(answer) => Ok(answer),
-        Err(SendError::Body) => Err(ServeError::BodyBroken),
+        Err(SendError::Body(error)) => Err(ServeError::body(error, limit_bytes)),
         Err(last) => {
             visit.close(Outcome::Cut);
             Err(ServeError::Failed { tries: visit.tries(), last })

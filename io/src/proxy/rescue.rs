@@ -7,7 +7,7 @@ use cleave_core::brain::Refusal;
 use cleave_core::protocol::{Api, BadBody, ErrorBody, ErrorKind};
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::replicas::SendError;
+use crate::replicas::{BodyError, SendError};
 
 use super::body::Body;
 use super::table::NoRoute;
@@ -48,6 +48,14 @@ impl ServeError {
                 Self::UnknownModel { model: model.unwrap_or_default().to_owned(), available }
             }
             NoRoute::Unnamed { available } => Self::UnnamedModel { available },
+        }
+    }
+
+    pub(super) const fn body(error: BodyError, limit_bytes: usize) -> Self {
+        match error {
+            BodyError::Broken => Self::BodyBroken,
+            BodyError::TooLarge => Self::BodyTooLarge { limit_bytes },
+            BodyError::TimedOut => Self::BodyTimeout,
         }
     }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use cleave_core::protocol::{Model, write_models};
 
 use super::pool::Pool;
+use super::rescue::ServeError;
 
 /// How many names a refusal lists.
 const LISTED_MAX: usize = 20;
@@ -19,7 +20,9 @@ pub(super) struct Table {
     open: Vec<Arc<Pool>>,
     pools: Vec<Arc<Pool>>,
     /// The merged list, as `/v1/models` answers it.
-    pub(super) list: Bytes,
+    list: Bytes,
+    /// Each entry alone, as `/v1/models/NAME` answers it.
+    entries: HashMap<String, Bytes>,
 }
 
 /// Where requests for one model go.
@@ -57,8 +60,27 @@ impl Table {
             }
         }
         let list = write_models(entries.values().map(|(model, _)| model)).into();
-        let routes = entries.into_iter().map(|(name, (_, route))| (name, route)).collect();
-        Self { routes, open, pools: pools.to_vec(), list }
+        let (mut alone, mut routes) = (HashMap::new(), HashMap::new());
+        for (name, (model, route)) in entries {
+            alone.insert(name.clone(), model.to_json().to_owned().into());
+            routes.insert(name, route);
+        }
+        Self { routes, open, pools: pools.to_vec(), list, entries: alone }
+    }
+
+    /// Answers a question about models; `None` if the path asks something else.
+    pub(super) fn answer(&self, path: &str) -> Option<Result<Bytes, ServeError>> {
+        match path.strip_prefix("/v1/models")? {
+            "" | "/" => Some(Ok(self.list.clone())),
+            rest => {
+                // Names have slashes, and clients differ on whether to escape them.
+                let name = rest.strip_prefix('/')?.replace("%2F", "/").replace("%2f", "/");
+                Some(self.entries.get(&name).cloned().ok_or_else(|| ServeError::UnknownModel {
+                    model: name,
+                    available: self.available(),
+                }))
+            }
+        }
     }
 
     /// Finds the pool for a model, or for a request that names none.

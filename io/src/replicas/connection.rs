@@ -2,13 +2,14 @@
 //! the answer is read, the body is left to [`Answer`]. It has no task of its own: whoever waits for
 //! the answer drives it, and dropping it hangs up, which is how engines learn of a client's leaving.
 
+use std::error::Error;
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::Method;
 use http_body::Body;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -35,8 +36,19 @@ pub enum SendError {
     #[error("not an HTTP answer: {0}")]
     BadAnswer(#[from] BadAnswer),
     /// Not the replica's fault.
-    #[error("the client's body ended early")]
-    Body,
+    #[error("the client's body: {0}")]
+    Body(BodyError),
+}
+
+/// Why a client's body did not arrive whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    #[error("it broke off")]
+    Broken,
+    #[error("it is larger than allowed")]
+    TooLarge,
+    #[error("it did not come in time")]
+    TimedOut,
 }
 
 /// A request body that is held whole, so that it can be sent again. In up to three pieces, because
@@ -58,10 +70,12 @@ impl Payload {
 #[derive(Debug)]
 pub enum Outgoing<'a, B> {
     Held(&'a Payload),
-    /// Passed on as it comes, in chunks if the client did not say how long it is.
+    /// Passed on as it comes, in chunks if the client did not say how long it is. `limit` is for
+    /// each piece.
     Passing {
-        body: B,
+        body: Limited<B>,
         chunked: bool,
+        limit: Duration,
     },
 }
 
@@ -98,13 +112,16 @@ impl Connection {
     ) -> Result<Answer, SendError>
     where
         B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let sent = match outgoing {
             Outgoing::Held(payload) => self.send_held(head, payload).await,
-            Outgoing::Passing { body, chunked } => self.send_passing(head, body, chunked).await,
+            Outgoing::Passing { body, chunked, limit } => {
+                self.send_passing(head, body, chunked, limit).await
+            }
         };
-        if let Err(SendError::Body) = sent {
-            return Err(SendError::Body);
+        if let Err(SendError::Body(error)) = sent {
+            return Err(SendError::Body(error));
         }
         // A replica may refuse a large body by answering and hanging up: prefer what it said.
         match (timeout(limit, self.read_head(method)).await, sent) {
@@ -132,15 +149,21 @@ impl Connection {
     async fn send_passing<B>(
         &mut self,
         head: [&[u8]; 2],
-        mut body: B,
+        mut body: Limited<B>,
         chunked: bool,
+        limit: Duration,
     ) -> Result<(), SendError>
     where
         B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         self.send_held(head, &Payload::default()).await?;
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|_| SendError::Body)?.into_data() else { continue };
+        loop {
+            let Ok(frame) = timeout(limit, body.frame()).await else {
+                return Err(SendError::Body(BodyError::TimedOut));
+            };
+            let Some(frame) = frame.transpose().map_err(broken)? else { break };
+            let Ok(data) = frame.into_data() else { continue };
             if data.is_empty() {
                 continue;
             }
@@ -167,4 +190,9 @@ impl Connection {
             }
         }
     }
+}
+
+fn broken(error: Box<dyn Error + Send + Sync>) -> SendError {
+    let too_large = error.is::<LengthLimitError>();
+    SendError::Body(if too_large { BodyError::TooLarge } else { BodyError::Broken })
 }

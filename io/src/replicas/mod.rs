@@ -10,7 +10,7 @@ mod probe;
 mod settings;
 
 pub use answer::{Answer, AnswerBody};
-pub use connection::{Connection, Outgoing, Payload, SendError};
+pub use connection::{BodyError, Connection, Outgoing, Payload, SendError};
 pub use framing::BadAnswer;
 pub use idle::IdleConnections;
 pub use probe::{Finding, ask_models, probe};
