@@ -85,11 +85,19 @@ impl Opening {
 /// Accepts values of another type than the one looked for. They hold nothing of interest here; the
 /// engine will say what it thinks of them.
 macro_rules! accept_anything_else {
-    ($($visit:ident($kind:ty)),*) => {$(
+    () => {
+        accept_anything_else!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
+        accept_anything_else!(visit_str: &str);
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Self::Value::default())
+        }
+    };
+    ($($visit:ident: $kind:ty),+) => {$(
         fn $visit<E>(self, _: $kind) -> Result<Self::Value, E> {
             Ok(Self::Value::default())
         }
-    )*};
+    )+};
 }
 
 /// Skips a list of messages and takes in its opening on the way.
@@ -131,17 +139,7 @@ impl<'de> Visitor<'de> for Messages {
         Ok(Opening::default())
     }
 
-    accept_anything_else!(
-        visit_bool(bool),
-        visit_i64(i64),
-        visit_u64(u64),
-        visit_f64(f64),
-        visit_str(&str)
-    );
-
-    fn visit_unit<E>(self) -> Result<Opening, E> {
-        Ok(Opening::default())
-    }
+    accept_anything_else!();
 }
 
 /// One message, its values as they stand.
@@ -192,15 +190,5 @@ impl<'de> Visitor<'de> for MessageVisitor {
         Ok(Message::default())
     }
 
-    accept_anything_else!(
-        visit_bool(bool),
-        visit_i64(i64),
-        visit_u64(u64),
-        visit_f64(f64),
-        visit_str(&str)
-    );
-
-    fn visit_unit<E>(self) -> Result<Message<'de>, E> {
-        Ok(Message::default())
-    }
+    accept_anything_else!();
 }
