@@ -71,7 +71,7 @@ impl Fleet {
         let address = server.local_addr()?;
         let stop = CancellationToken::new();
         let mut running = JoinSet::new();
-        running.spawn(server.run(stop.clone()));
+        running.spawn(server.run(stop.clone(), stop.clone()));
         let mut tick = JoinSet::new();
         tick.spawn(Arc::clone(&router).tick());
         Ok(Self {
