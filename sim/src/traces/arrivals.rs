@@ -80,7 +80,8 @@ impl Stream {
             return;
         }
         let mean = window.per_second * f64::from(window_s) * replay.rate_scale.get();
-        let count = draw::tokens(mean.floor()) + u32::from(self.rng.random_bool(mean.fract()));
+        let more = u32::from(self.rng.random_bool(mean.fract()));
+        let count = draw::tokens(mean.floor()).saturating_add(more);
         let mut sum = 0.0;
         let mut sums: Vec<f64> = Vec::new();
         for _ in 0..count {

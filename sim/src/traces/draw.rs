@@ -57,6 +57,13 @@ pub(super) fn poisson_gap(rng: &mut Pcg64Mcg, per_second: f64) -> Duration {
     seconds(gap / per_second)
 }
 
+/// Brings items into a random order.
+pub(super) fn shuffle<T>(items: &mut [T], rng: &mut Pcg64Mcg) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, rng.random_range(0..=last));
+    }
+}
+
 /// A distribution of lengths in tokens, of counts, or of times in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spread {

@@ -35,6 +35,6 @@ pub use request::{Class, Request, Session, Tenant, Ticket, Turn};
 pub use seen::Seen;
 pub use source::{Requests, Sessions, Source};
 pub use summary::{Lengths, Summary};
-pub use synthetic::{Conversations, HeavyTail, SharedPrefix, Stage, SubAgents, Synthetic, presets};
+pub use synthetic::{HeavyTail, MultiTurn, SharedPrefix, Stage, SubAgents, Synthetic, presets};
 pub use tenants::ClassShare;
 pub use workload::Workload;

@@ -203,3 +203,74 @@ impl Source for Player {
         self.count_off(now, ticket.slot);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use super::super::prompt::Prompt;
+    use super::super::request::Turn;
+    use super::*;
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    fn turn(think_s: u64) -> Turn {
+        Turn::new(Duration::ZERO, seconds(think_s), Prompt::unshared(0, 1, NonZeroU32::MIN), 1)
+    }
+
+    fn agent_with_two_sub_agents() -> Session {
+        let mut session = Session { timed: true, ..Session::default() };
+        let call = session.push(turn(0), &[]);
+        let one = session.push(turn(1), &[call]);
+        let other = session.push(turn(2), &[call]);
+        session.push(turn(5), &[call, one, other]);
+        session
+    }
+
+    #[test]
+    fn an_agent_goes_on_when_its_slowest_sub_agent_has_ended() {
+        let replay = Replay {
+            pace: Loop::Closed,
+            starts: Starts::Concurrent { sessions: 1 },
+            ..Replay::default()
+        };
+        let sessions: Sessions = Box::new([Ok(agent_with_two_sub_agents())].into_iter());
+        let mut player = Player::new(sessions, replay);
+        let call = player.take().unwrap().unwrap();
+        assert_eq!(player.next_arrival().unwrap(), None);
+        player.on_end(Moment::ZERO + seconds(10), call.ticket);
+        let one = player.take().unwrap().unwrap();
+        let other = player.take().unwrap().unwrap();
+        assert_eq!(one.arrival, Moment::ZERO + seconds(11));
+        assert_eq!(other.arrival, Moment::ZERO + seconds(12));
+        player.on_end(Moment::ZERO + seconds(40), other.ticket);
+        assert_eq!(player.next_arrival().unwrap(), None);
+        player.on_end(Moment::ZERO + seconds(60), one.ticket);
+        assert_eq!(player.next_arrival().unwrap(), Some(Moment::ZERO + seconds(65)));
+    }
+
+    #[test]
+    fn the_next_session_starts_when_one_ends() {
+        let replay = Replay {
+            pace: Loop::Closed,
+            starts: Starts::Concurrent { sessions: 2 },
+            ..Replay::default()
+        };
+        let single = |id| {
+            let mut session = Session { id, ..Session::default() };
+            session.push(turn(0), &[]);
+            Ok(session)
+        };
+        let sessions: Sessions = Box::new((0..3).map(single));
+        let mut player = Player::new(sessions, replay);
+        let first = player.take().unwrap().unwrap();
+        player.take().unwrap().unwrap();
+        assert_eq!(player.next_arrival().unwrap(), None);
+        player.on_end(Moment::ZERO + seconds(9), first.ticket);
+        let third = player.take().unwrap().unwrap();
+        assert_eq!((third.session, third.arrival), (2, Moment::ZERO + seconds(9)));
+    }
+}

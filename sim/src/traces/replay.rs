@@ -48,7 +48,8 @@ pub struct Replay {
     pub seed: u64,
     pub pace: Loop,
     /// Above one, time is squeezed: recorded moments are divided by it, session starts are that much
-    /// more frequent or concurrent, and generated rates are multiplied. Think times stay as they are.
+    /// more frequent or concurrent, and the rates of `ServeGen` clients are multiplied where they stand.
+    /// Think times stay as they are.
     pub rate_scale: Scale,
     /// The part of the trace to play, in trace time before scaling; it starts at moment zero. For
     /// sessions their recorded start counts.

@@ -77,7 +77,7 @@ impl Turn {
     }
 }
 
-/// One conversation or agent run.
+/// One session: a chat or an agent run.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     pub id: u64,

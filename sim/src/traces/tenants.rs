@@ -62,11 +62,8 @@ impl Composition {
     ) -> Self {
         let seats = clients.clients.iter();
         let seats = seats.map(|client| seat(classes, replay.seed, u64::from(client.id))).collect();
-        let mut rng = draw::rng(replay.seed, "deck", 0);
         let mut deck: Vec<usize> = (0..content.len()).collect();
-        for last in (1..deck.len()).rev() {
-            deck.swap(last, rng.random_range(0..=last));
-        }
+        draw::shuffle(&mut deck, &mut draw::rng(replay.seed, "deck", 0));
         let arrivals = Arrivals::new(clients, replay.clone());
         Self { arrivals, seats, content, deck, dealt: 0, think_max: replay.think_max }
     }

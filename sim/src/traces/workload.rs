@@ -91,7 +91,7 @@ impl Workload {
             Synthetic::HeavyTail(it) => {
                 Self::new(OpenLoop::new(shaped(it.requests(replay.seed), replay)), replay)
             }
-            Synthetic::Conversations(it) => {
+            Synthetic::MultiTurn(it) => {
                 let replay = Replay { starts: it.starts, ..replay.clone() };
                 Self::of_sessions(it.generate(replay.seed), &replay)
             }

@@ -1,7 +1,7 @@
 //! Request lines: Mooncake (with ids of 512-token blocks) and Azure (lengths only), one JSON object per
 //! request: `timestamp` in milliseconds, `input_length`, `output_length`, `hash_ids`. There is no
 //! session id; in the Mooncake traces every request shares the first block and the second one tells
-//! conversations apart, so it stands in for one.
+//! chats apart, so it stands in for one.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

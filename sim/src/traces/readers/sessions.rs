@@ -115,8 +115,8 @@ impl SessionLines {
 }
 
 impl Build<'_> {
-    /// Appends the turns of one stream that begins at `base`, and returns its last turn, if any. The
-    /// first turn waits for the given turns and thinks so long.
+    /// Appends the turns of one stream, of which the first waits for the given turns, and returns the
+    /// last one, if there is any.
     fn stream(&mut self, stream: &Stream<'_>, after: Vec<u32>) -> Result<Option<u32>, TraceError> {
         let number = self.streams;
         self.streams += 1;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use cleave_core::domain::Moment;
 use rand::RngExt;
-use rand_pcg::Pcg64Mcg;
 
 use super::super::draw::{self, Spread};
 use super::super::prompt::{Prompt, Run, Runs, mix, named};
@@ -53,7 +52,7 @@ impl SharedPrefix {
         let mut rng = draw::rng(seed, "shared prefix", 0);
         let prompts = self.groups * self.prompts_per_group.unwrap_or(1);
         let mut order: Vec<u32> = (0..prompts).collect();
-        shuffle(&mut order, &mut rng);
+        draw::shuffle(&mut order, &mut rng);
         let numbered = (0..).zip(order.into_iter().cycle());
         let requests =
             numbered.zip(poisson(self.stages.clone(), seed)).map(move |((number, prompt), at)| {
@@ -109,10 +108,4 @@ fn poisson(stages: Vec<Stage>, seed: u64) -> impl Iterator<Item = Moment> {
             (at < end).then_some(at)
         })
     })
-}
-
-fn shuffle(items: &mut [u32], rng: &mut Pcg64Mcg) {
-    for last in (1..items.len()).rev() {
-        items.swap(last, rng.random_range(0..=last));
-    }
 }

@@ -1,13 +1,13 @@
-//! Workloads that nobody recorded: shared prefixes, conversations and agents, heavy tails. A generator is
+//! Workloads that nobody recorded: shared prefixes, chats and agents, heavy tails. A generator is
 //! a few plain numbers; the published recipes are in `presets`. Blocks are of 16 tokens, as engines
 //! have them.
 
-mod conversations;
 mod flat;
+mod multi_turn;
 pub mod presets;
 
-pub use conversations::{Conversations, SubAgents};
 pub use flat::{HeavyTail, SharedPrefix, Stage};
+pub use multi_turn::{MultiTurn, SubAgents};
 
 use std::num::NonZeroU32;
 
@@ -17,6 +17,6 @@ const BLOCK_TOKENS: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
 #[derive(Clone, Debug, PartialEq)]
 pub enum Synthetic {
     SharedPrefix(SharedPrefix),
-    Conversations(Box<Conversations>),
+    MultiTurn(Box<MultiTurn>),
     HeavyTail(HeavyTail),
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::draw::Spread;
 use super::super::replay::Starts;
-use super::{Conversations, HeavyTail, SharedPrefix, Stage, SubAgents, Synthetic};
+use super::{HeavyTail, MultiTurn, SharedPrefix, Stage, SubAgents, Synthetic};
 
 type Preset = (&'static str, fn() -> Synthetic);
 
@@ -82,7 +82,7 @@ fn smg_600_prefixes() -> Synthetic {
 /// llm-d's code-generation workload, given as minimum, mean and maximum at a concurrency of 10 to 100.
 /// Think time is not given; five seconds stand for a tool.
 fn code_generation() -> Synthetic {
-    Synthetic::Conversations(Box::new(Conversations {
+    Synthetic::MultiTurn(Box::new(MultiTurn {
         sessions: 1_000,
         starts: Starts::Concurrent { sessions: 50 },
         shared_tokens: 0,
@@ -99,7 +99,7 @@ fn code_generation() -> Synthetic {
 /// Chats with people: llm-d's multi-turn users (a system prompt of 1,000 tokens, short questions, long
 /// answers). Turns and think time are not given; these are ours.
 fn multi_turn() -> Synthetic {
-    Synthetic::Conversations(Box::new(Conversations {
+    Synthetic::MultiTurn(Box::new(MultiTurn {
         sessions: 6_000,
         starts: Starts::Poisson { per_second: 2.0 },
         shared_tokens: 1_000,
@@ -117,7 +117,7 @@ fn multi_turn() -> Synthetic {
 /// turns, tools of 15 seconds), with sub-agents making half of the requests as in recorded Claude
 /// Code runs. The spreads around the means and the limit of the context are ours.
 fn agentic() -> Synthetic {
-    Synthetic::Conversations(Box::new(Conversations {
+    Synthetic::MultiTurn(Box::new(MultiTurn {
         sessions: 200,
         starts: Starts::Concurrent { sessions: 20 },
         shared_tokens: 3_000,

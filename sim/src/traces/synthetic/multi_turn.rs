@@ -1,4 +1,4 @@
-//! Conversations and agent runs: a system prompt, then turn after turn on top of all that was said. An
+//! Sessions of several turns: a system prompt, then turn after turn on top of all that was said. An
 //! agent may call sub-agents, which work beside each other on contexts of their own while it
 //! waits; a context that grows too long is cut back to its system prompt and a summary. What was
 //! answered returns in the next prompt as new content, as it does in the recorded traces.
@@ -16,7 +16,7 @@ use super::super::source::Sessions;
 use super::BLOCK_TOKENS;
 
 const SHARED: u64 = named("shared blocks");
-const SESSIONS: u64 = named("conversations");
+const SESSIONS: u64 = named("multi-turn sessions");
 
 /// Sub-agents of an agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub struct SubAgents {
 
 /// Sessions of several turns.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Conversations {
+pub struct MultiTurn {
     pub sessions: u64,
     pub starts: Starts,
     /// Tokens at the beginning that all sessions share: tool definitions, house rules.
@@ -55,7 +55,7 @@ struct Context {
     said: u64,
 }
 
-impl Conversations {
+impl MultiTurn {
     /// Generates sessions, each from draws of its own.
     pub(in super::super) fn generate(&self, seed: u64) -> Sessions {
         let this = self.clone();
@@ -63,7 +63,7 @@ impl Conversations {
     }
 
     fn session(&self, seed: u64, number: u64) -> Session {
-        let mut rng = draw::rng(seed, "conversation", number);
+        let mut rng = draw::rng(seed, "multi-turn session", number);
         let id = mix(SESSIONS, number);
         let mut session = Session { id, ..Session::default() };
         let mut context = Context::new(self.shared_tokens, self.system_tokens.draw(&mut rng), id);
@@ -74,7 +74,7 @@ impl Conversations {
             let main = session.push(turn, &waits);
             waits = vec![main];
             if let Some(sub_agents) = &self.sub_agents
-                && rng.random_bool(sub_agents.chance)
+                && rng.random_bool(sub_agents.chance.clamp(0.0, 1.0))
             {
                 for _ in 0..sub_agents.count.draw(&mut rng) {
                     streams += 1;
