@@ -2,3 +2,4 @@
 //! same machines run a million requests in a simulator and one request behind HTTP.
 
 pub mod engine;
+pub mod traces;
