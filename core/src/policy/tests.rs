@@ -1,5 +1,7 @@
 //! What each policy promises.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use rand::SeedableRng as _;
 
@@ -11,11 +13,13 @@ fn fleet(size: u32) -> Vec<Candidate> {
 
 fn candidate(id: u32, weight: f64, in_flight: u32) -> Candidate {
     let place = Place::of(&format!("http://gpu-{id}:8000"));
-    Candidate { id: ReplicaId(id), place, weight, in_flight }
+    Candidate { id: ReplicaId(id), place, weight, in_flight, report: None }
 }
 
-fn ask(session: u32) -> Ask {
-    Ask { key: SliceKey::new(1, "m", &format!("session {session}")) }
+fn ask(session: u32) -> Ask<'static> {
+    static NOTHING: LazyLock<Outline> = LazyLock::new(Outline::default);
+    let key = SliceKey::new(1, "m", &format!("session {session}"));
+    Ask { now: Moment::ZERO, key, outline: &NOTHING }
 }
 
 /// Counts who is chosen over `asks` requests of different sessions.
