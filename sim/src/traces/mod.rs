@@ -37,4 +37,4 @@ pub use source::{Requests, Sessions, Source};
 pub use summary::{Lengths, Summary};
 pub use synthetic::{HeavyTail, MultiTurn, SharedPrefix, Stage, SubAgents, Synthetic, presets};
 pub use tenants::ClassShare;
-pub use workload::Workload;
+pub use workload::{Workload, format_of};

@@ -139,6 +139,11 @@ impl Workload {
     }
 }
 
+/// Tells the format of a file by its first line; none when that looks like nothing known.
+pub fn format_of(path: &Path) -> Result<Option<Format>, TraceError> {
+    Ok(Format::detect(Lines::open(path)?.peek()?))
+}
+
 impl fmt::Debug for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workload").field("left", &self.left).finish_non_exhaustive()
