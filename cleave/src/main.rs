@@ -1,7 +1,9 @@
 //! The one binary: a table of contents. Each command is a room of its own.
 
 mod calibrate;
+mod hardware;
 mod mock;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -19,12 +21,14 @@ struct Cli {
 enum Command {
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
+    Simulate(simulate::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::MockReplica(args) => args.run(),
         Command::Calibrate(args) => args.run(),
+        Command::Simulate(args) => args.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,9 +3,11 @@
 //! from measures and never runs anything.
 
 mod intervals;
+mod page;
 
 mod results;
 
 pub use intervals::{Interval, Summary, summarize};
 
+pub use page::{PageInput, PolicyCurves, SweepPoint, page};
 pub use results::{Curves, ReplicaResults, Results, Spread};

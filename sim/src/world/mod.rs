@@ -184,15 +184,32 @@ impl World {
 
     /// Forgets what was measured so far, and lets the script of faults begin.
     pub fn start_measuring(&mut self) {
+        self.start_measuring_calm();
+        for (number, fault) in self.settings.faults.iter().enumerate() {
+            self.heap.push(self.now + fault.at, Happening::Fault { number });
+        }
+    }
+
+    /// Forgets what was measured so far, and lets no more faults begin.
+    pub fn start_measuring_calm(&mut self) {
         self.measures.start(self.now);
         self.sessions_moved_before = self.all_sessions_moved();
         self.decisions = Decisions::default();
         if let Some(pooled) = &mut self.pooled {
             pooled.ideal = Ideal::new(&self.settings.replicas);
         }
-        for (number, fault) in self.settings.faults.iter().enumerate() {
-            self.heap.push(self.now + fault.at, Happening::Fault { number });
+    }
+
+    /// Lets time pass without requests.
+    pub fn rest(&mut self, span: Duration) -> Result<(), RunError> {
+        let until = self.now + span;
+        while self.heap.next_at().is_some_and(|at| at <= until) {
+            self.happen();
+            self.act();
+            self.check()?;
         }
+        self.now = until;
+        Ok(())
     }
 
     /// Plays a workload from now on until everything has ended.
