@@ -110,8 +110,8 @@ impl Policy for Diary {
         self.note(format!("{replica} joined"));
     }
 
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, replica: ReplicaId) {
-        self.note(format!("{request} of {} sent to {replica}", ask.outline.prompt_tokens));
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+        self.note(format!("{request} of {} sent to {}", ask.outline.prompt_tokens, to.id));
     }
 
     fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {

@@ -56,8 +56,9 @@ pub trait Policy: Debug + Send {
     /// Notes a replica of the pool, whether or not it can take anything yet.
     fn on_joined(&mut self, _: ReplicaId, _: Place) {}
 
-    /// Notes that the request goes to that replica, by this rule or past it.
-    fn on_sent(&mut self, _: RequestId, _: &Ask<'_>, _: ReplicaId) {}
+    /// Notes that the request goes to that replica, by this rule or past it; the request is not yet
+    /// among those in flight there.
+    fn on_sent(&mut self, _: RequestId, _: &Ask<'_>, _: &Candidate) {}
 
     /// Notes the first sign of an answer; said at most once for each time it was sent.
     fn on_first_token(&mut self, _: Moment, _: RequestId, _: ReplicaId) {}
