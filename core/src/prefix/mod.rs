@@ -92,17 +92,17 @@ impl PrefixIndex {
         let entries_max = self.entries_max();
         // What goes beyond the room would only push out its own beginning.
         let blocks = &blocks[..blocks.len().min(blocks_max).min(entries_max)];
-        let mut victim = slot;
+        let mut victim = None;
         for block in blocks.iter().rev() {
             let node = self.nodes.find_or_add(*block);
             if self.shelves.renew(node, slot) {
                 self.nodes.add_holder(node, slot);
             }
             while entries_max < self.shelves.total() {
-                if victim == slot || self.shelves.count(victim) == 0 {
-                    victim = self.fullest(slot);
-                }
-                self.forget_one(victim);
+                let full = victim.filter(|it| 0 < self.shelves.count(*it));
+                let full = full.unwrap_or_else(|| self.fullest());
+                self.forget_one(full);
+                victim = Some(full);
             }
         }
         while blocks_max < self.shelves.count(slot) {
@@ -170,10 +170,10 @@ impl PrefixIndex {
     }
 
     /// Names the slot that should make room: one that is being cleared, else the fullest.
-    fn fullest(&self, newest: usize) -> usize {
+    fn fullest(&self) -> usize {
         let leaving = self.leaving.iter().copied().find(|it| 0 < self.shelves.count(*it));
         let slots = 0..self.replicas.len();
-        leaving.or_else(|| slots.max_by_key(|it| self.shelves.count(*it))).unwrap_or(newest)
+        leaving.or_else(|| slots.max_by_key(|it| self.shelves.count(*it))).unwrap_or(0)
     }
 
     fn clear_departed(&mut self, entries: usize) {
