@@ -44,7 +44,7 @@ impl Policy for Dynamo {
             let replica = candidates[it].id;
             let own = ask.outline.tokens_beyond(self.residency.blocks(it));
             let prefill = float(self.prefills.load(replica).prefill) + f64::from(own);
-            let decode = float(self.active.with(replica, ask.outline));
+            let decode = float(self.active.with(replica, ask.outline, self.residency.blocks(it)));
             self.prefill_scale * prefill / block_tokens + decode
         })
     }
@@ -93,14 +93,14 @@ struct Active {
 }
 
 impl ActiveBlocks {
-    /// Counts the blocks on the replica if it had this prompt as well.
-    fn with(&self, replica: ReplicaId, outline: &Outline) -> u64 {
+    /// Counts the blocks on the replica if it had this prompt as well, of which it holds the leading
+    /// `held` blocks.
+    fn with(&self, replica: ReplicaId, outline: &Outline, held: usize) -> u64 {
         let total = self.totals.get(&replica).copied().unwrap_or(0);
-        // Prompts in flight hold whole prefixes, so what is shared is a leading part.
-        let shared = match total {
-            0 => 0,
-            _ => outline.blocks.partition_point(|it| self.users.contains_key(&(replica, *it))),
-        };
+        // Prompts in flight hold whole prefixes, so what is shared is a leading part, and of what is
+        // held there at all.
+        let held = &outline.blocks[..if total == 0 { 0 } else { held }];
+        let shared = held.partition_point(|it| self.users.contains_key(&(replica, *it)));
         total + blocks_in(outline) - count(shared)
     }
 
