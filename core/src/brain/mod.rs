@@ -260,13 +260,7 @@ impl Brain {
             self.fleet
                 .iter()
                 .filter(|it| 0.0 < it.weight && admits(it) && !tried.contains(&it.id))
-                .map(|it| Candidate {
-                    id: it.id,
-                    place: it.place,
-                    weight: it.weight,
-                    in_flight: it.in_flight,
-                    report: it.report,
-                }),
+                .map(candidate),
         );
     }
 
@@ -290,8 +284,8 @@ impl Brain {
     ) {
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get_mut(replica) else { return };
+        self.policy.on_sent(request, &booking.ask(now), &candidate(it));
         it.on_sent();
-        self.policy.on_sent(request, &booking.ask(now), replica);
         booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
         self.requests.insert(request, booking);
         let before = self.sessions.remember(now, key, replica);
@@ -338,6 +332,17 @@ impl Brain {
             }
         });
         Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }
+    }
+}
+
+/// Shows a policy what it may know of a replica.
+fn candidate(replica: &Replica) -> Candidate {
+    Candidate {
+        id: replica.id,
+        place: replica.place,
+        weight: replica.weight,
+        in_flight: replica.in_flight,
+        report: replica.report,
     }
 }
 

@@ -51,7 +51,14 @@ impl Bench {
         let request = RequestId(self.requests);
         self.requests += 1;
         let key = SliceKey::new(1, "m", &session.to_string());
-        (request, self.tell(Event::Arrived { request, key, outline: Outline::default() }))
+        let blocks = [u64::from(session % 3), 100 + u64::from(session)];
+        let outline = Outline {
+            blocks: Arc::new(blocks),
+            block_tokens: 64,
+            prompt_tokens: 140,
+            output_tokens: None,
+        };
+        (request, self.tell(Event::Arrived { request, key, outline }))
     }
 
     /// Sends one request of the session and says where it went.
@@ -110,8 +117,8 @@ impl Policy for Diary {
         self.note(format!("{replica} joined"));
     }
 
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, replica: ReplicaId) {
-        self.note(format!("{request} of {} sent to {replica}", ask.outline.prompt_tokens));
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+        self.note(format!("{request} of {} sent to {}", ask.outline.prompt_tokens, to.id));
     }
 
     fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {

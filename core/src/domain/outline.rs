@@ -15,3 +15,16 @@ pub struct Outline {
     /// How long the answer is expected to be, where somebody has a reason to expect it.
     pub output_tokens: Option<u32>,
 }
+
+impl Outline {
+    /// Counts the prompt tokens in the leading `blocks`.
+    pub fn tokens_in(&self, blocks: usize) -> u32 {
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        blocks.saturating_mul(self.block_tokens).min(self.prompt_tokens)
+    }
+
+    /// Counts the prompt tokens that are left to compute when the leading `blocks` are cached.
+    pub fn tokens_beyond(&self, blocks: usize) -> u32 {
+        self.prompt_tokens - self.tokens_in(blocks)
+    }
+}
