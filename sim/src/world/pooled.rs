@@ -1,7 +1,8 @@
 //! The fleet as it would be with one cache and one line for all: every prefix that fits into the sum
-//! of all KV is at hand everywhere at no cost, and every request goes where the least work is left,
-//! which is known exactly. Least work left is what a single line in order of arrival does. It bounds
-//! systems that do not move running requests; it is not a theorem.
+//! of all KV is at hand everywhere at no cost, and whoever places requests knows exactly what is left to
+//! do where. So a placement is a matter of load alone, and one line in order of arrival could do no
+//! better without moving requests that run. It shows what a shared cache would give; it is not
+//! a theorem, and a rule that spares decoding more can come out a little above it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,9 @@ use super::settings::ReplicaSettings;
 #[derive(Debug)]
 pub(super) struct Pooled {
     cache: KvPool,
-    left_ms: Vec<f64>,
+    /// Prefill booked and not done, and requests, per replica.
+    prefill_ms: Vec<f64>,
+    in_flight: Vec<f64>,
     booked: BTreeMap<u64, Booked>,
     pub(super) ideal: Ideal,
 }
@@ -28,7 +31,6 @@ pub(super) struct Pooled {
 struct Booked {
     replica: usize,
     prefill_ms: f64,
-    decode_ms: f64,
 }
 
 impl Pooled {
@@ -36,7 +38,8 @@ impl Pooled {
         let blocks = |it: &ReplicaSettings| it.engine.kv_tokens / it.engine.block_tokens;
         Self {
             cache: KvPool::new(replicas.iter().map(blocks).sum()),
-            left_ms: vec![0.0; replicas.len()],
+            prefill_ms: vec![0.0; replicas.len()],
+            in_flight: vec![0.0; replicas.len()],
             booked: BTreeMap::new(),
             ideal: Ideal::new(replicas),
         }
@@ -63,41 +66,41 @@ impl Pooled {
         hit
     }
 
-    /// Books a request where it will be done first.
+    /// Books a request where it will start soonest and disturb fewest: least prefill left, its own
+    /// included, times requests there.
     fn book(
         &mut self,
         id: u64,
         replicas: impl Iterator<Item = EngineSettings>,
-        (new, cached, output): (u32, u32, u32),
+        (new, cached): (u32, u32),
     ) -> usize {
-        let costs = replicas.map(|it| {
-            let decode_ms = work::decode_ms(&it.times, new + cached, output);
-            (work::prefill_ms(&it.times, new, cached), decode_ms)
+        let own = replicas.map(|it| work::prefill_ms(&it.times, new, cached));
+        let scores = own.enumerate().map(|(replica, own_ms)| {
+            let score = (self.prefill_ms[replica] + own_ms) * (self.in_flight[replica] + 1.0);
+            (score, Booked { replica, prefill_ms: own_ms })
         });
-        let bookings = costs.zip(&self.left_ms).enumerate();
-        let ends = bookings.map(|(replica, ((prefill_ms, decode_ms), left_ms))| {
-            (left_ms + prefill_ms + decode_ms, Booked { replica, prefill_ms, decode_ms })
-        });
-        let (_, best) = ends.min_by(|a, b| a.0.total_cmp(&b.0)).expect("a world has replicas");
-        self.left_ms[best.replica] += best.prefill_ms + best.decode_ms;
+        let (_, best) = scores.min_by(|a, b| a.0.total_cmp(&b.0)).expect("a world has replicas");
+        self.prefill_ms[best.replica] += best.prefill_ms;
+        self.in_flight[best.replica] += 1.0;
         self.booked.insert(id, best);
         best.replica
     }
 
     pub(super) fn on_first_token(&mut self, id: u64) {
         if let Some(it) = self.booked.get_mut(&id) {
-            self.left_ms[it.replica] -= it.prefill_ms;
+            self.prefill_ms[it.replica] -= it.prefill_ms;
             it.prefill_ms = 0.0;
         }
     }
 
     pub(super) fn on_end(&mut self, id: u64) {
         if let Some(it) = self.booked.remove(&id) {
-            self.left_ms[it.replica] -= it.prefill_ms + it.decode_ms;
+            self.prefill_ms[it.replica] -= it.prefill_ms;
+            self.in_flight[it.replica] -= 1.0;
         }
         // Rounding must not add up over a million requests.
         if self.booked.is_empty() {
-            self.left_ms.fill(0.0);
+            self.prefill_ms.fill(0.0);
         }
     }
 }
@@ -114,7 +117,7 @@ impl World {
         let new = flight.prompt_tokens - cached;
         pooled.ideal.on_arrival(self.now, flight.prompt_tokens, flight.seen_tokens, cached);
         let engines = self.replicas.iter().map(|it| it.settings.engine);
-        let replica = pooled.book(id, engines, (new, cached, flight.output_tokens));
+        let replica = pooled.book(id, engines, (new, cached));
         let job = Job { block_hashes: Arc::from([]), given_tokens: cached, ..flight.job(id) };
         flight.replica = Some(replica);
         flight.anywhere_tokens = cached;
