@@ -3,8 +3,10 @@
 mod calibrate;
 mod check_config;
 mod demo;
+mod hardware;
 mod mock;
 mod serve;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -28,6 +30,7 @@ enum Command {
     Demo(demo::Args),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
+    Simulate(simulate::Args),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Simulate(args) => args.run().map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| fail(&error))
 }

@@ -7,4 +7,5 @@ pub mod cost;
 pub mod domain;
 pub mod fleet;
 pub mod policy;
+pub mod prefix;
 pub mod protocol;

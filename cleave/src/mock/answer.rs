@@ -129,6 +129,7 @@ fn begin(replica: &Replica, ask: &Ask, id_prefix: &str) -> Result<(Made, Ticket)
         block_hashes: text::hash_blocks(&all, shared.block_tokens),
         prompt_tokens,
         output_tokens: made.output_tokens,
+        given_tokens: 0,
     };
     let ticket = shared
         .driver
@@ -269,7 +270,7 @@ pub(super) async fn read_only(replica: &Replica, inputs: &[Vec<u8>]) -> Result<u
     for input in inputs {
         let prompt_tokens = text::count_tokens(input.len());
         let block_hashes = text::hash_blocks(input, shared.block_tokens);
-        let job = Job { id: 0, block_hashes, prompt_tokens, output_tokens: 1 };
+        let job = Job { id: 0, block_hashes, prompt_tokens, output_tokens: 1, given_tokens: 0 };
         tickets.push_back(shared.driver.submit(job).map_err(|it| Refusal::TooLong {
             tokens: it.tokens,
             tokens_max: it.capacity_tokens,

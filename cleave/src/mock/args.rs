@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::ValueEnum;
-use cleave_core::cost::StepTimes;
 use cleave_sim::engine;
 use tokio::net::TcpListener;
+
+use crate::hardware::Hardware;
 
 use super::{Ended, Faults, Settings};
 
@@ -73,23 +73,6 @@ pub(crate) struct Args {
     /// Answer 503 to everything for so long, as in 5s
     #[arg(long, default_value = "0s", value_parser = humantime::parse_duration)]
     start_delay: Duration,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Hardware {
-    #[value(name = "llama-8b")]
-    Llama8b,
-    #[value(name = "llama-70b")]
-    Llama70b,
-}
-
-impl Hardware {
-    fn times(self) -> StepTimes {
-        match self {
-            Self::Llama8b => StepTimes::LLAMA_8B,
-            Self::Llama70b => StepTimes::LLAMA_70B,
-        }
-    }
 }
 
 fn parse_speed(text: &str) -> Result<f64, String> {

@@ -4,6 +4,7 @@
 //! prefix cache hit. A real tokenizer would add weight and no insight.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
@@ -35,7 +36,7 @@ pub(super) fn count_tokens(bytes: usize) -> u32 {
 }
 
 /// Hashes each full block together with all before it.
-pub(super) fn hash_blocks(text: &[u8], block_tokens: u32) -> Vec<u64> {
+pub(super) fn hash_blocks(text: &[u8], block_tokens: u32) -> Arc<[u64]> {
     let block_bytes = usize::try_from(block_tokens).unwrap_or(usize::MAX) * TOKEN_BYTES;
     let chain = text.chunks_exact(block_bytes).scan(0, |parent, block| {
         *parent = XxHash3_64::oneshot_with_seed(*parent, block);

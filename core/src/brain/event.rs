@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{ReplicaId, RequestId, SliceKey};
+use crate::domain::{Outline, ReplicaId, Report, RequestId, SliceKey};
 use crate::fleet::Probe;
 
 /// What happened.
@@ -11,6 +11,7 @@ pub enum Event {
     Arrived {
         request: RequestId,
         key: SliceKey,
+        outline: Outline,
     },
     /// The try failed before its first byte.
     Failed {
@@ -42,6 +43,11 @@ pub enum Event {
     Probed {
         replica: ReplicaId,
         probe: Probe,
+    },
+    /// The replica's engine said how it is.
+    Reported {
+        replica: ReplicaId,
+        report: Report,
     },
 }
 

@@ -17,7 +17,7 @@ use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
+use crate::domain::{Moment, Outline, ReplicaId, RequestId, SliceKey};
 use crate::fleet::{Fleet, Reason, Replica, Standing};
 use crate::policy::{self, Ask, Candidate, Policy};
 
@@ -53,6 +53,7 @@ pub struct Brain {
 #[derive(Debug)]
 struct Booking {
     key: SliceKey,
+    outline: Outline,
     replica: ReplicaId,
     /// Whether its first byte has come: from then on it cannot go elsewhere.
     answering: bool,
@@ -63,6 +64,12 @@ struct Booking {
     /// Those of them that answered with an error. They are blamed only if somebody else does better:
     /// a request that fails everywhere is itself to blame.
     suspects: Vec<ReplicaId>,
+}
+
+impl Booking {
+    fn ask(&self, now: Moment) -> Ask<'_> {
+        Ask { now, key: self.key, outline: &self.outline }
+    }
 }
 
 impl Brain {
@@ -84,13 +91,16 @@ impl Brain {
     /// Takes in one event and appends what must be done, in order.
     pub fn on_event(&mut self, now: Moment, event: Event, actions: &mut Vec<Action>) {
         match event {
-            Event::Arrived { request, key } => self.on_arrived(now, request, key, actions),
+            Event::Arrived { request, key, outline } => {
+                self.on_arrived(now, request, key, outline, actions);
+            }
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
             Event::Ended { request, outcome } => self.on_ended(now, request, outcome, actions),
             Event::Joined { replica, name, weight } => {
-                let breaker = self.settings.breaker;
-                self.fleet.join(Replica::new(replica, name, weight, breaker));
+                let it = Replica::new(replica, name, weight, self.settings.breaker);
+                self.policy.on_joined(replica, it.place);
+                self.fleet.join(it);
             }
             Event::Weighed { replica, weight } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
@@ -106,6 +116,11 @@ impl Brain {
             Event::Probed { replica, probe } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.breaker.on_probe(now, probe);
+                }
+            }
+            Event::Reported { replica, report } => {
+                if let Some(it) = self.fleet.get_mut(replica) {
+                    it.report = Some(report);
                 }
             }
         }
@@ -129,14 +144,21 @@ impl Brain {
         now: Moment,
         request: RequestId,
         key: SliceKey,
+        outline: Outline,
         actions: &mut Vec<Action>,
     ) {
         self.budget.on_arrival(self.requests.len());
-        match self.pick(now, key, &[]) {
+        match self.pick(&Ask { now, key, outline: &outline }, &[]) {
             Some(replica) => {
-                let (tried, suspects) = (Vec::new(), Vec::new());
-                let booking =
-                    Booking { key, replica, answering: false, trial: false, tried, suspects };
+                let booking = Booking {
+                    key,
+                    outline,
+                    replica,
+                    answering: false,
+                    trial: false,
+                    tried: Vec::new(),
+                    suspects: Vec::new(),
+                };
                 self.send(now, request, booking, actions);
             }
             None => actions.push(Action::Refuse { request, refusal: self.nobody(now) }),
@@ -150,7 +172,7 @@ impl Brain {
         failure: Failure,
         actions: &mut Vec<Action>,
     ) {
-        let Some(mut booking) = self.take(request) else { return };
+        let Some(mut booking) = self.take(now, request) else { return };
         let failed = booking.replica;
         match failure {
             Failure::Unreachable => self.blame(now, failed, Reason::Unreachable),
@@ -172,9 +194,11 @@ impl Brain {
 
     fn on_answering(&mut self, now: Moment, request: RequestId) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
-        booking.answering = true;
         let replica = booking.replica;
         let suspects = std::mem::take(&mut booking.suspects);
+        if !std::mem::replace(&mut booking.answering, true) {
+            self.policy.on_first_token(now, request, replica);
+        }
         self.praise(replica);
         for suspect in suspects {
             self.blame(now, suspect, Reason::Failing);
@@ -188,7 +212,7 @@ impl Brain {
         outcome: Outcome,
         actions: &mut Vec<Action>,
     ) {
-        let Some(booking) = self.take(request) else { return };
+        let Some(booking) = self.take(now, request) else { return };
         match outcome {
             Outcome::Cut => self.blame(now, booking.replica, Reason::Unreachable),
             Outcome::Cancelled if booking.trial && !booking.answering => {
@@ -202,13 +226,13 @@ impl Brain {
     }
 
     /// Chooses a replica other than those tried; the only place where policies are asked.
-    fn pick(&mut self, now: Moment, key: SliceKey, tried: &[ReplicaId]) -> Option<ReplicaId> {
+    fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
         if self.policy.keeps_sessions()
-            && let Some(home) = self.closed_home(now, key, tried)
+            && let Some(home) = self.closed_home(ask, tried)
         {
             return Some(home);
         }
-        self.gather(tried, |it| it.admits(now));
+        self.gather(tried, |it| it.admits(ask.now));
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
             self.gather(tried, |it| !it.leaving && it.breaker.standing() == Standing::Joining);
@@ -216,18 +240,18 @@ impl Brain {
         if self.candidates.is_empty() {
             return None;
         }
-        let chosen = self.policy.pick(&Ask { key }, &self.candidates, &mut self.chance);
+        let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
         Some(self.candidates[chosen].id)
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
-    fn closed_home(&self, now: Moment, key: SliceKey, tried: &[ReplicaId]) -> Option<ReplicaId> {
+    fn closed_home(&self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
         if self.fleet.iter().all(|it| 0.0 < it.weight) {
             return None;
         }
-        let home = self.sessions.home(now, key)?;
+        let home = self.sessions.home(ask.now, ask.key)?;
         let replica = self.fleet.get(home)?;
-        (replica.weight <= 0.0 && replica.admits(now) && !tried.contains(&home)).then_some(home)
+        (replica.weight <= 0.0 && replica.admits(ask.now) && !tried.contains(&home)).then_some(home)
     }
 
     fn gather(&mut self, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
@@ -236,12 +260,7 @@ impl Brain {
             self.fleet
                 .iter()
                 .filter(|it| 0.0 < it.weight && admits(it) && !tried.contains(&it.id))
-                .map(|it| Candidate {
-                    id: it.id,
-                    place: it.place,
-                    weight: it.weight,
-                    in_flight: it.in_flight,
-                }),
+                .map(candidate),
         );
     }
 
@@ -250,7 +269,7 @@ impl Brain {
         if self.settings.retries.tries_max <= tries {
             return Err(Refusal::TriesSpent);
         }
-        let Some(replica) = self.pick(now, booking.key, &booking.tried) else {
+        let Some(replica) = self.pick(&booking.ask(now), &booking.tried) else {
             return Err(Refusal::TriesSpent);
         };
         if self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
@@ -265,6 +284,7 @@ impl Brain {
     ) {
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get_mut(replica) else { return };
+        self.policy.on_sent(request, &booking.ask(now), &candidate(it));
         it.on_sent();
         booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
         self.requests.insert(request, booking);
@@ -274,8 +294,9 @@ impl Brain {
     }
 
     /// Takes a request off the books. `None` when it is not on them: it ends once, whatever comes.
-    fn take(&mut self, request: RequestId) -> Option<Booking> {
+    fn take(&mut self, now: Moment, request: RequestId) -> Option<Booking> {
         let booking = self.requests.swap_remove(&request)?;
+        self.policy.on_ended(now, request, booking.replica);
         if let Some(it) = self.fleet.get_mut(booking.replica) {
             it.on_ended();
         }
@@ -297,6 +318,7 @@ impl Brain {
     fn release_if_done(&mut self, replica: ReplicaId, actions: &mut Vec<Action>) {
         if self.fleet.get(replica).is_some_and(|it| it.leaving && it.in_flight == 0) {
             self.fleet.leave(replica);
+            self.policy.on_left(replica);
             actions.push(Action::Release { replica });
         }
     }
@@ -310,6 +332,17 @@ impl Brain {
             }
         });
         Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }
+    }
+}
+
+/// Shows a policy what it may know of a replica.
+fn candidate(replica: &Replica) -> Candidate {
+    Candidate {
+        id: replica.id,
+        place: replica.place,
+        weight: replica.weight,
+        in_flight: replica.in_flight,
+        report: replica.report,
     }
 }
 

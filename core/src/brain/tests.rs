@@ -1,8 +1,11 @@
 //! What the brain promises, as events and the actions they must bring.
 
+use std::sync::{Arc, Mutex};
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::{Place, Report};
 use crate::fleet::Probe;
 use crate::policy::PolicyName;
 
@@ -48,7 +51,14 @@ impl Bench {
         let request = RequestId(self.requests);
         self.requests += 1;
         let key = SliceKey::new(1, "m", &session.to_string());
-        (request, self.tell(Event::Arrived { request, key }))
+        let blocks = [u64::from(session % 3), 100 + u64::from(session)];
+        let outline = Outline {
+            blocks: Arc::new(blocks),
+            block_tokens: 64,
+            prompt_tokens: 140,
+            output_tokens: None,
+        };
+        (request, self.tell(Event::Arrived { request, key, outline }))
     }
 
     /// Sends one request of the session and says where it went.
@@ -80,6 +90,81 @@ fn target(actions: &[Action]) -> Option<ReplicaId> {
         Action::Send { replica, .. } => Some(*replica),
         Action::Refuse { .. } | Action::Release { .. } => None,
     })
+}
+
+/// A policy that takes the first and writes down what it is told.
+#[derive(Clone, Debug, Default)]
+struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Diary {
+    fn note(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn read(&self) -> String {
+        std::mem::take(&mut *self.0.lock().unwrap()).join(", ")
+    }
+}
+
+impl Policy for Diary {
+    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
+        let waiting = candidates[0].report.map(|it| it.waiting);
+        self.note(format!("{} tokens, {waiting:?} waiting", ask.outline.prompt_tokens));
+        0
+    }
+
+    fn on_joined(&mut self, replica: ReplicaId, _: Place) {
+        self.note(format!("{replica} joined"));
+    }
+
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+        self.note(format!("{request} of {} sent to {}", ask.outline.prompt_tokens, to.id));
+    }
+
+    fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
+        self.note(format!("{request} answering"));
+    }
+
+    fn on_ended(&mut self, _: Moment, request: RequestId, replica: ReplicaId) {
+        self.note(format!("{request} ended at {replica}"));
+    }
+
+    fn on_left(&mut self, replica: ReplicaId) {
+        self.note(format!("{replica} left"));
+    }
+}
+
+#[test]
+fn a_policy_is_told_what_becomes_of_each_try() {
+    let diary = Diary::default();
+    let mut bench = Bench::session(0);
+    bench.brain.policy = Box::new(diary.clone());
+    bench.join(0, 1.0);
+    bench.join(1, 1.0);
+    let report = Report {
+        taken_at: bench.now,
+        waiting: 3,
+        running: 0,
+        waiting_tokens: None,
+        kv_used_share: 0.5,
+        kv_tokens_max: None,
+    };
+    bench.tell(Event::Reported { replica: ReplicaId(0), report });
+    bench.tell(Event::Reported { replica: ReplicaId(9), report });
+    assert_eq!(diary.read(), "r0 joined, r1 joined");
+
+    let (request, key) = (RequestId(7), SliceKey(0));
+    let outline = Outline { prompt_tokens: 50, ..Outline::default() };
+    bench.tell(Event::Arrived { request, key, outline });
+    assert_eq!(diary.read(), "50 tokens, Some(3) waiting, 7 of 50 sent to r0");
+    bench.tell(Event::Failed { request, failure: Failure::Busy });
+    assert_eq!(diary.read(), "7 ended at r0, 50 tokens, None waiting, 7 of 50 sent to r1");
+    bench.tell(Event::Answering { request });
+    bench.tell(Event::Answering { request });
+    bench.tell(Event::Leaving { replica: ReplicaId(1) });
+    bench.tell(Event::Ended { request, outcome: Outcome::Done });
+    bench.tell(Event::Ended { request, outcome: Outcome::Done });
+    assert_eq!(diary.read(), "7 answering, 7 ended at r1, r1 left");
 }
 
 #[test]

@@ -3,9 +3,13 @@
 
 mod ids;
 mod moment;
+mod outline;
+mod report;
 
 pub use ids::{Place, ReplicaId, RequestId, SliceKey};
 pub use moment::Moment;
+pub use outline::Outline;
+pub use report::Report;
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};

@@ -3,7 +3,7 @@
 
 mod breaker;
 
-use crate::domain::{Moment, Place, ReplicaId};
+use crate::domain::{Moment, Place, ReplicaId, Report};
 
 pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
 
@@ -23,6 +23,8 @@ pub struct Replica {
     pub sent_total: u64,
     pub failed_total: u64,
     pub place: Place,
+    /// What its engine said last.
+    pub report: Option<Report>,
 }
 
 impl Replica {
@@ -40,6 +42,7 @@ impl Replica {
             sent_total,
             failed_total,
             place,
+            report: None,
         }
     }
 

@@ -8,7 +8,7 @@ use super::{Ask, Candidate, Policy, lowest};
 pub(super) struct LeastRequests;
 
 impl Policy for LeastRequests {
-    fn pick(&mut self, _: &Ask, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
+    fn pick(&mut self, _: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
         lowest(candidates, crowding)
     }
 }

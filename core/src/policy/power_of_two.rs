@@ -11,7 +11,7 @@ use super::{Ask, Candidate, Policy};
 pub(super) struct PowerOfTwo;
 
 impl Policy for PowerOfTwo {
-    fn pick(&mut self, _: &Ask, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
+    fn pick(&mut self, _: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
         let first = draw(candidates, None, chance);
         if candidates.len() == 1 {
             return first;

@@ -9,7 +9,7 @@ use super::{Ask, Candidate, Policy};
 pub(super) struct Random;
 
 impl Policy for Random {
-    fn pick(&mut self, _: &Ask, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
+    fn pick(&mut self, _: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
         draw(candidates, None, chance)
     }
 }

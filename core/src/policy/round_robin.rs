@@ -17,7 +17,7 @@ pub(super) struct RoundRobin {
 }
 
 impl Policy for RoundRobin {
-    fn pick(&mut self, _: &Ask, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
+    fn pick(&mut self, _: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
         // Replicas that left long ago are forgotten when they are most of what is remembered.
         if 2 * candidates.len() + 16 < self.passes.len() {
             self.passes.retain(|id, _| candidates.iter().any(|it| it.id == *id));

@@ -9,7 +9,7 @@ use super::{Ask, Candidate, Policy, lowest, rendezvous};
 pub(super) struct Session;
 
 impl Policy for Session {
-    fn pick(&mut self, ask: &Ask, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
+    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
         lowest(candidates, |it| rendezvous::lot(it, ask.key))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal};
-use cleave_core::domain::{RequestId, SliceKey};
+use cleave_core::domain::{Outline, RequestId, SliceKey};
 use cleave_core::protocol::{Api, Meter, SessionId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
@@ -72,7 +72,8 @@ impl Visit {
     pub(super) fn place(&mut self, pool: Arc<Pool>, key: SliceKey) -> Result<Arc<Member>, Refusal> {
         self.pool = Some(pool);
         self.key = Some(key);
-        self.ask(Event::Arrived { request: self.request, key })
+        // Nothing is hashed here yet: the policies that serve go by the session alone.
+        self.ask(Event::Arrived { request: self.request, key, outline: Outline::default() })
     }
 
     /// Reports that the try failed, and has the request placed elsewhere.

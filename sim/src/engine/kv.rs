@@ -9,12 +9,19 @@ use super::sequence::index;
 
 /// The number of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct BlockId(u32);
+pub(crate) struct BlockId(u32);
+
+/// What became findable, or ceased to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvChange {
+    Stored(u64),
+    Evicted(u64),
+}
 
 /// How much of a prompt is in the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PrefixHit {
-    pub(super) blocks: u32,
+pub(crate) struct PrefixHit {
+    pub(crate) blocks: u32,
     /// Those among them that nobody holds; holding them makes them unavailable to others.
     pub(super) unheld_blocks: u32,
 }
@@ -30,17 +37,19 @@ struct Block {
 }
 
 #[derive(Debug)]
-pub(super) struct KvPool {
+pub(crate) struct KvPool {
     blocks: Vec<Block>,
     by_hash: FxHashMap<u64, u32>,
     first: u32,
     last: u32,
     available: u32,
     releases: u64,
+    /// What has changed since somebody last asked; kept only for somebody who asks.
+    journal: Option<Vec<KvChange>>,
 }
 
 impl KvPool {
-    pub(super) fn new(total: u32) -> Self {
+    pub(crate) fn new(total: u32) -> Self {
         assert!(total < NONE, "block numbers are 32 bits");
         let empty = Block { hash: None, refs: 0, before: NONE, after: NONE };
         let mut pool = Self {
@@ -50,6 +59,7 @@ impl KvPool {
             last: NONE,
             available: 0,
             releases: 0,
+            journal: None,
         };
         (0..total).for_each(|block| pool.push_last(block));
         pool
@@ -74,7 +84,7 @@ impl KvPool {
     }
 
     /// Finds the longest run of leading blocks that are in the cache.
-    pub(super) fn find_prefix(&self, hashes: &[u64]) -> PrefixHit {
+    pub(crate) fn find_prefix(&self, hashes: &[u64]) -> PrefixHit {
         let mut hit = PrefixHit::default();
         for block in hashes.iter().map_while(|hash| self.by_hash.get(hash)) {
             hit.blocks += 1;
@@ -84,7 +94,7 @@ impl KvPool {
     }
 
     /// Holds the cached block with this name.
-    pub(super) fn hold(&mut self, hash: u64) -> Option<BlockId> {
+    pub(crate) fn hold(&mut self, hash: u64) -> Option<BlockId> {
         let block = *self.by_hash.get(&hash)?;
         if self.blocks[index(block)].refs == 0 {
             self.unlink(block);
@@ -94,29 +104,35 @@ impl KvPool {
     }
 
     /// Takes the block whose content is missed least, and forgets that content.
-    pub(super) fn allocate(&mut self) -> Option<BlockId> {
+    pub(crate) fn allocate(&mut self) -> Option<BlockId> {
         let block = Some(self.first).filter(|first| *first != NONE)?;
         self.unlink(block);
         let it = &mut self.blocks[index(block)];
         it.refs = 1;
         if let Some(hash) = it.hash.take() {
             self.by_hash.remove(&hash);
+            if let Some(journal) = &mut self.journal {
+                journal.push(KvChange::Evicted(hash));
+            }
         }
         Some(BlockId(block))
     }
 
     /// Makes a held block findable. When another block already has this name, the copy stays
     /// nameless and goes first when it is given back.
-    pub(super) fn name(&mut self, BlockId(block): BlockId, hash: u64) {
+    pub(crate) fn name(&mut self, BlockId(block): BlockId, hash: u64) {
         let it = &mut self.blocks[index(block)];
         assert!(0 < it.refs && it.hash.is_none(), "only a fresh block is named");
         if let std::collections::hash_map::Entry::Vacant(place) = self.by_hash.entry(hash) {
             place.insert(block);
             it.hash = Some(hash);
+            if let Some(journal) = &mut self.journal {
+                journal.push(KvChange::Stored(hash));
+            }
         }
     }
 
-    pub(super) fn release(&mut self, BlockId(block): BlockId) {
+    pub(crate) fn release(&mut self, BlockId(block): BlockId) {
         let it = &mut self.blocks[index(block)];
         assert!(0 < it.refs, "block {block} is given back more often than it was taken");
         it.refs -= 1;
@@ -126,6 +142,16 @@ impl KvPool {
             (0, None) => self.push_first(block),
             (_, _) => {}
         }
+    }
+
+    /// Starts to note what becomes findable and what ceases to be.
+    pub(super) fn keep_journal(&mut self) {
+        self.journal.get_or_insert_default();
+    }
+
+    /// Takes what was noted since the last call.
+    pub(super) fn drain_journal(&mut self) -> impl Iterator<Item = KvChange> {
+        self.journal.as_mut().map(|it| it.drain(..)).into_iter().flatten()
     }
 
     fn push_last(&mut self, block: u32) {
@@ -173,6 +199,11 @@ impl KvPool {
 
     pub(super) fn ids(&self) -> impl Iterator<Item = BlockId> {
         (0..self.total()).map(BlockId)
+    }
+
+    /// Lists the names of all cached blocks, in the order of the blocks.
+    pub(super) fn names(&self) -> impl Iterator<Item = u64> {
+        self.blocks.iter().filter_map(|it| it.hash)
     }
 
     /// Says whether every name leads to the block that bears it, and no other block bears one.

@@ -5,12 +5,13 @@
 //! sleeps: virtual time in the simulator and real time behind HTTP are two drivers of this one machine.
 
 pub mod invariants;
-mod kv;
+pub(crate) mod kv;
 mod schedule;
 mod sequence;
 #[cfg(test)]
 mod tests;
 
+pub use kv::KvChange;
 pub use sequence::{Event, Job, Output};
 
 use std::collections::VecDeque;
@@ -159,6 +160,26 @@ impl Engine {
             self.due = self.plan_step().map(|span| due + span);
             debug_assert!(invariants::budget_is_kept(self));
         }
+    }
+
+    /// Moves everything that was due before `until` to it, as after a hang.
+    pub fn postpone(&mut self, until: Moment) {
+        self.due = self.due.map(|due| due.max(until));
+    }
+
+    /// Starts to note which blocks enter and leave the prefix cache.
+    pub fn watch_kv(&mut self) {
+        self.kv.keep_journal();
+    }
+
+    /// Takes the changes of the prefix cache since the last call, in order; none unless watched.
+    pub fn drain_kv_changes(&mut self) -> impl Iterator<Item = KvChange> {
+        self.kv.drain_journal()
+    }
+
+    /// Lists the blocks that are in the prefix cache, in the order of their places in memory.
+    pub fn cached_blocks(&self) -> impl Iterator<Item = u64> {
+        self.kv.names()
     }
 
     /// Stretches every step from the next one on, as a throttled or crowded GPU would.

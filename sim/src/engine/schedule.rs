@@ -62,7 +62,8 @@ impl Engine {
         let block_tokens = self.settings.block_tokens;
         let sequence = self.slots.get(slot);
         let hit = self.kv.find_prefix(sequence.shareable_prefix(block_tokens));
-        let cached = hit.blocks * block_tokens;
+        let given = sequence.job.given_tokens.min(sequence.job.prompt_tokens - 1);
+        let cached = given.max(hit.blocks * block_tokens);
         let new = (sequence.known_tokens() - cached).min(self.budget_left());
         let fresh_blocks = (cached + new).div_ceil(block_tokens) - hit.blocks;
         if self.kv.available() < fresh_blocks + hit.unheld_blocks {

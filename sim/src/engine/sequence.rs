@@ -1,6 +1,8 @@
 //! One job on its way through the engine, and the slots that jobs live in. A sequence knows its
 //! tokens and blocks; what happens to it when is `schedule`'s business.
 
+use std::sync::Arc;
+
 use cleave_core::domain::Moment;
 
 use super::kv::{BlockId, KvPool};
@@ -12,9 +14,12 @@ pub struct Job {
     /// Names the blocks of prompt and answer in order. Each hash covers its block and all before it,
     /// so equal hashes mean equal prefixes. The list may end early; blocks beyond it are never shared.
     /// The answer's blocks belong into it so that the next turn of a conversation finds them.
-    pub block_hashes: Vec<u64>,
+    pub block_hashes: Arc<[u64]>,
     pub prompt_tokens: u32,
     pub output_tokens: u32,
+    /// Leading tokens whose keys and values are handed over with the job, as from a store that all
+    /// replicas share; they are not computed.
+    pub given_tokens: u32,
 }
 
 /// Something a job's owner wants to know.
@@ -97,7 +102,7 @@ impl Sequence {
         &self.job.block_hashes[..full.min(self.job.block_hashes.len())]
     }
 
-    /// Holds the leading `count` blocks, found in the cache.
+    /// Holds the leading `count` blocks, found in the cache; `tokens` need not be computed.
     pub(super) fn take_prefix(&mut self, kv: &mut KvPool, count: u32, tokens: u32) {
         let count = usize::try_from(count).expect("fewer blocks than hashes");
         for hash in &self.job.block_hashes[..count] {

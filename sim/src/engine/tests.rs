@@ -25,7 +25,7 @@ fn engine(kv_blocks: u32, batched_tokens_max: u32, seqs_max: u32) -> Engine {
 fn job(id: u64, talk: u64, prompt_tokens: u32, output_tokens: u32) -> Job {
     let blocks = u64::from((prompt_tokens + output_tokens) / 4);
     let block_hashes = (0..blocks).map(|at| talk * 1_000 + at).collect();
-    Job { id, block_hashes, prompt_tokens, output_tokens }
+    Job { id, block_hashes, prompt_tokens, output_tokens, given_tokens: 0 }
 }
 
 fn at_ms(ms: u64) -> Moment {
@@ -207,7 +207,7 @@ fn an_engine_of_one_block_one_token_and_one_sequence_still_serves() {
         batched_tokens_max: 1,
         seqs_max: 1,
     });
-    let job = |id| Job { id, block_hashes: vec![], prompt_tokens: 0, output_tokens: 0 };
+    let job = |id| Job { block_hashes: [].into(), ..job(id, 0, 0, 0) };
     engine.submit(at_ms(0), job(1)).unwrap();
     engine.submit(at_ms(0), job(2)).unwrap();
     let expected = [(1, 1, "first"), (1, 1, "finished"), (2, 2, "first"), (2, 2, "finished")];
@@ -311,4 +311,53 @@ fn settle(tokens_owed: &mut BTreeMap<u64, u32>, outputs: &mut Vec<Output>) {
             Event::Finished { .. } => assert_eq!(tokens_owed.remove(&output.id), Some(0)),
         }
     }
+}
+
+#[test]
+fn tokens_that_are_given_are_not_computed() {
+    let mut engine = engine(16, 64, 4);
+    engine.submit(at_ms(0), Job { given_tokens: 9, ..job(1, 1, 12, 1) }).unwrap();
+    // All but one token are given, however many somebody claims to give.
+    engine.submit(at_ms(0), Job { given_tokens: 99, ..job(2, 2, 12, 1) }).unwrap();
+    let mut outputs = Vec::new();
+    engine.on_time(at_ms(9), &mut outputs);
+    let cached = |id| {
+        outputs.iter().find_map(|it| match it.event {
+            Event::FirstToken { cached_tokens } if it.id == id => Some(cached_tokens),
+            Event::FirstToken { .. } | Event::Token | Event::Finished { .. } => None,
+        })
+    };
+    assert_eq!((cached(1), cached(2)), (Some(9), Some(11)));
+    assert!(invariants::broken(&engine).is_empty());
+}
+
+#[test]
+fn the_journal_tells_what_the_cache_holds() {
+    let mut engine = engine(8, 64, 4);
+    engine.watch_kv();
+    let mut held = std::collections::BTreeSet::new();
+    for id in 0..40 {
+        engine.submit(at_ms(id), job(id, id % 7, 9, 3)).unwrap();
+        engine.on_time(at_ms(id), &mut Vec::new());
+        for change in engine.drain_kv_changes() {
+            match change {
+                KvChange::Stored(hash) => assert!(held.insert(hash)),
+                KvChange::Evicted(hash) => assert!(held.remove(&hash)),
+            }
+        }
+        assert!(engine.cached_blocks().collect::<std::collections::BTreeSet<_>>() == held);
+    }
+}
+
+#[test]
+fn an_engine_that_hung_goes_on_where_it_stopped() {
+    let mut engine = engine(16, 64, 4);
+    engine.submit(at_ms(0), job(1, 1, 4, 3)).unwrap();
+    let mut outputs = Vec::new();
+    engine.on_time(at_ms(1), &mut outputs);
+    engine.postpone(at_ms(100));
+    engine.on_time(at_ms(99), &mut outputs);
+    assert_eq!(outputs.len(), 1, "{outputs:?}");
+    engine.on_time(at_ms(200), &mut outputs);
+    assert_eq!(outputs.last().map(|it| it.at), Some(at_ms(101)));
 }

@@ -8,12 +8,14 @@ use crate::source::{Source, identifiers};
 /// Crate folder, room, and the rooms of the same crate that it may name.
 type Grant = (&'static str, &'static str, &'static [&'static str]);
 
-const GRANTS: [Grant; 15] = [
+const GRANTS: [Grant; 16] = [
     ("core", "domain", &[]),
     ("core", "protocol", &["domain"]),
     ("core", "cost", &["domain"]),
     ("core", "fleet", &["domain", "cost"]),
-    ("core", "policy", &["domain"]),
+    ("core", "prefix", &["domain"]),
+    // The peers' rules keep an index of their own, and some of them price a prefill in time.
+    ("core", "policy", &["domain", "cost", "prefix"]),
     ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy"]),
     ("io", "telemetry", &[]),
     ("io", "replicas", &["telemetry"]),

@@ -200,7 +200,7 @@ impl Kind for PolicyName {
     const EXAMPLE: &'static str = "session";
 
     fn read(text: &str) -> Result<Self, Wrong> {
-        text.parse().map_err(|error| Wrong::new("is not a policy", error))
+        Self::among(Self::SERVED, text).map_err(|error| Wrong::new("is not a policy", error))
     }
 
     fn write(&self) -> String {
@@ -208,7 +208,7 @@ impl Kind for PolicyName {
     }
 
     fn choices() -> Vec<&'static str> {
-        Self::ALL.map(Self::as_str).to_vec()
+        Self::SERVED.iter().map(|it| it.as_str()).collect()
     }
 }
 

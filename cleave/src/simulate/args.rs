@@ -1,0 +1,182 @@
+//! The flags of `cleave simulate`. Each is laid over the scenario file, if one is given; the defaults
+//! are the plan's, so that they exist once.
+
+use std::path::PathBuf;
+
+use crate::hardware::Hardware;
+
+use super::scenario::{Pace, ReplicaClass, Scenario, Span};
+
+/// What to simulate.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct What {
+    /// A scenario file (see docs/guide/simulator.md); flags given beside it win
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// A recorded workload, plain or gzip; its format is told by its first line. Give two with --compose
+    #[arg(long = "trace", value_name = "FILE", num_args = 1..)]
+    traces: Vec<PathBuf>,
+    /// Play the tenants of the first trace (ServeGen) over the content of the second
+    #[arg(long)]
+    compose: bool,
+    /// Play this trace first, unmeasured
+    #[arg(long, value_name = "FILE")]
+    warmup: Option<PathBuf>,
+    /// A generated workload: b2b-saas, smg-600-prefixes, code-generation, multi-turn, agentic, heavy-tail
+    #[arg(long, value_name = "PRESET", conflicts_with = "traces")]
+    synthetic: Option<String>,
+    /// The traces' format, when their first line does not tell
+    #[arg(long, value_name = "NAME")]
+    format: Option<String>,
+    /// Whether requests come when they were recorded, or after the one before has ended
+    /// [default: closed for recorded sessions, open otherwise]
+    #[arg(long = "loop", value_enum)]
+    pace: Option<Pace>,
+    /// Play so many times as fast; for sessions, start so many times as often
+    #[arg(long, value_name = "FACTOR")]
+    rate_scale: Option<f64>,
+    /// Play the trace from here, in trace time
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    from: Option<Span>,
+    /// Play the trace up to here, in trace time
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    until: Option<Span>,
+    /// Stop after so many requests
+    #[arg(long, value_name = "COUNT")]
+    requests: Option<u64>,
+    /// Leave longer prompts out; sessions end where they outgrow it
+    #[arg(long, value_name = "TOKENS")]
+    prompt_tokens_max: Option<u32>,
+    /// Cut longer pauses of sessions to this
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    think_max: Option<Span>,
+    /// Start so many sessions a second, where no start is recorded
+    #[arg(long, value_name = "RATE", conflicts_with = "sessions_at_once")]
+    sessions_per_second: Option<f64>,
+    /// Keep so many sessions going
+    #[arg(long, value_name = "COUNT")]
+    sessions_at_once: Option<u32>,
+    /// Let Claude Code sessions with equal tools share them
+    #[arg(long)]
+    share_tools: bool,
+    /// Policies to compare, with commas between them, or all
+    #[arg(long = "policy", value_name = "NAMES", value_delimiter = ',')]
+    policies: Vec<String>,
+    /// What a good request keeps [default: ttft=5s,tpot=80ms]
+    #[arg(long, value_name = "PROMISES")]
+    slo: Option<String>,
+    /// Where chance begins; the same seed gives the same bytes [default: 0]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run so many seeds, from --seed on, and give intervals of 95% confidence
+    #[arg(long, value_name = "COUNT")]
+    seeds: Option<u64>,
+    #[command(flatten)]
+    fleet: Fleet,
+}
+
+/// The fleet, when no scenario file describes it.
+#[derive(Clone, Debug, clap::Args)]
+struct Fleet {
+    /// Replicas of one kind [default: 8]
+    #[arg(long, value_name = "COUNT")]
+    replicas: Option<usize>,
+    /// Whose step times they have, as fitted on measurements [default: llama-8b]
+    #[arg(long, value_enum)]
+    hardware: Option<Hardware>,
+    /// Room in a replica's KV cache [default: 524288]
+    #[arg(long, value_name = "TOKENS")]
+    kv_tokens: Option<u32>,
+    /// Tokens in a block of the KV cache [default: 64]
+    #[arg(long, value_name = "TOKENS")]
+    block_tokens: Option<u32>,
+    /// Tokens computed in one step at most [default: 8192]
+    #[arg(long, value_name = "TOKENS")]
+    batched_tokens: Option<u32>,
+    /// Sequences running at once at most [default: 256]
+    #[arg(long, value_name = "COUNT")]
+    max_seqs: Option<u32>,
+    /// Routers beside each other, each with its own view [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    routers: Option<usize>,
+    /// Time between two readings of a replica's metrics [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    scrape_interval: Option<Span>,
+    /// Time from a reading to its arrival [default: 20ms]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    scrape_delay: Option<Span>,
+}
+
+fn span(text: &str) -> Result<Span, humantime::DurationError> {
+    humantime::parse_duration(text).map(Span)
+}
+
+impl What {
+    /// Reads the scenario file, if there is one, and lays the flags over it.
+    pub(crate) fn scenario(self) -> anyhow::Result<Scenario> {
+        let mut scenario = match &self.scenario {
+            Some(path) => Scenario::read(path)?,
+            None => Scenario::default(),
+        };
+        self.fleet.lay_over(&mut scenario);
+        let workload = &mut scenario.workload;
+        if !self.traces.is_empty() {
+            workload.traces = self.traces;
+            workload.synthetic = None;
+        }
+        if self.synthetic.is_some() {
+            workload.traces.clear();
+        }
+        workload.compose |= self.compose;
+        workload.share_tools |= self.share_tools;
+        lay(&mut workload.warmup, self.warmup);
+        lay(&mut workload.synthetic, self.synthetic);
+        lay(&mut workload.format, self.format);
+        lay(&mut workload.r#loop, self.pace);
+        lay(&mut workload.rate_scale, self.rate_scale);
+        lay(&mut workload.from, self.from);
+        lay(&mut workload.until, self.until);
+        lay(&mut workload.requests_max, self.requests);
+        lay(&mut workload.prompt_tokens_max, self.prompt_tokens_max);
+        lay(&mut workload.think_max, self.think_max);
+        if self.sessions_per_second.is_some() || self.sessions_at_once.is_some() {
+            workload.sessions_per_second = self.sessions_per_second;
+            workload.sessions_at_once = self.sessions_at_once;
+        }
+        if !self.policies.is_empty() {
+            scenario.policies = self.policies;
+        }
+        lay(&mut scenario.slo, self.slo);
+        lay(&mut scenario.seed, self.seed);
+        lay(&mut scenario.seeds, self.seeds);
+        Ok(scenario)
+    }
+}
+
+impl Fleet {
+    fn lay_over(&self, scenario: &mut Scenario) {
+        if let Some(replicas) = self.replicas {
+            scenario.fleet.truncate(1);
+            scenario.fleet.resize(1, ReplicaClass::default());
+            scenario.fleet[0].replicas = replicas;
+        } else if scenario.fleet.is_empty() {
+            scenario.fleet.push(ReplicaClass::default());
+        }
+        for class in &mut scenario.fleet {
+            class.hardware = self.hardware.unwrap_or(class.hardware);
+            class.kv_tokens = self.kv_tokens.unwrap_or(class.kv_tokens);
+            class.block_tokens = self.block_tokens.unwrap_or(class.block_tokens);
+            class.batched_tokens = self.batched_tokens.unwrap_or(class.batched_tokens);
+            class.max_seqs = self.max_seqs.unwrap_or(class.max_seqs);
+        }
+        lay(&mut scenario.routers.count, self.routers);
+        lay(&mut scenario.routers.scrape_interval, self.scrape_interval);
+        lay(&mut scenario.routers.scrape_delay, self.scrape_delay);
+    }
+}
+
+fn lay<T>(under: &mut Option<T>, over: Option<T>) {
+    if over.is_some() {
+        *under = over;
+    }
+}

@@ -1,0 +1,114 @@
+//! What a run was asked to be, said first: version, seed and every parameter, so that a result can be
+//! made again from its own first lines.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cleave_sim::traces::{Loop, Starts};
+
+use super::plan::{Plan, Source};
+
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Every parameter by its name, in the order of names.
+pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
+    let mut all = BTreeMap::new();
+    let replay = &plan.replay;
+    let settings = &plan.settings;
+    let policies: Vec<_> = plan.policies.iter().map(|it| it.as_str()).collect();
+    all.insert("policies", policies.join(","));
+    all.insert("seeds", plan.seeds.to_string());
+    all.insert("slo", settings.slo.to_string());
+    all.insert("workload", workload(&plan.source));
+    if let Some(warmup) = &plan.warmup {
+        all.insert("warmup", warmup.display().to_string());
+    }
+    let pace = match replay.pace {
+        Loop::Open => "open",
+        Loop::Closed => "closed",
+    };
+    all.insert("loop", pace.to_owned());
+    all.insert("rate scale", replay.rate_scale.get().to_string());
+    all.insert("from", format!("{:?}", replay.from));
+    all.insert("until", limit(replay.until, Duration::MAX));
+    all.insert("requests max", bound(replay.requests_max, u64::MAX));
+    all.insert("prompt tokens max", bound(replay.prompt_tokens_max, u32::MAX));
+    all.insert("think max", limit(replay.think_max, Duration::MAX));
+    all.insert("session starts", starts(replay.starts));
+    all.insert("share tools", replay.share_tools.to_string());
+    let classes = plan.classes.iter().map(|it| {
+        format!(
+            "{} × {} at speed {}: {} KV tokens in blocks of {}, {} tokens and {} sequences a step, weight {}",
+            it.replicas, it.hardware.as_str(), it.speed, it.kv_tokens, it.block_tokens,
+            it.batched_tokens, it.max_seqs, it.weight,
+        )
+    });
+    all.insert("fleet", classes.collect::<Vec<_>>().join("; "));
+    let (view, timeouts) = (settings.view, settings.timeouts);
+    all.insert(
+        "routers",
+        format!(
+            "{}, metrics read every {:?} and {:?} late, first byte within {:?}, then {:?}, probed every {:?}",
+            settings.routers, view.interval, view.delay, timeouts.first_byte, timeouts.idle,
+            timeouts.probe_interval,
+        ),
+    );
+    if !settings.faults.is_empty() {
+        let faults = settings.faults.iter().map(|it| {
+            let lasts = it.lasts.map_or_else(String::new, |it| format!(" for {it:?}"));
+            format!("{:?} at {:?}{lasts}", it.kind, it.at)
+        });
+        all.insert("faults", faults.collect::<Vec<_>>().join("; "));
+    }
+    all
+}
+
+/// The first lines of a run.
+pub(crate) fn text(command: &str, plan: &Plan) -> String {
+    let mut text = format!("cleave {VERSION} {command}\n  seed: {}\n", plan.seed);
+    for (name, value) in parameters(plan) {
+        text.push_str("  ");
+        text.push_str(name);
+        text.push_str(": ");
+        text.push_str(&value);
+        text.push('\n');
+    }
+    text
+}
+
+fn workload(source: &Source) -> String {
+    match source {
+        Source::Trace { file, format } => {
+            let format = format.map_or_else(String::new, |it| format!(" as {it:?}"));
+            format!("{}{format}", file.display())
+        }
+        Source::Composed { tenants, content, classes } => {
+            let classes: Vec<_> = classes
+                .iter()
+                .map(|it| format!(", class {} {} due {:?}", it.class.0, it.share, it.deadline))
+                .collect();
+            format!(
+                "tenants of {} over {}{}",
+                tenants.display(),
+                content.display(),
+                classes.concat()
+            )
+        }
+        Source::Synthetic { preset } => format!("synthetic {preset}"),
+    }
+}
+
+fn starts(starts: Starts) -> String {
+    match starts {
+        Starts::Poisson { per_second } => format!("{per_second} a second where not recorded"),
+        Starts::Concurrent { sessions } => format!("{sessions} at once"),
+    }
+}
+
+fn limit(time: Duration, none: Duration) -> String {
+    if time == none { "none".to_owned() } else { format!("{time:?}") }
+}
+
+fn bound<T: PartialEq + ToString>(count: T, none: T) -> String {
+    if count == none { "none".to_owned() } else { count.to_string() }
+}

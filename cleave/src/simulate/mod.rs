@@ -1,0 +1,42 @@
+//! `cleave simulate`: the brain that serves, replayed on recorded or generated workloads against
+//! simulated engines, compared with every other policy and with what is possible. Results go to
+//! standard output and are the same bytes for the same seed; progress and wall times go to standard
+//! error.
+
+mod args;
+mod compare;
+mod header;
+mod output;
+mod page;
+mod plan;
+mod runs;
+mod scenario;
+mod swarm;
+mod sweep;
+mod table;
+
+/// Replay a workload in virtual time and compare policies with each other and with what is possible
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    compare: compare::Compare,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Sweep(sweep::Sweep),
+    Swarm(swarm::Swarm),
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            None => self.compare.run(),
+            Some(Command::Sweep(sweep)) => sweep.run(),
+            Some(Command::Swarm(swarm)) => swarm.run(),
+        }
+    }
+}

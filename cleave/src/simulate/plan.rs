@@ -1,0 +1,261 @@
+//! What will be simulated, settled: every default filled in, every number checked, every file's kind
+//! known. From here on nothing can be misspelt.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use cleave_core::brain;
+use cleave_core::policy::PolicyName;
+use cleave_sim::engine;
+use cleave_sim::measure::Slo;
+use cleave_sim::traces::{
+    Class, ClassShare, Format, Loop, Replay, Scale, Starts, Tenant, TraceError, Workload,
+    format_of, presets,
+};
+use cleave_sim::world::{Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+
+use super::scenario::{
+    FaultLine, Kind, Pace, ReplicaClass, RouterSection, Scenario, Span, WorkloadSection,
+};
+
+/// One comparison: policies and seeds over one workload on one fleet.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) policies: Vec<PolicyName>,
+    pub(crate) seed: u64,
+    pub(crate) seeds: u64,
+    pub(crate) settings: Settings,
+    pub(crate) source: Source,
+    pub(crate) warmup: Option<PathBuf>,
+    pub(crate) replay: Replay,
+    pub(crate) classes: Vec<ReplicaClass>,
+}
+
+/// Where the requests come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Trace { file: PathBuf, format: Option<Format> },
+    Composed { tenants: PathBuf, content: PathBuf, classes: Vec<ClassShare> },
+    Synthetic { preset: String },
+}
+
+impl Plan {
+    pub(crate) fn settle(scenario: Scenario) -> anyhow::Result<Self> {
+        let seeds = scenario.seeds.unwrap_or(1);
+        ensure!(0 < seeds, "seeds must be 1 or more");
+        let slo = match &scenario.slo {
+            None => Slo::default(),
+            Some(text) => text.parse().context("slo")?,
+        };
+        let seed = scenario.seed.unwrap_or(0);
+        let source = source(&scenario.workload)?;
+        let replay = replay(&scenario.workload, &source, seed)?;
+        let settings = Settings {
+            replicas: fleet(&scenario.fleet)?,
+            routers: scenario.routers.count.unwrap_or(1),
+            brain: brain::Settings::default(),
+            view: view(scenario.routers)?,
+            timeouts: timeouts(scenario.routers),
+            faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,
+            slo,
+            seed,
+            checks: false,
+        };
+        ensure!(0 < settings.routers, "there must be a router");
+        settings.check()?;
+        Ok(Self {
+            policies: policies(&scenario.policies)?,
+            seed,
+            seeds,
+            settings,
+            source,
+            warmup: scenario.workload.warmup,
+            replay,
+            classes: scenario.fleet,
+        })
+    }
+
+    /// Every seed to be run.
+    pub(crate) fn all_seeds(&self) -> impl Iterator<Item = u64> + use<> {
+        let first = self.seed;
+        (0..self.seeds).map(move |number| first.wrapping_add(number))
+    }
+
+    /// The world's settings for one policy and seed.
+    pub(crate) fn settings(&self, policy: PolicyName, seed: u64) -> Settings {
+        let brain = brain::Settings { policy, ..self.settings.brain.clone() };
+        Settings { brain, seed, ..self.settings.clone() }
+    }
+
+    /// Opens the workload for one run.
+    pub(crate) fn workload(&self, seed: u64) -> Result<Workload, TraceError> {
+        let replay = Replay { seed, ..self.replay.clone() };
+        match &self.source {
+            Source::Trace { file, format } => Workload::open(file, *format, &replay),
+            Source::Composed { tenants, content, classes } => {
+                Workload::compose(tenants, content, classes, &replay)
+            }
+            Source::Synthetic { preset } => {
+                let synthetic = presets::named(preset).expect("checked when the plan was made");
+                Ok(Workload::synthetic(&synthetic, &replay))
+            }
+        }
+    }
+
+    /// Opens what is played first, unmeasured.
+    pub(crate) fn warmup(&self, seed: u64) -> Result<Option<Workload>, TraceError> {
+        let replay = Replay { seed, ..self.replay.clone() };
+        self.warmup.as_ref().map(|file| Workload::open(file, None, &replay)).transpose()
+    }
+}
+
+fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyName>> {
+    match names {
+        [] => Ok(vec![PolicyName::Session, PolicyName::RoundRobin]),
+        [all] if all == "all" => Ok(PolicyName::ALL.to_vec()),
+        names => names
+            .iter()
+            .map(|name| name.trim().parse().with_context(|| format!("{name:?}")))
+            .collect(),
+    }
+}
+
+fn source(it: &WorkloadSection) -> anyhow::Result<Source> {
+    if let Some(preset) = &it.synthetic {
+        ensure!(it.traces.is_empty(), "a workload is recorded or generated, not both");
+        if presets::named(preset).is_none() {
+            let names: Vec<_> = presets::names().collect();
+            bail!("no preset is called {preset:?}; there are: {}", names.join(", "));
+        }
+        return Ok(Source::Synthetic { preset: preset.clone() });
+    }
+    match (it.compose, it.traces.as_slice()) {
+        (_, []) => {
+            bail!("nothing to play: give --trace FILE, --synthetic PRESET or --scenario FILE")
+        }
+        (false, [file]) => {
+            let format = it.format.as_deref().map(str::parse).transpose()?;
+            Ok(Source::Trace { file: file.clone(), format })
+        }
+        (true, [tenants, content]) => {
+            let class = |it: &super::scenario::ClassLine| ClassShare {
+                class: Class(it.class),
+                share: it.share,
+                deadline: it.deadline.map(|Span(time)| time),
+            };
+            let classes = it.class.iter().map(class).collect();
+            Ok(Source::Composed { tenants: tenants.clone(), content: content.clone(), classes })
+        }
+        (false, _) => bail!("several traces are played together with --compose"),
+        (true, _) => bail!("--compose takes two traces: who sends when (ServeGen), and what"),
+    }
+}
+
+fn replay(it: &WorkloadSection, source: &Source, seed: u64) -> anyhow::Result<Replay> {
+    let recorded_sessions = match source {
+        Source::Trace { file, format } => is_sessions(file, *format)?,
+        Source::Composed { .. } | Source::Synthetic { .. } => false,
+    };
+    let base = Replay::default();
+    let starts = match (it.sessions_per_second, it.sessions_at_once) {
+        (_, Some(sessions)) => Starts::Concurrent { sessions },
+        (Some(per_second), None) => Starts::Poisson { per_second },
+        (None, None) => base.starts,
+    };
+    let pace = match it.r#loop {
+        Some(Pace::Open) => Loop::Open,
+        Some(Pace::Closed) => Loop::Closed,
+        None if recorded_sessions => Loop::Closed,
+        None => Loop::Open,
+    };
+    let time = |span: Option<Span>, or: Duration| span.map_or(or, |Span(time)| time);
+    Ok(Replay {
+        seed,
+        pace,
+        rate_scale: Scale::new(it.rate_scale.unwrap_or(1.0))?,
+        from: time(it.from, base.from),
+        until: time(it.until, base.until),
+        requests_max: it.requests_max.unwrap_or(base.requests_max),
+        prompt_tokens_max: it.prompt_tokens_max.unwrap_or(base.prompt_tokens_max),
+        think_max: time(it.think_max, base.think_max),
+        starts,
+        share_tools: it.share_tools,
+    })
+}
+
+fn is_sessions(file: &Path, format: Option<Format>) -> anyhow::Result<bool> {
+    let format = match format {
+        Some(format) => Some(format),
+        None => format_of(file)?,
+    };
+    Ok(matches!(format, Some(Format::Sessions | Format::LmCache)))
+}
+
+fn fleet(classes: &[ReplicaClass]) -> anyhow::Result<Vec<ReplicaSettings>> {
+    let mut replicas = Vec::new();
+    let block_tokens = classes.first().map_or(0, |it| it.block_tokens);
+    for it in classes {
+        ensure!(0 < it.block_tokens, "block_tokens must be 1 or more");
+        ensure!(it.block_tokens == block_tokens, "all replicas must have one block_tokens");
+        ensure!(it.block_tokens <= it.kv_tokens, "kv_tokens must hold a block at least");
+        ensure!(0 < it.batched_tokens, "batched_tokens must be 1 or more");
+        ensure!(0 < it.max_seqs, "max_seqs must be 1 or more");
+        ensure!(it.speed.is_finite() && 0.0 < it.speed, "speed must be above 0");
+        ensure!(it.weight.is_finite() && 0.0 <= it.weight, "weight must be 0 or more");
+        let mut times = it.hardware.times();
+        times.floor_ms /= it.speed;
+        times.new_token_ms /= it.speed;
+        times.attention_ms /= it.speed;
+        times.context_ms /= it.speed;
+        let engine = engine::Settings {
+            times,
+            kv_tokens: it.kv_tokens,
+            block_tokens: it.block_tokens,
+            batched_tokens_max: it.batched_tokens,
+            seqs_max: it.max_seqs,
+        };
+        let one = ReplicaSettings { engine, weight: it.weight };
+        replicas.extend(std::iter::repeat_n(one, it.replicas));
+    }
+    ensure!(!replicas.is_empty(), "the fleet has no replicas");
+    Ok(replicas)
+}
+
+fn view(it: RouterSection) -> anyhow::Result<View> {
+    let base = View::default();
+    let interval = it.scrape_interval.map_or(base.interval, |Span(time)| time);
+    ensure!(!interval.is_zero(), "scrape_interval must be above 0");
+    Ok(View { interval, delay: it.scrape_delay.map_or(base.delay, |Span(time)| time) })
+}
+
+fn timeouts(it: RouterSection) -> Timeouts {
+    let base = Timeouts::default();
+    Timeouts {
+        first_byte: it.first_byte_timeout.map_or(base.first_byte, |Span(time)| time),
+        idle: it.idle_timeout.map_or(base.idle, |Span(time)| time),
+        ..base
+    }
+}
+
+fn fault(it: &FaultLine) -> anyhow::Result<Fault> {
+    let replica = || it.replica.context("a fault of this kind names its replica: replica = 0");
+    let kind = match it.kind {
+        Kind::Crash => FaultKind::Crash { replica: replica()? },
+        Kind::Hang => FaultKind::Hang { replica: replica()? },
+        Kind::Slow => {
+            let factor = it.factor.context("a slow replica has a factor: factor = 4.0")?;
+            ensure!(factor.is_finite() && 0.0 < factor, "a slow replica's factor is above 0");
+            FaultKind::Slow { replica: replica()?, factor }
+        }
+        Kind::Freeze => FaultKind::Freeze { replica: it.replica },
+        Kind::Drain => FaultKind::Drain { replica: replica()? },
+        Kind::Join => FaultKind::Join,
+        Kind::RestartRouter => FaultKind::RestartRouter { router: it.router.unwrap_or(0) },
+        Kind::Poison => {
+            let tenant = it.tenant.context("a poison names its tenant: tenant = 0")?;
+            FaultKind::Poison { tenant: Tenant(tenant), hangs: it.hangs }
+        }
+    };
+    Ok(Fault { at: it.at.0, lasts: it.lasts.map(|Span(time)| time), kind })
+}

@@ -1,0 +1,196 @@
+//! What is to be simulated, as the user says it: a scenario file, with flags laid over it. Every
+//! key is optional and unknown keys are refused with their place. Nothing is checked here beyond
+//! form; `plan` settles it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Deserializer};
+
+use crate::hardware::Hardware;
+
+/// A scenario file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Scenario {
+    pub(crate) seed: Option<u64>,
+    pub(crate) seeds: Option<u64>,
+    /// Names, or the one word `all`.
+    pub(crate) policies: Vec<String>,
+    pub(crate) slo: Option<String>,
+    pub(crate) workload: WorkloadSection,
+    pub(crate) fleet: Vec<ReplicaClass>,
+    pub(crate) routers: RouterSection,
+    pub(crate) fault: Vec<FaultLine>,
+}
+
+/// What is played, and how.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WorkloadSection {
+    pub(crate) traces: Vec<PathBuf>,
+    /// The first trace says who sends when, the second what.
+    pub(crate) compose: bool,
+    pub(crate) warmup: Option<PathBuf>,
+    pub(crate) synthetic: Option<String>,
+    pub(crate) format: Option<String>,
+    pub(crate) r#loop: Option<Pace>,
+    pub(crate) rate_scale: Option<f64>,
+    pub(crate) from: Option<Span>,
+    pub(crate) until: Option<Span>,
+    pub(crate) requests_max: Option<u64>,
+    pub(crate) prompt_tokens_max: Option<u32>,
+    pub(crate) think_max: Option<Span>,
+    pub(crate) sessions_per_second: Option<f64>,
+    pub(crate) sessions_at_once: Option<u32>,
+    pub(crate) share_tools: bool,
+    pub(crate) class: Vec<ClassLine>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pace {
+    Open,
+    Closed,
+}
+
+/// A share of the tenants of a composed workload, and what they are promised.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClassLine {
+    pub(crate) class: u8,
+    pub(crate) share: f64,
+    pub(crate) deadline: Option<Span>,
+}
+
+/// So many replicas of one kind.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ReplicaClass {
+    pub(crate) replicas: usize,
+    pub(crate) hardware: Hardware,
+    /// How much faster than the hardware was measured.
+    pub(crate) speed: f64,
+    pub(crate) kv_tokens: u32,
+    pub(crate) block_tokens: u32,
+    pub(crate) batched_tokens: u32,
+    pub(crate) max_seqs: u32,
+    pub(crate) weight: f64,
+}
+
+impl Default for ReplicaClass {
+    fn default() -> Self {
+        Self {
+            replicas: 8,
+            hardware: Hardware::default(),
+            speed: 1.0,
+            kv_tokens: 524_288,
+            block_tokens: 64,
+            batched_tokens: 8192,
+            max_seqs: 256,
+            weight: 1.0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RouterSection {
+    pub(crate) count: Option<usize>,
+    pub(crate) scrape_interval: Option<Span>,
+    pub(crate) scrape_delay: Option<Span>,
+    pub(crate) first_byte_timeout: Option<Span>,
+    pub(crate) idle_timeout: Option<Span>,
+}
+
+/// One line of the script of faults.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FaultLine {
+    pub(crate) at: Span,
+    pub(crate) lasts: Option<Span>,
+    pub(crate) kind: Kind,
+    pub(crate) replica: Option<usize>,
+    pub(crate) router: Option<usize>,
+    pub(crate) tenant: Option<u32>,
+    pub(crate) factor: Option<f64>,
+    #[serde(default)]
+    pub(crate) hangs: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Crash,
+    Hang,
+    Slow,
+    Freeze,
+    Drain,
+    Join,
+    RestartRouter,
+    Poison,
+}
+
+/// A time as people write it: `90s`, `100ms`, `1h 30m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let time = humantime::parse_duration(&text);
+        time.map(Self).map_err(|why| {
+            serde::de::Error::custom(format!("{text:?} is no time, as \"90s\" is: {why}"))
+        })
+    }
+}
+
+impl Scenario {
+    /// Reads a file; paths in it are relative to where it lies.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let mut scenario: Self =
+            toml::from_str(&text).with_context(|| format!("{} is no scenario", path.display()))?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        let workload = &mut scenario.workload;
+        for file in workload.traces.iter_mut().chain(&mut workload.warmup) {
+            *file = base.join(&*file);
+        }
+        Ok(scenario)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        toml::from_str::<Scenario>(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_place_and_the_known_ones() {
+        let why = refusal("seed = 1\n[workload]\nrate_scle = 2.0\n");
+        assert!(why.contains("line 3") && why.contains("rate_scale"), "{why}");
+    }
+
+    #[test]
+    fn a_time_without_a_unit_is_refused_with_an_example() {
+        let why = refusal("[routers]\nscrape_interval = \"100\"\n");
+        assert!(why.contains("90s"), "{why}");
+    }
+
+    #[test]
+    fn every_scenario_in_the_repository_is_one() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+        let files = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+        let files: Vec<_> =
+            files.filter(|it| it.extension().is_some_and(|it| it == "toml")).collect();
+        assert!(!files.is_empty());
+        for file in files {
+            Scenario::read(&file).unwrap();
+        }
+    }
+}

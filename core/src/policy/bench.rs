@@ -1,0 +1,115 @@
+//! A policy on the bench: some replicas, a clock that stands still until moved, and the notices that
+//! a brain would give.
+
+use std::time::Duration;
+
+use rand::SeedableRng as _;
+
+use super::*;
+
+/// Tokens in a block of the prompts made here.
+pub(super) const BLOCK_TOKENS: u32 = 100;
+
+pub(super) struct Bench {
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) candidates: Vec<Candidate>,
+    chance: Pcg64Mcg,
+    now: Moment,
+    requests: u64,
+}
+
+impl Bench {
+    pub(super) fn new(name: PolicyName, replicas: u32) -> Self {
+        let chance = Pcg64Mcg::seed_from_u64(7);
+        let (candidates, now, requests) = (Vec::new(), Moment::ZERO, 0);
+        let mut bench = Self { policy: make(name), candidates, chance, now, requests };
+        (0..replicas).for_each(|it| bench.join(it));
+        bench
+    }
+
+    pub(super) fn join(&mut self, number: u32) {
+        let (id, place) = (ReplicaId(number), Place::of(&format!("http://gpu-{number}:8000")));
+        self.policy.on_joined(id, place);
+        self.candidates.push(Candidate { id, place, weight: 1.0, in_flight: 0, report: None });
+    }
+
+    pub(super) fn wait(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+    }
+
+    /// Says where a request of the session with that prompt would go.
+    pub(super) fn pick_for(&mut self, session: u64, outline: &Outline) -> u32 {
+        let ask = Ask { now: self.now, key: SliceKey(session), outline };
+        let chosen = self.policy.pick(&ask, &self.candidates, &mut self.chance);
+        self.candidates[chosen].id.0
+    }
+
+    pub(super) fn pick(&mut self, outline: &Outline) -> u32 {
+        self.pick_for(1, outline)
+    }
+
+    /// Counts where each of `times` requests for the same prompt would go.
+    pub(super) fn tally(&mut self, outline: &Outline, times: u32) -> Vec<u32> {
+        let mut counts = vec![0; self.candidates.len()];
+        for _ in 0..times {
+            let chosen = ReplicaId(self.pick(outline));
+            counts[position(&self.candidates, chosen).unwrap()] += 1;
+        }
+        counts
+    }
+
+    /// Sends a request to that replica, whatever the policy would have chosen.
+    pub(super) fn send(&mut self, outline: &Outline, to: u32) -> RequestId {
+        let request = RequestId(self.requests);
+        self.requests += 1;
+        let at = position(&self.candidates, ReplicaId(to)).unwrap();
+        let ask = Ask { now: self.now, key: SliceKey(1), outline };
+        self.policy.on_sent(request, &ask, &self.candidates[at]);
+        self.candidates[at].in_flight += 1;
+        request
+    }
+
+    pub(super) fn answer(&mut self, request: RequestId, at: u32) {
+        self.policy.on_first_token(self.now, request, ReplicaId(at));
+    }
+
+    pub(super) fn end(&mut self, request: RequestId, at: u32) {
+        self.policy.on_ended(self.now, request, ReplicaId(at));
+        let at = position(&self.candidates, ReplicaId(at)).unwrap();
+        self.candidates[at].in_flight -= 1;
+    }
+
+    /// One whole request that leaves only its cache behind.
+    pub(super) fn serve(&mut self, outline: &Outline, at: u32) {
+        let request = self.send(outline, at);
+        self.answer(request, at);
+        self.end(request, at);
+    }
+
+    pub(super) fn report(&mut self, replica: u32, waiting: u32, kv_used_share: f64) {
+        let report = Report {
+            taken_at: self.now,
+            waiting,
+            running: 0,
+            waiting_tokens: None,
+            kv_used_share,
+            kv_tokens_max: Some(100_000),
+        };
+        let at = position(&self.candidates, ReplicaId(replica)).unwrap();
+        self.candidates[at].report = Some(report);
+    }
+
+    pub(super) fn in_flight(&mut self, counts: &[u32]) {
+        for (candidate, count) in self.candidates.iter_mut().zip(counts) {
+            candidate.in_flight = *count;
+        }
+    }
+}
+
+/// Makes a prompt of the blocks `(first, count)`, of [`BLOCK_TOKENS`] each.
+pub(super) fn prompt(parts: &[(u64, u64)]) -> Outline {
+    let blocks: Vec<u64> = parts.iter().flat_map(|&(first, count)| first..first + count).collect();
+    let prompt_tokens = u32::try_from(blocks.len()).unwrap() * BLOCK_TOKENS;
+    let (block_tokens, output_tokens) = (BLOCK_TOKENS, None);
+    Outline { blocks: blocks.into(), block_tokens, prompt_tokens, output_tokens }
+}

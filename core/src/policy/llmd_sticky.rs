@@ -1,0 +1,111 @@
+//! llm-d's "sticky until saturated", the default of its guides for prefill-bound loads: only those
+//! that hold 0.8 of the prompt's blocks are considered, unless the least burdened of them would
+//! start over 18 s later than the least burdened of the others. Of those considered the one with the
+//! fewest uncached tokens in flight, this request's included, takes it; above 4,194,304 all are equal.
+//!
+//! A start is uncached tokens in flight over 15,928 tokens a second; a prompt is in flight until its
+//! first token. Residency is believed as in `llmd`.
+
+use rand_pcg::Pcg64Mcg;
+
+use crate::domain::{Moment, ReplicaId, RequestId};
+
+use super::ledger::{Ledger, Load};
+use super::llmd::{KV_TIMES, held_share};
+use super::residency::Residency;
+use super::span::float;
+use super::{Ask, Candidate, Policy, lowest_by_chance};
+
+const STICKY_SHARE: f64 = 0.8;
+const SATURATED_S: f64 = 18.0;
+const TOKENS_PER_SECOND: f64 = 15_928.0;
+const TOKENS_MAX: f64 = 4_194_304.0;
+
+#[derive(Debug)]
+pub(super) struct LlmdSticky {
+    residency: Residency,
+    ledger: Ledger,
+}
+
+impl Default for LlmdSticky {
+    fn default() -> Self {
+        Self { residency: Residency::of_kv(KV_TIMES), ledger: Ledger::default() }
+    }
+}
+
+impl Policy for LlmdSticky {
+    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
+        self.residency.look_up(ask, candidates);
+        let tokens = |it: usize| float(self.ledger.load(candidates[it].id).prefill);
+        let is_sticky = |it: usize| STICKY_SHARE <= held_share(&self.residency, ask, it);
+        let (mut sticky, mut others) = (f64::INFINITY, f64::INFINITY);
+        for it in 0..candidates.len() {
+            let best = if is_sticky(it) { &mut sticky } else { &mut others };
+            *best = best.min(tokens(it));
+        }
+        // With no holder the first is infinite; with nobody else the second, and nothing is later.
+        let is_open = SATURATED_S < (sticky - others) / TOKENS_PER_SECOND;
+        lowest_by_chance(candidates.len(), chance, |it| {
+            if !is_open && !is_sticky(it) {
+                return f64::INFINITY;
+            }
+            let own = f64::from(ask.outline.tokens_beyond(self.residency.blocks(it)));
+            ((tokens(it) + own) / TOKENS_MAX).min(1.0)
+        })
+    }
+
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+        let held = self.residency.on_sent(ask, to);
+        let prefill = u64::from(ask.outline.tokens_beyond(held));
+        self.ledger.on_sent(request, to.id, Load { prefill, rest: 0 });
+    }
+
+    fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
+        self.ledger.on_first_token(request);
+    }
+
+    fn on_ended(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
+        self.ledger.on_ended(request);
+    }
+
+    fn on_left(&mut self, replica: ReplicaId) {
+        self.residency.forget(replica);
+    }
+
+    fn bytes(&self) -> usize {
+        self.residency.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PolicyName;
+    use super::super::bench::{Bench, prompt};
+
+    #[test]
+    fn holders_of_four_fifths_keep_it_until_eighteen_seconds_are_waiting_there() {
+        let mut bench = Bench::new(PolicyName::LlmdSticky, 3);
+        bench.serve(&prompt(&[(0, 10)]), 2);
+        let known = prompt(&[(0, 8), (50, 2)]);
+        // 18 s · 15,928 tokens a second are 286,704 tokens, or 2,867 blocks and a bit.
+        let long = bench.send(&prompt(&[(1000, 2867)]), 2);
+        assert_eq!(bench.pick(&known), 2);
+        bench.send(&prompt(&[(9000, 1)]), 2);
+        assert_ne!(bench.pick(&known), 2);
+        bench.answer(long, 2);
+        assert_eq!(bench.pick(&known), 2);
+    }
+
+    #[test]
+    fn less_than_four_fifths_held_is_nobodys_and_goes_where_the_fewest_tokens_are_left() {
+        let mut bench = Bench::new(PolicyName::LlmdSticky, 3);
+        bench.serve(&prompt(&[(0, 10)]), 2);
+        for replica in 0..3 {
+            bench.send(&prompt(&[(1000 * u64::from(replica + 1), 4)]), replica);
+        }
+        // 400 tokens everywhere, and 1000 - 700 of its own on replica 2, 1000 elsewhere.
+        assert_eq!(bench.pick(&prompt(&[(0, 7), (50, 3)])), 2);
+        bench.send(&prompt(&[(8000, 8)]), 2);
+        assert_ne!(bench.pick(&prompt(&[(0, 7), (50, 3)])), 2);
+    }
+}

@@ -1,0 +1,151 @@
+//! What the index promises.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ROOMY: usize = 1 << 20;
+
+fn prompt(parts: &[(u64, u64)]) -> Vec<u64> {
+    parts.iter().flat_map(|&(first, count)| first..first + count).collect()
+}
+
+fn depths(index: &mut PrefixIndex, blocks: &[u64], replicas: u32) -> Vec<u32> {
+    let mut depths = Vec::new();
+    index.look_up(blocks, (0..replicas).map(ReplicaId), &mut depths);
+    depths
+}
+
+#[test]
+fn each_replica_is_known_by_the_longest_beginning_it_was_sent() {
+    let mut index = PrefixIndex::new(ROOMY);
+    index.remember(ReplicaId(0), &prompt(&[(0, 10)]), 100);
+    index.remember(ReplicaId(1), &prompt(&[(0, 4), (50, 3)]), 100);
+    index.remember(ReplicaId(2), &prompt(&[(70, 5)]), 100);
+    let asked = prompt(&[(0, 8), (90, 4)]);
+    assert_eq!(depths(&mut index, &asked, 4), [8, 4, 0, 0]);
+    assert_eq!(index.deepest(&asked), Some((ReplicaId(0), 8)));
+    assert_eq!(index.deepest(&[1000]), None);
+    assert_eq!(index.depth(&asked, ReplicaId(1)), 4);
+}
+
+#[test]
+fn the_end_of_the_oldest_prompt_is_forgotten_first() {
+    let mut index = PrefixIndex::new(ROOMY);
+    let (old, new) = (prompt(&[(0, 6)]), prompt(&[(100, 6)]));
+    index.remember(ReplicaId(0), &old, 10);
+    index.remember(ReplicaId(0), &new, 10);
+    assert_eq!((depths(&mut index, &old, 1)[0], depths(&mut index, &new, 1)[0]), (4, 6));
+    // Asking again for the old one makes the new one the oldest.
+    index.remember(ReplicaId(0), &old, 10);
+    assert_eq!((depths(&mut index, &old, 1)[0], depths(&mut index, &new, 1)[0]), (6, 4));
+    assert_eq!(index.held(ReplicaId(0)), 10);
+}
+
+#[test]
+fn of_a_prompt_beyond_the_room_the_beginning_is_kept() {
+    let mut index = PrefixIndex::new(ROOMY);
+    index.remember(ReplicaId(0), &prompt(&[(0, 30)]), 10);
+    assert_eq!(depths(&mut index, &prompt(&[(0, 30)]), 1), [10]);
+}
+
+#[test]
+fn a_departed_replica_is_gone_at_once_and_its_memory_comes_back() {
+    let mut index = PrefixIndex::new(ROOMY);
+    let shared = prompt(&[(0, 50)]);
+    index.remember(ReplicaId(0), &shared, 100);
+    index.remember(ReplicaId(1), &shared, 100);
+    index.forget(ReplicaId(0));
+    assert_eq!(depths(&mut index, &shared, 2), [0, 50]);
+    for round in 0..10 {
+        index.remember(ReplicaId(2), &prompt(&[(1000 * round, 10)]), 100);
+    }
+    assert_eq!(index.shelves.total(), 50 + 100);
+    // The place it had is given to the next one, which starts with nothing.
+    index.remember(ReplicaId(3), &[7777], 100);
+    assert_eq!((index.replicas.len(), depths(&mut index, &shared, 4)[3]), (3, 0));
+}
+
+#[test]
+fn more_than_one_word_of_replicas_is_told_apart() {
+    let mut index = PrefixIndex::new(ROOMY);
+    let shared = prompt(&[(0, 20)]);
+    for replica in 0..130 {
+        index.remember(ReplicaId(replica), &shared[..=wide_of(replica) % 20], 100);
+    }
+    let found = depths(&mut index, &shared, 130);
+    let wanted: Vec<u32> = (0..130).map(|it| 1 + it % 20).collect();
+    assert_eq!(found, wanted);
+}
+
+fn wide_of(number: u32) -> usize {
+    usize::try_from(number).unwrap()
+}
+
+#[test]
+fn unique_deep_prompts_never_take_more_than_the_bytes_allowed() {
+    for bytes_max in [0, 1000, 1 << 16, 3 << 20] {
+        let mut index = PrefixIndex::new(bytes_max);
+        for number in 0..400 {
+            let blocks: Vec<u64> = (number * 1000..number * 1000 + 500).collect();
+            index.remember(ReplicaId(u32::try_from(number % 70).unwrap()), &blocks, usize::MAX);
+            if number % 90 == 89 {
+                index.forget(ReplicaId(u32::try_from(number % 70).unwrap()));
+            }
+            assert!(index.bytes() <= bytes_max, "{} for {bytes_max}", index.bytes());
+        }
+        assert!(bytes_max < 1 << 16 || bytes_max / 5 < index.bytes(), "{}", index.bytes());
+    }
+}
+
+/// The same index, written the slow and obvious way.
+#[derive(Default)]
+struct Model(Vec<(ReplicaId, Vec<u64>)>);
+
+impl Model {
+    fn remember(&mut self, replica: ReplicaId, blocks: &[u64], blocks_max: usize) {
+        let held = self.held(replica);
+        held.retain(|it| !blocks.contains(it));
+        held.splice(..0, blocks.iter().copied());
+        held.truncate(blocks_max);
+    }
+
+    fn held(&mut self, replica: ReplicaId) -> &mut Vec<u64> {
+        let at = self.0.iter().position(|it| it.0 == replica).unwrap_or_else(|| {
+            self.0.push((replica, Vec::new()));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_knows_what_a_plain_list_of_the_newest_would_know(
+        steps in prop::collection::vec((0_u32..6, 0_u64..5, 0_u64..12, 0_u64..4, 0_u64..9, 0_u8..12), 1..80),
+    ) {
+        let mut index = PrefixIndex::new(ROOMY);
+        let mut model = Model::default();
+        for (replica, root, shared, branch, own, forget) in steps {
+            let replica = ReplicaId(replica);
+            let start = root * 1000;
+            // A branch leaves the shared beginning at a place of its own, so its ids are chained.
+            let parts = [(start, shared), (100_000 + (start + shared) * 100 + branch * 20, own)];
+            let blocks = prompt(&parts);
+            if forget == 0 {
+                index.forget(replica);
+                model.held(replica).clear();
+            } else {
+                index.remember(replica, &blocks, 25);
+                model.remember(replica, &blocks, 25);
+            }
+            let found = depths(&mut index, &blocks, 6);
+            for (number, found) in (0..6).zip(found) {
+                let held = model.held(ReplicaId(number));
+                let wanted = blocks.iter().take_while(|it| held.contains(it)).count();
+                prop_assert_eq!(wide_of(found), wanted);
+                prop_assert_eq!(index.depth(&blocks, ReplicaId(number)), wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The page: one file without network, drawn by its own small script from the data put into it. The
+//! markup lies in `page.html`; here is what goes in. A plot library would weigh more than all of it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::bounds::Bounds;
+
+use super::intervals::Summary;
+use super::results::{Curves, Results};
+
+const TEMPLATE: &str = include_str!("page.html");
+const MARK: &str = "/*DATA*/null";
+/// Points of one curve; more would not be seen.
+const CDF_POINTS_MAX: usize = 160;
+
+/// Everything the page shows.
+#[derive(Debug, Serialize)]
+pub struct PageInput<'a> {
+    pub version: &'static str,
+    pub seed: u64,
+    pub parameters: BTreeMap<&'static str, String>,
+    pub bounds: &'a Bounds,
+    pub policies: Vec<PolicyCurves>,
+    pub points: Vec<SweepPoint>,
+}
+
+/// One policy: its figures over all seeds, and the first seed's run.
+#[derive(Debug, Serialize)]
+pub struct PolicyCurves {
+    pub summary: Summary,
+    pub first: Results,
+    pub curves: Curves,
+}
+
+/// One policy at one rate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SweepPoint {
+    pub policy: String,
+    pub rate_scale: f64,
+    pub good_share: f64,
+    pub good_per_s: f64,
+    pub hit: f64,
+    pub ttft_p99_s: f64,
+}
+
+impl SweepPoint {
+    pub fn of(rate_scale: f64, it: &Results) -> Self {
+        Self {
+            policy: it.policy.clone(),
+            rate_scale,
+            good_share: it.good_share,
+            good_per_s: it.good_per_s,
+            hit: it.hit,
+            ttft_p99_s: it.ttft_s.p99,
+        }
+    }
+}
+
+/// Writes the page.
+pub fn page(mut input: PageInput<'_>) -> Result<String, serde_json::Error> {
+    for it in &mut input.policies {
+        thin(&mut it.curves.ttft_cdf);
+    }
+    // Inside a script element nothing may look like its end.
+    let data = serde_json::to_string(&input)?.replace("</", "<\\/");
+    Ok(TEMPLATE.replacen(MARK, &data, 1))
+}
+
+/// Keeps points at equal distances of rank, and both ends.
+fn thin(points: &mut Vec<(f64, f64)>) {
+    let step = points.len().div_ceil(CDF_POINTS_MAX).max(1);
+    let last = points.last().copied();
+    let mut kept: Vec<_> = points.iter().copied().step_by(step).collect();
+    if kept.last().copied() != last {
+        kept.extend(last);
+    }
+    *points = kept;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_has_one_place_for_the_data() {
+        assert_eq!(TEMPLATE.matches(MARK).count(), 1);
+        assert!(!TEMPLATE.contains("http://") && !TEMPLATE.contains("https://"));
+    }
+
+    #[test]
+    fn thinning_keeps_both_ends() {
+        let mut points: Vec<_> = (0..1_000).map(|it| (f64::from(it), f64::from(it))).collect();
+        thin(&mut points);
+        assert!(points.len() <= CDF_POINTS_MAX + 1);
+        let ends = points.first().zip(points.last()).map(|(first, last)| (first.0, last.0));
+        assert_eq!(ends, Some((0.0, 999.0)));
+    }
+}

@@ -1,0 +1,159 @@
+//! One run as numbers.
+
+use serde::Serialize;
+
+use crate::measure::{Histogram, Measures, TenantTally, jain, ratio, real};
+use crate::world::World;
+
+/// A distribution in five figures, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    pub fn of(histogram: &Histogram) -> Self {
+        Self {
+            mean: histogram.mean_s(),
+            p50: histogram.quantile_s(500),
+            p90: histogram.quantile_s(900),
+            p99: histogram.quantile_s(990),
+            max: histogram.max_s(),
+        }
+    }
+}
+
+/// What one run came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Results {
+    pub policy: String,
+    pub seed: u64,
+    pub requests: u64,
+    pub finished: u64,
+    /// Answers that broke off.
+    pub cut: u64,
+    pub refused: u64,
+    /// Requests that no replica has the KV for.
+    pub too_long: u64,
+    pub retries: u64,
+    /// From the start of measuring to the last end.
+    pub span_s: f64,
+    pub ttft_s: Spread,
+    pub tpot_s: Spread,
+    pub end_to_end_s: Spread,
+    /// Requests that kept the promise, as a share of all and per second.
+    pub good_share: f64,
+    pub good_per_s: f64,
+    pub prompt_tokens: u64,
+    pub output_tokens: u64,
+    /// Share of prompt tokens found in the replica's cache.
+    pub hit: f64,
+    /// Share of prompt tokens computed again although another replica had them.
+    pub again_elsewhere: f64,
+    /// Share of prompt tokens computed again because no replica had them any more, or yet.
+    pub again_evicted: f64,
+    /// The heaviest replica's work over the mean.
+    pub load_max_over_mean: f64,
+    /// Share of KV that running requests hold: mean over replicas and time, and the highest.
+    pub kv_mean: f64,
+    pub kv_max: f64,
+    pub preemptions: u64,
+    pub sessions_moved: u64,
+    /// Jain's index over tenants of work served in time per work asked for.
+    pub fairness: f64,
+    /// Share of other requests that the faults of the run struck; none without faults.
+    pub blast_radius: Option<f64>,
+    pub replicas: Vec<ReplicaResults>,
+}
+
+/// One replica's part.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ReplicaResults {
+    pub requests: u64,
+    pub work_s: f64,
+    pub hit: f64,
+    pub kv_mean: f64,
+    pub waiting_mean: f64,
+}
+
+/// What is drawn.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curves {
+    /// Seconds, and the share of requests whose first token came within them.
+    pub ttft_cdf: Vec<(f64, f64)>,
+    pub load_width_s: f64,
+    /// Per replica, work received per second over time, in milliseconds of a busy replica.
+    pub load_ms_per_s: Vec<Vec<f64>>,
+}
+
+impl Results {
+    pub fn of(world: &World, policy: &str) -> Self {
+        let it = world.measures();
+        let (prompt_tokens, arrived) = (real(it.prompt_tokens), real(it.arrived));
+        let span_s = it.span.seconds();
+        let (kv_mean, kv_max) = kv(it);
+        Self {
+            policy: policy.to_owned(),
+            seed: world.settings().seed,
+            requests: it.arrived,
+            finished: it.finished,
+            cut: it.cut,
+            refused: it.refused,
+            too_long: it.too_long,
+            retries: it.retries,
+            span_s,
+            ttft_s: Spread::of(&it.ttft),
+            tpot_s: Spread::of(&it.tpot),
+            end_to_end_s: Spread::of(&it.end_to_end),
+            good_share: ratio(real(it.good), arrived),
+            good_per_s: ratio(real(it.good), span_s),
+            prompt_tokens: it.prompt_tokens,
+            output_tokens: it.output_tokens,
+            hit: ratio(real(it.cached_tokens), prompt_tokens),
+            again_elsewhere: ratio(real(it.elsewhere_tokens), prompt_tokens),
+            again_evicted: ratio(real(it.evicted_tokens), prompt_tokens),
+            load_max_over_mean: it.load_max_over_mean(),
+            kv_mean,
+            kv_max,
+            preemptions: it.preemptions,
+            sessions_moved: world.sessions_moved(),
+            fairness: jain(it.tenants.values().map(TenantTally::share)),
+            blast_radius: (0 < it.bystanders)
+                .then(|| ratio(real(it.bystanders_struck), real(it.bystanders))),
+            replicas: replicas(it),
+        }
+    }
+}
+
+impl Curves {
+    pub fn of(world: &World) -> Self {
+        let it = world.measures();
+        Self {
+            ttft_cdf: it.ttft.cdf().collect(),
+            load_width_s: it.work.width().as_secs_f64(),
+            load_ms_per_s: it.work.rates(),
+        }
+    }
+}
+
+fn kv(it: &Measures) -> (f64, f64) {
+    let count = real(u64::try_from(it.replicas.len()).unwrap_or(u64::MAX));
+    let means: f64 = it.replicas.iter().map(|it| it.kv.mean()).sum();
+    let max = it.replicas.iter().map(|it| it.kv.max()).fold(0.0, f64::max);
+    (ratio(means, count), max)
+}
+
+fn replicas(it: &Measures) -> Vec<ReplicaResults> {
+    let results = it.replicas.iter().map(|it| ReplicaResults {
+        requests: it.requests,
+        work_s: it.work_ms / 1e3,
+        hit: ratio(real(it.cached_tokens), real(it.prompt_tokens)),
+        kv_mean: it.kv.mean(),
+        waiting_mean: it.waiting.mean(),
+    });
+    results.collect()
+}

@@ -1,0 +1,156 @@
+//! Draws a world. Ranges are small on purpose: engines with hardly any KV, one sequence at a time,
+//! routers that see nothing for seconds. Real fleets are kinder.
+
+use std::time::Duration;
+
+use cleave_core::brain::{self, RetrySettings};
+use cleave_core::cost::StepTimes;
+use cleave_core::policy::PolicyName;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+
+use crate::engine;
+use crate::traces::{
+    HeavyTail, MultiTurn, SharedPrefix, Spread, Stage, Starts, SubAgents, Synthetic, Tenant,
+};
+use crate::world::{Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+
+pub(super) struct Draws {
+    rng: Pcg64Mcg,
+}
+
+impl Draws {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { rng: Pcg64Mcg::seed_from_u64(seed) }
+    }
+
+    pub(super) fn settings(&mut self, seed: u64) -> Settings {
+        let (replicas, routers) = (self.fleet(), self.rng.random_range(1..=3));
+        let policies = PolicyName::ALL;
+        let policy = policies[self.rng.random_range(0..policies.len())];
+        let faults = self.faults(replicas.len(), routers);
+        let mut retries = RetrySettings::default();
+        if self.sometimes() {
+            retries.tries_max = 1;
+        }
+        if self.sometimes() {
+            retries.reserve = 0;
+        }
+        Settings {
+            brain: brain::Settings { policy, retries, ..brain::Settings::default() },
+            view: View { interval: self.millis(10, 5_000), delay: self.millis(0, 2_000) },
+            timeouts: Timeouts {
+                first_byte: self.millis(120_000, 300_000),
+                idle: self.millis(5_000, 60_000),
+                probe_interval: self.millis(500, 10_000),
+            },
+            replicas,
+            routers,
+            faults,
+            seed,
+            checks: true,
+            ..Settings::default()
+        }
+    }
+
+    pub(super) fn workload(&mut self) -> Synthetic {
+        let stage = Stage {
+            per_second: f64::from(self.rng.random_range(1..=30)),
+            lasts: Duration::from_secs(self.rng.random_range(5..=40)),
+            pause: Duration::ZERO,
+        };
+        let tail = |mean: f64, max| Spread::LogNormal { mean, cv: 1.5, min: 1, max };
+        match self.rng.random_range(0..3) {
+            0 => Synthetic::SharedPrefix(SharedPrefix {
+                groups: self.rng.random_range(1..=20),
+                prompts_per_group: None,
+                prefix_tokens: self.rng.random_range(1..=2_000),
+                question_tokens: self.rng.random_range(1..=300),
+                output_tokens: self.rng.random_range(1..=100),
+                stages: vec![stage],
+            }),
+            1 => Synthetic::HeavyTail(HeavyTail {
+                input: tail(400.0, 8_000),
+                output: tail(40.0, 500),
+                stages: vec![stage],
+            }),
+            _ => Synthetic::MultiTurn(Box::new(MultiTurn {
+                sessions: self.rng.random_range(5..=40),
+                starts: Starts::Poisson { per_second: 2.0 },
+                shared_tokens: self.rng.random_range(0..=500),
+                system_tokens: Spread::Fixed(self.rng.random_range(0..=500)),
+                turns: Spread::Between { min: 1, mean: 4, max: 12 },
+                input_tokens: tail(100.0, 1_000),
+                output_tokens: tail(40.0, 300),
+                think_ms: tail(2_000.0, 20_000),
+                sub_agents: self.sometimes().then_some(SubAgents {
+                    chance: 0.2,
+                    count: Spread::Between { min: 1, mean: 2, max: 4 },
+                    turns: Spread::Between { min: 1, mean: 2, max: 4 },
+                    system_tokens: Spread::Fixed(200),
+                }),
+                context_tokens_max: 4_000,
+            })),
+        }
+    }
+
+    fn fleet(&mut self) -> Vec<ReplicaSettings> {
+        let block_tokens = if self.sometimes() { 16 } else { 64 };
+        let count = self.rng.random_range(1..=8);
+        let mut replica = self.replica(block_tokens);
+        let mixed = self.sometimes();
+        let mut fleet = Vec::new();
+        for _ in 0..count {
+            if mixed {
+                replica = self.replica(block_tokens);
+            }
+            fleet.push(replica);
+        }
+        fleet
+    }
+
+    fn replica(&mut self, block_tokens: u32) -> ReplicaSettings {
+        let times = if self.sometimes() { StepTimes::LLAMA_70B } else { StepTimes::LLAMA_8B };
+        let engine = engine::Settings {
+            times,
+            kv_tokens: block_tokens * self.rng.random_range(20..=400),
+            block_tokens,
+            batched_tokens_max: self.rng.random_range(64..=8_192),
+            seqs_max: self.rng.random_range(1..=64),
+        };
+        ReplicaSettings { engine, weight: f64::from(self.rng.random_range(1..=4)) }
+    }
+
+    /// Draws a script in which everything ends, and the first replica is never taken away.
+    fn faults(&mut self, replicas: usize, routers: usize) -> Vec<Fault> {
+        let count = self.rng.random_range(0..=5);
+        let mut faults = Vec::new();
+        for _ in 0..count {
+            let replica = self.rng.random_range(0..replicas);
+            let kind = match self.rng.random_range(0..8) {
+                0 => FaultKind::Crash { replica },
+                1 => FaultKind::Hang { replica },
+                2 => {
+                    let factor = f64::from(self.rng.random_range(2..=20));
+                    FaultKind::Slow { replica, factor }
+                }
+                3 => FaultKind::Freeze { replica: self.sometimes().then_some(replica) },
+                4 if 0 < replica => FaultKind::Drain { replica },
+                5 => FaultKind::RestartRouter { router: self.rng.random_range(0..routers) },
+                6 => FaultKind::Poison { tenant: Tenant(0), hangs: self.sometimes() },
+                _ => FaultKind::Join,
+            };
+            let lasts = Some(self.millis(100, 60_000));
+            faults.push(Fault { at: self.millis(0, 60_000), lasts, kind });
+        }
+        faults
+    }
+
+    fn sometimes(&mut self) -> bool {
+        self.rng.random_bool(0.5)
+    }
+
+    fn millis(&mut self, least: u64, most: u64) -> Duration {
+        Duration::from_millis(self.rng.random_range(least..=most))
+    }
+}

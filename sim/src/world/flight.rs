@@ -1,0 +1,65 @@
+//! One request on its way through the world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleave_core::domain::Moment;
+
+use crate::engine::Job;
+use crate::measure::{End, Ended, Exposure, Prefill};
+use crate::traces::{Tenant, Ticket};
+
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) ticket: Ticket,
+    pub(super) tenant: Tenant,
+    pub(super) arrival: Moment,
+    pub(super) deadline: Option<Duration>,
+    pub(super) hashes: Arc<[u64]>,
+    pub(super) prompt_tokens: u32,
+    pub(super) output_tokens: u32,
+    /// Tokens that some cache had when it was sent, and that anybody ever sent before it.
+    pub(super) anywhere_tokens: u32,
+    pub(super) seen_tokens: u32,
+    pub(super) asked_ms: f64,
+    pub(super) router: usize,
+    /// Where it is; nowhere between two tries.
+    pub(super) replica: Option<usize>,
+    pub(super) tries: u32,
+    pub(super) first_token: Option<Moment>,
+    pub(super) exposure: Exposure,
+}
+
+impl Flight {
+    pub(super) fn job(&self, id: u64) -> Job {
+        Job {
+            id,
+            block_hashes: Arc::clone(&self.hashes),
+            prompt_tokens: self.prompt_tokens,
+            output_tokens: self.output_tokens,
+            given_tokens: 0,
+        }
+    }
+
+    pub(super) fn prefill(&self, cached_tokens: u32) -> Prefill {
+        Prefill {
+            prompt: self.prompt_tokens,
+            cached: cached_tokens,
+            anywhere: self.anywhere_tokens,
+            seen: self.seen_tokens,
+        }
+    }
+
+    pub(super) fn ended(&self, end: End) -> Ended {
+        Ended {
+            tenant: self.tenant,
+            arrival: self.arrival,
+            first_token: self.first_token,
+            deadline: self.deadline,
+            output_tokens: self.output_tokens,
+            asked_ms: self.asked_ms,
+            fault: self.exposure,
+            end,
+        }
+    }
+}

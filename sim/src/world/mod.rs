@@ -1,0 +1,299 @@
+//! The world, pretended: routers, replicas, clients and what befalls them, in virtual time. Routers
+//! run the very brain that serves; replicas run the engine machine; this room only carries messages
+//! between them, in an order that is the same in every run of a seed. It decides nothing about
+//! requests and judges nothing: that is the brain's and the measures' business. Threads or async
+//! tasks would have been the obvious way, and no two runs would be alike.
+
+mod faults;
+mod flight;
+mod heap;
+pub mod invariants;
+mod pooled;
+mod replica;
+mod requests;
+mod residency;
+mod router;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use cleave_core::brain::Action;
+use cleave_core::domain::Moment;
+use rand::SeedableRng as _;
+use rand_pcg::Pcg64Mcg;
+
+use crate::bounds::Ideal;
+use crate::engine::Output;
+use crate::measure::Measures;
+use crate::traces::{Seen, Tenant, Ticket, TraceError, Workload};
+
+pub use settings::{Absent, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+
+use flight::Flight;
+use heap::{Happening, Heap};
+use pooled::Pooled;
+use replica::Replica;
+use residency::Residency;
+use router::Router;
+
+/// How long after the last arrival everything must have ended.
+const DRAIN_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Why a run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("after {:.6} s: {what}", at.since(Moment::ZERO).as_secs_f64())]
+    Broken { at: Moment, what: String },
+    #[error("{in_flight} requests never ended")]
+    Stuck { in_flight: usize },
+}
+
+/// Somebody who looks on from outside, where there is a clock and a terminal.
+pub trait Watch {
+    /// Another request has arrived.
+    fn on_arrival(&mut self) {}
+
+    /// Reads a clock, in nanoseconds from any zero; zero when there is none.
+    fn nanos(&mut self) -> u64 {
+        0
+    }
+}
+
+/// Nobody looks on.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwatched;
+
+impl Watch for Unwatched {}
+
+/// How many decisions were made, and how long they took by the watcher's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decisions {
+    pub count: u64,
+    pub nanos: u64,
+}
+
+/// A request that must have shown its first byte by then, unless it was tried elsewhere since.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    at: Moment,
+    request: u64,
+    tries: u32,
+}
+
+/// Whose requests do harm, or did.
+#[derive(Clone, Copy, Debug)]
+struct Poison {
+    tenant: Tenant,
+    hangs: bool,
+    active: bool,
+}
+
+/// Everything there is.
+#[derive(Debug)]
+pub struct World {
+    settings: Settings,
+    block_tokens: NonZeroU32,
+    now: Moment,
+    /// When the workload that is being played began.
+    zero: Moment,
+    heap: Heap,
+    replicas: Vec<Replica>,
+    routers: Vec<Router>,
+    /// Stands in for the routers when the bound is computed.
+    pooled: Option<Pooled>,
+    flights: BTreeMap<u64, Flight>,
+    next_request: u64,
+    timers: VecDeque<Timer>,
+    seen: Seen,
+    residency: Residency,
+    chance: Pcg64Mcg,
+    poison: Option<Poison>,
+    faulted: bool,
+    measures: Measures,
+    sessions_moved_before: u64,
+    decisions: Decisions,
+    /// What brains have decided and is not done yet.
+    todo: VecDeque<(usize, Action)>,
+    /// What has ended and the workload does not know yet.
+    ended: Vec<Ticket>,
+    outputs: Vec<Output>,
+    actions: Vec<Action>,
+    broken: Option<String>,
+}
+
+impl World {
+    /// Makes a fleet with its routers.
+    pub fn new(settings: Settings) -> Self {
+        let mut world = Self::without_routers(settings);
+        for router in 0..world.settings.routers {
+            let seed = world.settings.seed ^ u64::try_from(router).unwrap_or(0).rotate_left(32);
+            world.routers.push(Router::new(&world.settings.brain, seed));
+            world.introduce_fleet(router);
+            world.start_upkeep(router);
+        }
+        world
+    }
+
+    /// Makes a fleet with one line and one cache for all, and neither routers nor faults: the bound.
+    pub fn pooled(settings: Settings) -> Self {
+        let mut world = Self::without_routers(Settings { faults: Vec::new(), ..settings });
+        world.pooled = Some(Pooled::new(&world.settings.replicas));
+        world
+    }
+
+    fn without_routers(settings: Settings) -> Self {
+        let engine = settings.replicas.first().expect("a world has replicas").engine;
+        let replicas = settings.replicas.iter().enumerate();
+        let replicas: Vec<_> = replicas.map(|(at, it)| Replica::new(at, *it)).collect();
+        let mut world = Self {
+            block_tokens: NonZeroU32::new(engine.block_tokens).expect("a block holds tokens"),
+            now: Moment::ZERO,
+            zero: Moment::ZERO,
+            heap: Heap::default(),
+            routers: Vec::new(),
+            pooled: None,
+            flights: BTreeMap::new(),
+            next_request: 0,
+            timers: VecDeque::new(),
+            seen: Seen::default(),
+            residency: Residency::default(),
+            chance: Pcg64Mcg::seed_from_u64(settings.seed),
+            poison: None,
+            faulted: false,
+            measures: Measures::new(settings.slo, replicas.len()),
+            sessions_moved_before: 0,
+            decisions: Decisions::default(),
+            todo: VecDeque::new(),
+            ended: Vec::new(),
+            outputs: Vec::new(),
+            actions: Vec::new(),
+            broken: None,
+            replicas,
+            settings,
+        };
+        world.heap.push(Moment::ZERO, Happening::Sample);
+        world
+    }
+
+    /// Forgets what was measured so far, and lets the script of faults begin.
+    pub fn start_measuring(&mut self) {
+        self.start_measuring_calm();
+        for (number, fault) in self.settings.faults.iter().enumerate() {
+            self.heap.push(self.now + fault.at, Happening::Fault { number });
+        }
+    }
+
+    /// Forgets what was measured so far, and lets no more faults begin.
+    pub fn start_measuring_calm(&mut self) {
+        self.measures.start(self.now);
+        self.sessions_moved_before = self.all_sessions_moved();
+        self.decisions = Decisions::default();
+        if let Some(pooled) = &mut self.pooled {
+            pooled.ideal = Ideal::new(&self.settings.replicas);
+        }
+    }
+
+    /// Lets time pass without requests.
+    pub fn rest(&mut self, span: Duration) -> Result<(), RunError> {
+        let until = self.now + span;
+        while self.heap.next_at().is_some_and(|at| at <= until) {
+            self.happen();
+            self.act();
+            self.check()?;
+        }
+        self.now = until;
+        Ok(())
+    }
+
+    /// Plays a workload from now on until everything has ended.
+    pub fn run(&mut self, workload: &mut Workload, watch: &mut dyn Watch) -> Result<(), RunError> {
+        self.zero = self.now;
+        let mut last_arrival = self.now;
+        loop {
+            let arrival = workload.next_arrival()?;
+            let arrival = arrival.map(|at| self.now.max(self.zero + at.since(Moment::ZERO)));
+            if arrival.is_none() && self.flights.is_empty() {
+                return Ok(());
+            }
+            self.drop_old_timers();
+            let known = self.heap.next_at().expect("upkeep never ends");
+            let timer = self.timers.front().map(|it| it.at).filter(|at| *at < known);
+            let next = timer.unwrap_or(known);
+            match arrival {
+                Some(at) if at < next => {
+                    (self.now, last_arrival) = (at, at);
+                    if let Some(request) = workload.take()? {
+                        watch.on_arrival();
+                        self.arrive(request, watch);
+                    }
+                }
+                _ if timer.is_some() => self.expire_timer(),
+                _ => self.happen(),
+            }
+            self.act();
+            self.tell_ends(workload);
+            self.check()?;
+            if arrival.is_none() && last_arrival + DRAIN_MAX < self.now {
+                return Err(RunError::Stuck { in_flight: self.flights.len() });
+            }
+        }
+    }
+
+    pub fn measures(&self) -> &Measures {
+        &self.measures
+    }
+
+    /// What no fleet could beat, where this world was made to find out.
+    pub fn ideal(&self) -> Option<&Ideal> {
+        self.pooled.as_ref().map(|it| &it.ideal)
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn decisions(&self) -> Decisions {
+        self.decisions
+    }
+
+    /// Sessions that changed replica while measuring.
+    pub fn sessions_moved(&self) -> u64 {
+        self.all_sessions_moved() - self.sessions_moved_before
+    }
+
+    fn all_sessions_moved(&self) -> u64 {
+        self.routers.iter().map(Router::sessions_moved).sum()
+    }
+
+    /// Lets the next thing happen.
+    fn happen(&mut self) {
+        let Some((at, what)) = self.heap.pop() else { return };
+        self.now = at;
+        match what {
+            Happening::Step { replica } => self.step(replica),
+            Happening::Scrape { router } => self.scrape(router),
+            Happening::Told { router } => self.deliver_reading(router),
+            Happening::Probe { router } => self.probe(router),
+            Happening::Wake { router } => self.wake(router),
+            Happening::Sample => self.sample(),
+            Happening::Fault { number } => self.begin_fault(number),
+            Happening::Mend { number } => self.end_fault(number),
+            Happening::Revive { replica } => self.revive(replica),
+            Happening::GiveUp { request, tries } => self.give_up(request, tries),
+        }
+    }
+
+    fn tell_ends(&mut self, workload: &mut Workload) {
+        let at = Moment::ZERO + self.now.since(self.zero);
+        for ticket in self.ended.drain(..) {
+            workload.on_end(at, ticket);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! One pretended replica: an engine, whether it can be reached, and what its metrics say.
+
+use cleave_core::domain::{Moment, Report};
+
+use crate::engine::{self, Engine, Stats};
+
+use super::settings::ReplicaSettings;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Up,
+    Down,
+    Hung {
+        since: Moment,
+    },
+    /// The operator has taken it away.
+    Gone,
+}
+
+#[derive(Debug)]
+pub(super) struct Replica {
+    pub(super) name: String,
+    pub(super) settings: ReplicaSettings,
+    pub(super) engine: Engine,
+    pub(super) standing: Standing,
+    /// The step end that is in the heap; other entries for this replica are out of date.
+    pub(super) due: Option<Moment>,
+    /// What its metrics say for as long as they do not change.
+    frozen: Option<Stats>,
+    /// Routers that have not let go of it yet, while it leaves.
+    pub(super) leaving_from: usize,
+}
+
+impl Replica {
+    pub(super) fn new(number: usize, settings: ReplicaSettings) -> Self {
+        Self {
+            name: format!("http://replica-{number}"),
+            settings,
+            engine: fresh(settings.engine),
+            standing: Standing::Up,
+            due: None,
+            frozen: None,
+            leaving_from: 0,
+        }
+    }
+
+    /// Puts a cold engine in the place of the old one.
+    pub(super) fn replace_engine(&mut self) -> Engine {
+        self.due = None;
+        std::mem::replace(&mut self.engine, fresh(self.settings.engine))
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.standing == Standing::Up
+    }
+
+    pub(super) fn set_frozen(&mut self, frozen: bool) {
+        self.frozen = frozen.then(|| self.engine.stats());
+    }
+
+    /// Reads its metrics; nothing comes from a replica that does not answer.
+    pub(super) fn report(&self, now: Moment) -> Option<Report> {
+        if !self.is_up() {
+            return None;
+        }
+        let stats = self.frozen.unwrap_or_else(|| self.engine.stats());
+        Some(Report {
+            taken_at: now,
+            waiting: u32::try_from(stats.waiting).unwrap_or(u32::MAX),
+            running: u32::try_from(stats.running).unwrap_or(u32::MAX),
+            waiting_tokens: None,
+            kv_used_share: stats.kv_used_share,
+            kv_tokens_max: Some(u64::from(self.engine.capacity_tokens())),
+        })
+    }
+}
+
+fn fresh(settings: engine::Settings) -> Engine {
+    let mut engine = Engine::new(settings);
+    engine.watch_kv();
+    engine
+}

@@ -1,0 +1,277 @@
+//! The life of one request, top to bottom: arrive, send, step, end; and what happens when a try
+//! fails. It does what the proxy does around the brain, and nothing the proxy could not do.
+
+use std::sync::Arc;
+
+use cleave_core::brain::{Action, Event, Failure, Outcome};
+use cleave_core::domain::{Outline, ReplicaId, RequestId, SliceKey};
+use rand::RngExt as _;
+
+use crate::engine;
+use crate::measure::{End, Exposure};
+use crate::traces::Request;
+use crate::work;
+
+use super::flight::Flight;
+use super::heap::Happening;
+use super::replica::Standing;
+use super::{Timer, Watch, World, invariants};
+
+impl World {
+    /// Takes in a request and asks its router where it should go.
+    pub(super) fn arrive(&mut self, request: Request, watch: &mut dyn Watch) {
+        let id = self.next_request;
+        self.next_request += 1;
+        let prompt_tokens = request.prompt.tokens().max(1);
+        let output_tokens = request.output_tokens.max(1);
+        let seen_tokens = self.hittable(self.seen.cached_tokens(&request.prompt), prompt_tokens);
+        self.seen.insert(&request.prompt);
+        let times = &self.settings.replicas[0].engine.times;
+        let asked_ms = work::prefill_ms(times, prompt_tokens - seen_tokens, seen_tokens)
+            + work::decode_ms(times, prompt_tokens, output_tokens);
+        let routers = self.routers.len();
+        let router = if routers < 2 { 0 } else { self.chance.random_range(0..routers) };
+        let flight = Flight {
+            ticket: request.ticket,
+            tenant: request.tenant,
+            arrival: self.now,
+            deadline: request.deadline,
+            hashes: request.prompt.hashes(self.block_tokens).collect(),
+            prompt_tokens,
+            output_tokens,
+            anywhere_tokens: 0,
+            seen_tokens,
+            asked_ms,
+            router,
+            replica: None,
+            tries: 0,
+            first_token: None,
+            exposure: Exposure::None,
+        };
+        let outline = Outline {
+            blocks: Arc::clone(&flight.hashes),
+            block_tokens: self.block_tokens.get(),
+            prompt_tokens,
+            output_tokens: None,
+        };
+        self.flights.insert(id, flight);
+        self.measures.on_arrival();
+        if self.pooled.is_some() {
+            self.place_pooled(id);
+            return;
+        }
+        let session = request.session.to_string();
+        let key = SliceKey::new(u64::from(request.tenant.0), "", &session);
+        let began = watch.nanos();
+        self.tell(router, Event::Arrived { request: RequestId(id), key, outline });
+        self.decisions.nanos += watch.nanos() - began;
+        self.decisions.count += 1;
+    }
+
+    /// Tells a brain something and notes what it wants done.
+    pub(super) fn tell(&mut self, router: usize, event: Event) {
+        let Some(it) = self.routers.get_mut(router) else { return };
+        it.brain.on_event(self.now, event, &mut self.actions);
+        if self.settings.checks {
+            let broken = invariants::broken_brain(&it.brain, &self.actions);
+            self.broken = self.broken.take().or(broken);
+        }
+        self.todo.extend(self.actions.drain(..).map(|action| (router, action)));
+    }
+
+    /// Does what brains have decided, and what follows from that at once.
+    pub(super) fn act(&mut self) {
+        while let Some((_, action)) = self.todo.pop_front() {
+            match action {
+                Action::Send { request, replica } => self.send(request.0, index(replica)),
+                Action::Refuse { request, .. } => self.end(request.0, End::Refused),
+                Action::Release { replica } => self.let_go(index(replica)),
+            }
+        }
+    }
+
+    fn send(&mut self, id: u64, replica: usize) {
+        let Some(flight) = self.flights.get_mut(&id) else { return };
+        let to = &mut self.replicas[replica];
+        let router = flight.router;
+        flight.tries += 1;
+        self.measures.retries += u64::from(1 < flight.tries);
+        match to.standing {
+            Standing::Down | Standing::Gone => {
+                let failure = Failure::Unreachable;
+                self.tell(router, Event::Failed { request: RequestId(id), failure });
+            }
+            Standing::Up | Standing::Hung { .. } => {
+                if to.engine.submit(self.now, flight.job(id)).is_err() {
+                    self.refuse_too_long(id);
+                    return;
+                }
+                flight.replica = Some(replica);
+                let leading = self.residency.leading(&flight.hashes);
+                let (prompt, tries) = (flight.prompt_tokens, flight.tries);
+                let leading = u32::try_from(leading).unwrap_or(u32::MAX);
+                let anywhere = leading.saturating_mul(self.block_tokens.get());
+                let anywhere = self.hittable(anywhere, prompt);
+                if let Some(flight) = self.flights.get_mut(&id) {
+                    flight.anywhere_tokens = anywhere;
+                }
+                let at = self.now + self.settings.timeouts.first_byte;
+                self.timers.push_back(Timer { at, request: id, tries });
+                self.schedule(replica);
+                self.poison_replica(id, replica);
+            }
+        }
+    }
+
+    /// The engine answers that the request can never fit; that is an answer, and the client's to mend.
+    fn refuse_too_long(&mut self, id: u64) {
+        let Some(flight) = self.flights.get(&id) else { return };
+        let (router, request) = (flight.router, RequestId(id));
+        self.tell(router, Event::Answering { request });
+        self.tell(router, Event::Ended { request, outcome: Outcome::Done });
+        self.end(id, End::TooLong);
+    }
+
+    /// Puts the end of a replica's step under way into the heap, if it is not there.
+    pub(super) fn schedule(&mut self, replica: usize) {
+        let it = &mut self.replicas[replica];
+        let due = it.engine.next_wakeup().filter(|_| it.is_up());
+        if due != it.due {
+            it.due = due;
+            if let Some(at) = due {
+                self.heap.push(at, Happening::Step { replica });
+            }
+        }
+    }
+
+    /// Ends a step of an engine and hands its tokens on.
+    pub(super) fn step(&mut self, replica: usize) {
+        let it = &mut self.replicas[replica];
+        if it.due != Some(self.now) || !it.is_up() {
+            return;
+        }
+        it.due = None;
+        let mut outputs = std::mem::take(&mut self.outputs);
+        it.engine.on_time(self.now, &mut outputs);
+        self.residency.follow(&mut it.engine);
+        self.schedule(replica);
+        for output in outputs.drain(..) {
+            match output.event {
+                engine::Event::FirstToken { cached_tokens } => {
+                    self.first_token(output.id, replica, cached_tokens);
+                }
+                engine::Event::Token => {}
+                engine::Event::Finished { preemptions, .. } => {
+                    self.measures.preemptions += u64::from(preemptions);
+                    self.finish(output.id);
+                }
+            }
+        }
+        self.outputs = outputs;
+        if self.settings.checks {
+            let broken = invariants::broken_engine(replica, &self.replicas[replica].engine);
+            self.broken = self.broken.take().or(broken);
+        }
+    }
+
+    fn first_token(&mut self, id: u64, replica: usize, cached_tokens: u32) {
+        let Some(flight) = self.flights.get_mut(&id) else { return };
+        flight.first_token = Some(self.now);
+        let it = flight.prefill(cached_tokens);
+        let times = &self.replicas[replica].settings.engine.times;
+        let prefill_ms = work::prefill_ms(times, it.prompt - it.cached, it.cached);
+        let work_ms = prefill_ms + work::decode_ms(times, it.prompt, flight.output_tokens);
+        self.measures.on_first_token(self.now, flight.arrival, replica, it, work_ms);
+        let router = flight.router;
+        if let Some(pooled) = &mut self.pooled {
+            pooled.on_first_token(id);
+        }
+        self.tell(router, Event::Answering { request: RequestId(id) });
+    }
+
+    fn finish(&mut self, id: u64) {
+        let Some(flight) = self.flights.get(&id) else { return };
+        let (router, request) = (flight.router, RequestId(id));
+        self.tell(router, Event::Ended { request, outcome: Outcome::Done });
+        self.end(id, End::Finished);
+    }
+
+    /// Closes the books on a request.
+    pub(super) fn end(&mut self, id: u64, end: End) {
+        let Some(mut flight) = self.flights.remove(&id) else { return };
+        let guilty = self.poison.is_some_and(|it| it.tenant == flight.tenant);
+        flight.exposure = match flight.exposure {
+            _ if guilty || !self.faulted => Exposure::None,
+            Exposure::None if end == End::Refused => Exposure::Struck,
+            Exposure::None => Exposure::Bystander,
+            exposed @ (Exposure::Bystander | Exposure::Struck) => exposed,
+        };
+        if let Some(pooled) = &mut self.pooled {
+            pooled.on_end(id);
+        }
+        self.measures.on_end(self.now, flight.ended(end));
+        self.ended.push(flight.ticket);
+    }
+
+    /// The replica can no longer be reached: a try that has shown nothing goes elsewhere, an answer
+    /// under way is cut.
+    pub(super) fn lose(&mut self, id: u64) {
+        let Some(flight) = self.flights.get_mut(&id) else { return };
+        flight.replica = None;
+        let (router, request) = (flight.router, RequestId(id));
+        if flight.first_token.is_none() {
+            self.tell(router, Event::Failed { request, failure: Failure::Unreachable });
+        } else {
+            self.tell(router, Event::Ended { request, outcome: Outcome::Cut });
+            self.end(id, End::Cut);
+        }
+    }
+
+    /// Takes a request away from its replica before it is lost there.
+    pub(super) fn withdraw(&mut self, id: u64) {
+        if let Some(replica) = self.flights.get(&id).and_then(|it| it.replica) {
+            self.replicas[replica].engine.cancel(id);
+        }
+        self.lose(id);
+    }
+
+    pub(super) fn expire_timer(&mut self) {
+        let Some(timer) = self.timers.pop_front() else { return };
+        self.now = timer.at;
+        self.withdraw(timer.request);
+    }
+
+    /// Forgets timers of requests that have shown something, moved on or ended.
+    pub(super) fn drop_old_timers(&mut self) {
+        while let Some(timer) = self.timers.front() {
+            let waits = |it: &Flight| {
+                it.tries == timer.tries && it.first_token.is_none() && it.replica.is_some()
+            };
+            if self.flights.get(&timer.request).is_some_and(waits) {
+                return;
+            }
+            self.timers.pop_front();
+        }
+    }
+
+    /// Gives up a stream whose replica has hung for as long as the router waits.
+    pub(super) fn give_up(&mut self, id: u64, tries: u32) {
+        let Some(flight) = self.flights.get(&id).filter(|it| it.tries == tries) else { return };
+        let Some(replica) = flight.replica else { return };
+        if let Standing::Hung { since } = self.replicas[replica].standing
+            && since + self.settings.timeouts.idle <= self.now
+        {
+            self.withdraw(id);
+        }
+    }
+
+    /// Counts the tokens of a prompt that a cache can save: whole blocks, and never all of it.
+    fn hittable(&self, tokens: u32, prompt_tokens: u32) -> u32 {
+        let block = self.block_tokens.get();
+        tokens.min(prompt_tokens - 1) / block * block
+    }
+}
+
+pub(super) fn index(replica: ReplicaId) -> usize {
+    usize::try_from(replica.0).expect("a fleet fits 32 bits")
+}

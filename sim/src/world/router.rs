@@ -1,0 +1,46 @@
+//! One pretended router: the very brain that serves, and the readings of metrics under way to it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use cleave_core::brain::{self, Brain};
+use cleave_core::domain::{ReplicaId, Report};
+
+/// What a router read of all replicas at one moment.
+pub(super) type Reading = Vec<(ReplicaId, Report)>;
+
+#[derive(Debug)]
+pub(super) struct Router {
+    pub(super) brain: Brain,
+    /// Readings under way. The delay is the same for all, so they arrive in order.
+    pub(super) readings: VecDeque<Reading>,
+    /// What brains before this one counted.
+    sessions_moved_before: u64,
+    settings: brain::Settings,
+}
+
+impl Router {
+    pub(super) fn new(settings: &brain::Settings, seed: u64) -> Self {
+        let settings = brain::Settings { seed, ..settings.clone() };
+        let brain = Brain::new(settings.clone());
+        Self { brain, readings: VecDeque::new(), sessions_moved_before: 0, settings }
+    }
+
+    /// Forgets everything.
+    pub(super) fn restart(&mut self) {
+        self.sessions_moved_before = self.sessions_moved();
+        self.brain = Brain::new(self.settings.clone());
+        // Entries of the heap still point here, one for each reading under way.
+        self.readings.iter_mut().for_each(Vec::clear);
+    }
+
+    pub(super) fn sessions_moved(&self) -> u64 {
+        self.sessions_moved_before + self.brain.snapshot().sessions_moved_total
+    }
+}
+
+/// Spreads the first readings of several routers over one interval.
+pub(super) fn offset(interval: Duration, router: usize, routers: usize) -> Duration {
+    let (router, routers) = (u32::try_from(router), u32::try_from(routers));
+    interval * router.unwrap_or(0) / routers.unwrap_or(1).max(1)
+}

@@ -1,0 +1,162 @@
+//! What a world is made of; valid by construction, except for faults that name what is not there,
+//! which [`Settings::check`] finds.
+
+use std::time::Duration;
+
+use cleave_core::brain;
+
+use crate::engine;
+use crate::measure::Slo;
+use crate::traces::Tenant;
+
+/// One replica as the world starts it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplicaSettings {
+    pub engine: engine::Settings,
+    /// Its share of sessions, for policies that look at weights.
+    pub weight: f64,
+}
+
+/// A fleet, its routers and what befalls them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub replicas: Vec<ReplicaSettings>,
+    pub routers: usize,
+    /// What every router runs; its seed is drawn from the world's.
+    pub brain: brain::Settings,
+    pub view: View,
+    pub timeouts: Timeouts,
+    pub faults: Vec<Fault>,
+    pub slo: Slo,
+    pub seed: u64,
+    /// Whether to check every invariant after everything that happens.
+    pub checks: bool,
+}
+
+/// How routers learn what engines say of themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Time between two readings of a replica's metrics.
+    pub interval: Duration,
+    /// Time from a reading to its arrival.
+    pub delay: Duration,
+}
+
+/// How long routers wait, and how often they look after their replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    pub first_byte: Duration,
+    /// Between two pieces of an answer.
+    pub idle: Duration,
+    pub probe_interval: Duration,
+}
+
+/// Something that goes wrong, or is done to the fleet, some time after measuring began.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fault {
+    pub at: Duration,
+    /// How long it lasts; for ever where nothing is said.
+    pub lasts: Option<Duration>,
+    pub kind: FaultKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultKind {
+    /// The process is gone and its cache with it; it comes back cold.
+    Crash { replica: usize },
+    /// Connections stand, nothing moves.
+    Hang { replica: usize },
+    /// Every step takes so many times as long.
+    Slow { replica: usize, factor: f64 },
+    /// Its metrics are read as before, but no longer change; of all replicas when none is named.
+    Freeze { replica: Option<usize> },
+    /// The operator takes it away; it finishes what it has.
+    Drain { replica: usize },
+    /// A replica like the first one is added, with a cold cache.
+    Join,
+    /// A router forgets everything, and what it was relaying is cut.
+    RestartRouter { router: usize },
+    /// Every request of this tenant crashes, or hangs, the replica it reaches.
+    Poison { tenant: Tenant, hangs: bool },
+}
+
+impl FaultKind {
+    /// The replica it names, if it names one.
+    fn replica(self) -> Option<usize> {
+        match self {
+            Self::Crash { replica }
+            | Self::Hang { replica }
+            | Self::Slow { replica, .. }
+            | Self::Drain { replica } => Some(replica),
+            Self::Freeze { replica } => replica,
+            Self::Join | Self::RestartRouter { .. } | Self::Poison { .. } => None,
+        }
+    }
+}
+
+/// A fault names something that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Absent {
+    #[error("a fault names replica {replica}, but there are only {count} (counted from 0)")]
+    Replica { replica: usize, count: usize },
+    #[error("a fault names router {router}, but there are only {count} (counted from 0)")]
+    Router { router: usize, count: usize },
+}
+
+impl Settings {
+    /// Says whether every fault names a replica and a router that are there.
+    pub fn check(&self) -> Result<(), Absent> {
+        let joining = self.faults.iter().filter(|it| it.kind == FaultKind::Join).count();
+        let count = self.replicas.len() + joining;
+        for fault in &self.faults {
+            if let Some(replica) = fault.kind.replica().filter(|it| count <= *it) {
+                return Err(Absent::Replica { replica, count });
+            }
+            if let FaultKind::RestartRouter { router } = fault.kind
+                && self.routers <= router
+            {
+                return Err(Absent::Router { router, count: self.routers });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self { interval: Duration::from_millis(100), delay: Duration::from_millis(20) }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            first_byte: Duration::from_secs(10 * 60),
+            idle: Duration::from_secs(5 * 60),
+            probe_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Default for ReplicaSettings {
+    fn default() -> Self {
+        let engine = engine::Settings { block_tokens: 64, ..engine::Settings::default() };
+        Self { engine, weight: 1.0 }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            replicas: vec![ReplicaSettings::default(); 8],
+            routers: 1,
+            brain: brain::Settings::default(),
+            view: View::default(),
+            timeouts: Timeouts::default(),
+            faults: Vec::new(),
+            slo: Slo::default(),
+            seed: 0,
+            checks: false,
+        }
+    }
+}

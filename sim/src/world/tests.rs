@@ -1,0 +1,167 @@
+//! Small worlds with known outcomes: the same bytes for the same seed, every fault survived, nothing
+//! lost, nothing counted twice.
+
+use std::time::Duration;
+
+use cleave_core::brain;
+use cleave_core::policy::PolicyName;
+
+use crate::measure::Measures;
+use crate::report::Results;
+use crate::traces::{Replay, Synthetic, Workload, presets};
+
+use super::*;
+
+fn workload(seed: u64) -> Workload {
+    let Some(Synthetic::SharedPrefix(mut it)) = presets::named("smg-600-prefixes") else {
+        panic!("the preset is there")
+    };
+    it.groups = 40;
+    it.stages[0].per_second = 20.0;
+    it.stages[0].lasts = Duration::from_secs(30);
+    Workload::synthetic(&Synthetic::SharedPrefix(it), &Replay { seed, ..Replay::default() })
+}
+
+fn settings(policy: PolicyName, faults: &[(u64, Option<u64>, FaultKind)]) -> Settings {
+    let fault = |&(at, lasts, kind): &(u64, Option<u64>, FaultKind)| Fault {
+        at: Duration::from_secs(at),
+        lasts: lasts.map(Duration::from_secs),
+        kind,
+    };
+    let mut replica = ReplicaSettings::default();
+    replica.engine.kv_tokens = 64 * 300;
+    Settings {
+        replicas: vec![replica; 4],
+        brain: brain::Settings { policy, ..brain::Settings::default() },
+        faults: faults.iter().map(fault).collect(),
+        checks: true,
+        ..Settings::default()
+    }
+}
+
+fn play(settings: Settings) -> World {
+    let mut world = World::new(settings);
+    world.start_measuring();
+    world.run(&mut workload(3), &mut Unwatched).unwrap();
+    assert!(invariants::residency_matches_engines(&world));
+    world
+}
+
+fn measures(policy: PolicyName, faults: &[(u64, Option<u64>, FaultKind)]) -> Measures {
+    play(settings(policy, faults)).measures().clone()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    for policy in PolicyName::ALL {
+        let faults = [(5, Some(5), FaultKind::Crash { replica: 1 })];
+        let run = || {
+            let settings = Settings { routers: 2, ..settings(*policy, &faults) };
+            let results = Results::of(&play(settings), policy.as_str());
+            serde_json::to_string(&results).unwrap()
+        };
+        assert_eq!(run(), run(), "{policy}");
+    }
+}
+
+#[test]
+fn a_calm_fleet_finishes_everything() {
+    let it = measures(PolicyName::Session, &[]);
+    assert_eq!(it.finished, it.arrived);
+    assert_eq!((it.cut, it.refused, it.retries), (0, 0, 0));
+    assert!(500 < it.arrived, "{}", it.arrived);
+    assert_eq!(it.bystanders, 0);
+    assert!(0 < it.cached_tokens);
+}
+
+#[test]
+fn a_crash_costs_answers_under_way_and_nothing_else() {
+    let it = measures(PolicyName::RoundRobin, &[(10, Some(5), FaultKind::Crash { replica: 2 })]);
+    assert!(0 < it.cut && it.cut < 30, "{}", it.cut);
+    assert_eq!(it.refused, 0);
+    assert_eq!(it.finished + it.cut, it.arrived);
+    assert!(it.bystanders_struck < it.bystanders);
+}
+
+#[test]
+fn a_hang_is_found_and_what_hung_goes_on_afterwards() {
+    let it = measures(PolicyName::LeastRequests, &[(10, Some(8), FaultKind::Hang { replica: 0 })]);
+    assert_eq!((it.cut, it.refused), (0, 0));
+    assert_eq!(it.finished, it.arrived);
+    assert!(it.ttft.max_s() < 20.0);
+}
+
+#[test]
+fn a_replica_that_hangs_for_ever_loses_its_streams_in_the_end() {
+    let it = measures(PolicyName::RoundRobin, &[(10, None, FaultKind::Hang { replica: 0 })]);
+    assert!(0 < it.cut);
+    assert_eq!(it.finished + it.cut + it.refused, it.arrived);
+}
+
+#[test]
+fn a_slow_replica_slows_what_is_sent_to_it() {
+    let calm = measures(PolicyName::RoundRobin, &[]);
+    let slow = FaultKind::Slow { replica: 0, factor: 6.0 };
+    let slow = measures(PolicyName::RoundRobin, &[(0, Some(60), slow)]);
+    assert!(2.0 * calm.end_to_end.quantile_s(990) < slow.end_to_end.quantile_s(990));
+}
+
+#[test]
+fn a_drained_replica_finishes_and_a_joined_one_takes_over() {
+    let drain = FaultKind::Drain { replica: 3 };
+    let it = measures(PolicyName::LeastRequests, &[(8, None, drain), (10, None, FaultKind::Join)]);
+    assert_eq!(it.finished, it.arrived);
+    assert_eq!(it.replicas.len(), 5);
+    assert!(50 < it.replicas[4].requests, "{}", it.replicas[4].requests);
+}
+
+#[test]
+fn a_router_that_restarts_cuts_what_it_relayed_and_serves_on() {
+    let restart = FaultKind::RestartRouter { router: 0 };
+    let it = measures(PolicyName::Session, &[(10, None, restart)]);
+    assert!(0 < it.cut);
+    assert_eq!(it.finished + it.cut, it.arrived);
+}
+
+#[test]
+fn a_tenant_that_kills_replicas_strikes_others_and_is_counted_apart() {
+    // Every group is a tenant of its own in none of the presets, so the poison is everybody's.
+    let poison = FaultKind::Poison { tenant: Tenant(0), hangs: false };
+    let it = measures(PolicyName::Random, &[(10, Some(3), poison)]);
+    assert_eq!(it.bystanders, 0, "the culprit is no bystander");
+    assert!(0 < it.refused + it.cut);
+    assert_eq!(it.finished + it.cut + it.refused, it.arrived);
+}
+
+#[test]
+fn a_warm_up_is_not_measured() {
+    let mut world = World::new(settings(PolicyName::Session, &[]));
+    world.run(&mut workload(3), &mut Unwatched).unwrap();
+    world.start_measuring();
+    world.run(&mut workload(4), &mut Unwatched).unwrap();
+    let mut cold = World::new(settings(PolicyName::Session, &[]));
+    cold.start_measuring();
+    cold.run(&mut workload(4), &mut Unwatched).unwrap();
+    let (warm, cold) = (world.measures(), cold.measures());
+    assert_eq!(warm.arrived, cold.arrived);
+    assert!(cold.cached_tokens < warm.cached_tokens);
+}
+
+#[test]
+fn a_fault_that_names_nobody_is_refused() {
+    let settings = settings(PolicyName::Session, &[(1, None, FaultKind::Crash { replica: 4 })]);
+    assert_eq!(settings.check(), Err(Absent::Replica { replica: 4, count: 4 }));
+}
+
+#[test]
+fn no_policy_beats_the_bounds() {
+    let bounds =
+        crate::bounds::bounds(settings(PolicyName::Session, &[]), None, &mut workload(3)).unwrap();
+    assert!(bounds.pooled_hit <= bounds.infinite_hit);
+    for policy in PolicyName::ALL {
+        let it = Results::of(&play(settings(*policy, &[])), policy.as_str());
+        assert!(it.hit <= bounds.infinite_hit, "{policy}: {} of {}", it.hit, bounds.infinite_hit);
+        assert!(bounds.ttft_mean_s <= it.ttft_s.mean, "{policy}");
+        assert!(it.requests == bounds.pooled.requests);
+    }
+}

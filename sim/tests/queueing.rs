@@ -1,0 +1,95 @@
+//! The world against queueing theory, where theory is exact: an engine that runs one sequence at a time
+//! and answers with one token is a server with one line. Chance is seeded, so the runs are long
+//! enough for a few per cent and always give the same figures.
+
+use std::time::Duration;
+
+use cleave_core::brain;
+use cleave_core::cost::StepTimes;
+use cleave_core::policy::PolicyName;
+use cleave_sim::engine;
+use cleave_sim::report::Results;
+use cleave_sim::traces::{HeavyTail, Replay, Spread, Stage, Synthetic, Workload};
+use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, View, World};
+
+const REQUESTS: u64 = 200_000;
+
+/// A server that needs so many milliseconds a request and so many a token.
+fn server(floor_ms: f64, new_token_ms: f64) -> ReplicaSettings {
+    let times = StepTimes { floor_ms, new_token_ms, attention_ms: 0.0, context_ms: 0.0 };
+    let engine = engine::Settings {
+        times,
+        kv_tokens: 1 << 20,
+        block_tokens: 1 << 10,
+        batched_tokens_max: 1 << 20,
+        seqs_max: 1,
+    };
+    ReplicaSettings { engine, weight: 1.0 }
+}
+
+/// Plays requests that come at random and returns their mean time to the first token, in seconds.
+fn mean_s(servers: &[ReplicaSettings], policy: PolicyName, per_second: f64, input: Spread) -> f64 {
+    let stage = Stage { per_second, lasts: Duration::MAX / 4, pause: Duration::ZERO };
+    let output = Spread::Fixed(1);
+    let workload = Synthetic::HeavyTail(HeavyTail { input, output, stages: vec![stage] });
+    let replay = Replay { seed: 1, requests_max: REQUESTS, ..Replay::default() };
+    let mut world = World::new(Settings {
+        replicas: servers.to_vec(),
+        brain: brain::Settings { policy, ..brain::Settings::default() },
+        view: View { interval: Duration::from_secs(60), delay: Duration::ZERO },
+        ..Settings::default()
+    });
+    world.start_measuring();
+    world.run(&mut Workload::synthetic(&workload, &replay), &mut Unwatched).unwrap();
+    let results = Results::of(&world, policy.as_str());
+    assert_eq!(results.finished, REQUESTS);
+    results.ttft_s.mean
+}
+
+fn assert_near(found: f64, expected: f64, what: &str) {
+    let off = found / expected - 1.0;
+    assert!(off.abs() < 0.03, "{what}: {found:.4} s, expected {expected:.4} s, off by {off:.3}");
+}
+
+#[test]
+fn equal_requests_wait_as_in_m_d_1() {
+    // Service of 100 ms: the mean wait is ρ S / (2 (1 − ρ)).
+    for load in [0.3, 0.6, 0.8] {
+        let found =
+            mean_s(&[server(100.0, 0.0)], PolicyName::RoundRobin, load * 10.0, Spread::Fixed(1));
+        let expected = 0.1 + load * 0.1 / (2.0 * (1.0 - load));
+        assert_near(found, expected, &format!("M/D/1 at {load}"));
+    }
+}
+
+#[test]
+fn uneven_requests_wait_as_in_m_g_1() {
+    // One millisecond a token, 20 or 200 tokens: the mean wait is λ E[S²] / (2 (1 − ρ)).
+    let input = Spread::Quantiles(vec![(0.0, 20), (0.5, 20), (0.5, 200), (1.0, 200)]);
+    let (mean, square) = (0.110, (0.02_f64.powi(2) + 0.2_f64.powi(2)) / 2.0);
+    for load in [0.5, 0.7] {
+        let rate = load / mean;
+        let found = mean_s(&[server(0.0, 1.0)], PolicyName::RoundRobin, rate, input.clone());
+        let expected = mean + rate * square / (2.0 * (1.0 - load));
+        assert_near(found, expected, &format!("M/G/1 at {load}"));
+    }
+}
+
+#[test]
+fn a_random_split_makes_each_replica_a_line_of_its_own() {
+    let load = 0.7;
+    let servers = [server(100.0, 0.0); 4];
+    let found = mean_s(&servers, PolicyName::Random, 4.0 * load * 10.0, Spread::Fixed(1));
+    assert_near(found, 0.1 + load * 0.1 / (2.0 * (1.0 - load)), "four times M/D/1");
+}
+
+#[test]
+fn the_shortest_of_several_lines_lies_between_one_line_for_all_and_lines_at_random() {
+    let load = 0.7;
+    let servers = [server(100.0, 0.0); 4];
+    let found = mean_s(&servers, PolicyName::LeastRequests, 4.0 * load * 10.0, Spread::Fixed(1));
+    let random = 0.1 + load * 0.1 / (2.0 * (1.0 - load));
+    // Half the wait of M/M/4, which is what M/D/4 has to within some per cent: C(4, 2.8) = 0.4287.
+    let one_line = 0.1 + 0.4287 * 0.1 / (4.0 * (1.0 - load)) / 2.0;
+    assert!(one_line * 0.98 < found && found < random, "{one_line:.4} < {found:.4} < {random:.4}");
+}
