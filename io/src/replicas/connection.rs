@@ -120,7 +120,7 @@ impl Connection {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let sent = match outgoing {
-            Outgoing::Held(payload) => in_time(limit, self.send_held(head, payload)).await,
+            Outgoing::Held(payload) => self.send_held(head, payload, limit).await,
             Outgoing::Passing { body, chunked, limit } => {
                 self.send_passing(head, body, chunked, limit).await
             }
@@ -143,13 +143,19 @@ impl Connection {
         Ok(answer)
     }
 
-    async fn send_held(&mut self, head: [&[u8]; 2], payload: &Payload) -> Result<(), SendError> {
+    async fn send_held(
+        &mut self,
+        head: [&[u8]; 2],
+        payload: &Payload,
+        limit: Duration,
+    ) -> Result<(), SendError> {
         let [a, b, c] = &payload.0;
         let mut slices = [head[0], head[1], a, b, c].map(IoSlice::new);
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {
-            let written = self.stream.write_vectored(left).await.map_err(SendError::Lost)?;
+            let write = async { self.stream.write_vectored(left).await.map_err(SendError::Lost) };
+            let written = in_time(limit, write).await?;
             if written == 0 {
                 return Err(SendError::Lost(io::ErrorKind::WriteZero.into()));
             }
@@ -169,7 +175,7 @@ impl Connection {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.send_held(head, &Payload::default()).await?;
+        self.send_held(head, &Payload::default(), limit).await?;
         loop {
             let Ok(frame) = timeout(limit, body.frame()).await else {
                 return Err(SendError::Body(BodyError::TimedOut));
