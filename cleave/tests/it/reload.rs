@@ -104,8 +104,8 @@ async fn a_heavier_replica_gets_a_larger_share_of_new_sessions() {
         let request = Request::chat("hi").session(&number.to_string());
         assert_eq!(router.ask(&request).await.status(), 200);
     }
-    // 180 are expected of the heavy one, give or take 4.2.
-    assert!((160..=198).contains(&heavy.hits()), "{}", heavy.hits());
+    // 180 are expected of the heavy one, with a standard deviation of 4.2.
+    assert!((150..=199).contains(&heavy.hits()), "{}", heavy.hits());
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Sessions: how one is recognised, that its id comes back on every answer, and that it stays where
 //! it is.
 
-use crate::support::{Answer, Mock, Request, Router, Scripted, json_answer, sse_head};
+use crate::support::{Answer, Mock, Request, Router, Scripted, Wire, json_answer, sse_head};
 
 async fn well() -> Scripted {
     Scripted::answering(json_answer(200, "{}")).await
@@ -14,20 +14,24 @@ fn id(answer: &Answer) -> &str {
 #[tokio::test]
 async fn every_answer_names_its_session() {
     let replica = well().await;
-    let settings = "limits.body_mib_max = 1\nretries.tries_max = 1";
+    let settings = "limits.body_mib_max = 1\nhealth.interval = \"1h\"";
     let router = Router::start(&[replica.url()], settings).await;
     let named = |request: Request| request.session("mine");
     let requests = [
         (200, named(Request::chat("hi"))),
         (400, named(Request::post("/v1/chat/completions", "{"))),
         (404, named(Request::post("/v1/chat/completions", r#"{"model":"nobody's"}"#))),
-        (413, named(Request::post("/v1/chat/completions", vec![b' '; (1 << 20) + 1]))),
         (200, named(Request::get("/v1/models"))),
     ];
     for (status, request) in requests {
         let answer = router.ask(&request).await;
         assert_eq!((answer.status(), id(&answer)), (status, "mine"));
     }
+    let mut client = Wire::connect(router.address).await;
+    let large = named(Request::post("/v1/chat/completions", vec![b' '; (1 << 20) + 1])).bytes();
+    client.send(&large[..large.len() - (1 << 20)]).await;
+    let answer = client.answer().await;
+    assert_eq!((answer.status(), id(&answer)), (413, "mine"));
     drop(replica);
     let answer = router.ask(&named(Request::chat("hi"))).await;
     assert_eq!((answer.status(), id(&answer)), (502, "mine"));
@@ -125,7 +129,8 @@ async fn sessions_stay_put_over_turns_and_apis_and_spread_over_replicas() {
     let urls: Vec<String> = mocks.iter().map(Mock::url).collect();
     let router = Router::start(&urls, "").await;
     let mut homes = std::collections::BTreeSet::new();
-    for session in 0..24 {
+    // With so many, the chance that a replica has none is one in ten million.
+    for session in 0..64 {
         let name = format!("chat-{session}");
         let message = r#""messages":[{"role":"user","content":"hi"}]"#;
         let mut homes_seen = Vec::new();

@@ -86,13 +86,19 @@ async fn a_cancelled_http2_stream_ends_the_request_at_the_replica_and_no_other()
     assert_eq!(bodies.remove(0).collect().await.unwrap().to_bytes(), "data: 2\n\n");
 }
 
+/// Reads how large the kernel may make a socket's buffer.
+fn kernel_max(name: &str) -> usize {
+    let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap();
+    text.split_whitespace().last().unwrap().parse().unwrap()
+}
+
 #[tokio::test]
 async fn a_client_that_does_not_read_stops_the_replica() {
-    let offered = 64 * MIB;
-    // What may be on the way: 6 MiB in the router's receive buffer and 4 MiB in its send buffer,
-    // which are the kernel's defaults, less than 1 MiB in the router itself, and the small buffers
-    // of both ends.
-    let bound = 12 * MIB;
+    // What may be on the way: the router's receive buffer and its send buffer, as large as the
+    // kernel lets them grow (6 and 4 MiB by default), the small buffers of both ends, and less than
+    // 1 MiB in the router itself.
+    let bound = kernel_max("tcp_rmem") + kernel_max("tcp_wmem") + 2 * MIB;
+    let offered = 2 * bound;
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_send_buffer_size(64 << 10).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -102,16 +108,17 @@ async fn a_client_that_does_not_read_stops_the_replica() {
         let sender = sender.clone();
         async move {
             exchange.body().await;
-            exchange.send("HTTP/1.1 200 OK\r\ncontent-length: 67108864\r\n\r\n").await;
-            let block = vec![b'x'; 64 << 10];
-            for number in 1..=offered / block.len() {
-                let mut write = std::pin::pin!(exchange.wire.stream.write_all(&block));
+            exchange.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {offered}\r\n\r\n")).await;
+            let mut written = 0;
+            for block in vec![b'x'; offered].chunks(64 << 10) {
+                let mut write = std::pin::pin!(exchange.wire.stream.write_all(block));
                 // A slow machine may look stalled early, which only makes the count smaller.
                 if timeout(Duration::from_millis(500), write.as_mut()).await.is_err() {
                     sender.send_modify(|it| it.1 = true);
                     write.await.unwrap();
                 }
-                sender.send_modify(|it| it.0 = number * block.len());
+                written += block.len();
+                sender.send_modify(|it| it.0 = written);
             }
         }
     });

@@ -7,21 +7,26 @@ use tokio::net::TcpStream;
 use super::sound;
 use crate::support::{Request, Router, Scripted, Wire};
 
-const HASTY: &str = "timeouts.header = \"300ms\"\ntimeouts.body = \"300ms\"";
+/// Short for a test, long for a busy machine.
+const HASTY: &str = "timeouts.header = \"1s\"\ntimeouts.body = \"1s\"";
 
 #[tokio::test]
 async fn a_head_that_does_not_come_ends_the_connection() {
     let (router, replica) = sound(HASTY).await;
+    let mut clients = Vec::new();
     // Nothing; the beginning of a head; of HTTP/2; of a second request.
     for start in ["", "P", "POST /v1/chat/comp", "PRI * HTTP/2.0\r\n\r\nSM"] {
         let mut client = Wire::connect(router.address).await;
         client.send(start.as_bytes()).await;
-        assert!(client.head().await.is_none_or(|it| it.status() == 408), "{start:?}");
+        clients.push(client);
     }
     let mut client = Wire::connect(router.address).await;
     assert_eq!(client.ask(&Request::chat("hi")).await.status(), 200);
     client.send(b"GET /v1").await;
-    assert!(client.head().await.is_none_or(|it| it.status() == 408));
+    clients.push(client);
+    for mut client in clients {
+        assert!(client.head().await.is_none_or(|it| it.status() == 408));
+    }
     router.until("all connections are gone", |it| it.connections == 0).await;
     assert_eq!(replica.hits(), 1);
 }
@@ -38,6 +43,7 @@ async fn an_http2_connection_that_asks_nothing_ends() {
 #[tokio::test]
 async fn a_body_that_does_not_come_is_refused_with_408() {
     let (router, replica) = sound(HASTY).await;
+    let mut clients = Vec::new();
     for start in [
         "content-type: application/json\r\ncontent-length: 99\r\n\r\n{\"model\":",
         "content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"mod",
@@ -46,6 +52,9 @@ async fn a_body_that_does_not_come_is_refused_with_408() {
         let mut client = Wire::connect(router.address).await;
         let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: r\r\n";
         client.send(format!("{head}{start}").as_bytes()).await;
+        clients.push(client);
+    }
+    for mut client in clients {
         let answer = client.answer().await;
         assert_eq!((answer.status(), answer.refusal().code.as_str()), (408, "body_timeout"));
     }
@@ -85,7 +94,7 @@ async fn ten_thousand_idle_connections_hold_nobody_up() {
     let asked_at = Instant::now();
     assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
     let took = asked_at.elapsed();
-    assert!(took < Duration::from_secs(2), "a request beside them took {took:?}");
+    assert!(took < Duration::from_secs(5), "a request beside them took {took:?}");
     let each = router.process.rss_bytes().saturating_sub(before) / u64::try_from(count).unwrap();
     println!("{each} bytes for each of {count} idle connections, {took:?} for a request");
     assert!(each <= 8 << 10, "{each} bytes for an idle connection");

@@ -5,7 +5,7 @@ use crate::support::{Request, Router, Scripted, Wire, ask, config, eventually};
 
 #[tokio::test]
 async fn keys_and_session_ids_are_not_in_the_log_whatever_happens() {
-    let (mut router, replica) = sound("log.level = \"trace\"").await;
+    let (mut router, replica) = sound("log.level = \"trace\"\nhealth.interval = \"1h\"").await;
     let secret = |request: Request| {
         request
             .header("authorization", "Bearer sk-topsecret")

@@ -57,8 +57,7 @@ async fn clients_choose_their_protocol_under_tls() {
     let identity = Identity::new();
     let replica = Scripted::answering(json_answer(200, "{\"well\":1}")).await;
     let [cert, key] = identity.files.each_ref().map(|it| it.display());
-    let settings =
-        format!("tls.cert = \"{cert}\"\ntls.key = \"{key}\"\ntimeouts.header = \"500ms\"");
+    let settings = format!("tls.cert = \"{cert}\"\ntls.key = \"{key}\"\ntimeouts.header = \"2s\"");
     let router = Router::start_with(&config(&[(&replica.url(), 1.0)], &settings));
     router.until("the replica is up", |it| it.count(|it| it.state == "up") == 1).await;
 
