@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod check_config;
+mod demo;
 mod mock;
 mod serve;
 
@@ -24,6 +25,7 @@ struct Cli {
 enum Command {
     Serve(serve::Serve),
     CheckConfig(check_config::CheckConfig),
+    Demo(demo::Args),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
 }
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => args.run(),
         Command::CheckConfig(args) => Ok(check_config::run(&args)),
+        Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
     };

@@ -1,0 +1,174 @@
+//! Mock replicas and a router in this process, joined by TCP as they would be between machines. One
+//! router for the whole demo: to change the policy it is given another pool of fresh replicas, as a
+//! changed file would do, so the address that was printed stays good.
+
+use std::collections::BTreeMap;
+use std::future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use cleave_core::brain;
+use cleave_core::policy::PolicyName;
+use cleave_io::proxy::{
+    BindError, Limits, PoolSettings, ReplicaSettings, Router, Server, Settings, Timeouts,
+    default_session_headers,
+};
+use cleave_io::replicas::{Origin, ProbeSettings};
+use cleave_io::telemetry::{AccessLog, LogFormat};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::mock::{self, Replica};
+
+/// The model that everybody asks for.
+pub(super) const MODEL: &str = "mock-8b";
+const NAME_PREFIX: &str = "replica-";
+/// Where clients connect unless told otherwise, or unless somebody else is there.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// For replicas on this machine to pass their first probe.
+const START_MAX: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
+/// For the stream of somebody who tries it by hand when the demo ends.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A router and its replicas; dropping it ends the replicas.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    pub(super) address: SocketAddr,
+    router: Arc<Router>,
+    stop: CancellationToken,
+    server: JoinSet<io::Result<usize>>,
+    /// Ends with the fleet.
+    _tick: JoinSet<()>,
+    replicas: Vec<(Origin, Replica)>,
+    engines: JoinSet<()>,
+}
+
+/// What a replica is busy with at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Busy {
+    /// Requests the router has there.
+    pub(super) in_flight: u32,
+    /// Requests in the engine's line.
+    pub(super) waiting: usize,
+    /// Requests in the engine's batch.
+    pub(super) running: usize,
+}
+
+impl Fleet {
+    /// Starts the router, which has nobody to send to yet.
+    pub(super) fn start(listen: Option<SocketAddr>) -> anyhow::Result<Self> {
+        let (router, server) = match listen {
+            Some(address) => bind(address)?,
+            None => bind(LISTEN).or_else(|_| bind(SocketAddr::new(LISTEN.ip(), 0)))?,
+        };
+        let address = server.local_addr()?;
+        let stop = CancellationToken::new();
+        let mut running = JoinSet::new();
+        running.spawn(server.run(stop.clone(), stop.clone()));
+        let mut tick = JoinSet::new();
+        tick.spawn(Arc::clone(&router).tick());
+        Ok(Self {
+            address,
+            router,
+            stop,
+            server: running,
+            _tick: tick,
+            replicas: Vec::new(),
+            engines: JoinSet::new(),
+        })
+    }
+
+    /// Replaces all replicas by `count` fresh ones with cold caches, chosen by `policy` from now on.
+    pub(super) async fn renew(
+        &mut self,
+        policy: PolicyName,
+        count: usize,
+        settings: &mock::Settings,
+    ) -> anyhow::Result<()> {
+        let mut replicas = Vec::with_capacity(count);
+        let mut engines = JoinSet::new();
+        for number in 0..count {
+            let listener = TcpListener::bind((LISTEN.ip(), 0)).await?;
+            let origin: Origin = format!("http://{}", listener.local_addr()?).parse()?;
+            let replica = Replica::new(format!("{NAME_PREFIX}{number}"), settings.clone());
+            replicas.push((origin, replica.clone()));
+            engines.spawn(async move { _ = replica.serve(listener, future::pending()).await });
+        }
+        let origins = replicas.iter().map(|(origin, _)| origin.clone());
+        self.router.apply(vec![pool(policy, origins)]);
+        // Only now the old ones end: nobody is sent to a replica that is gone.
+        (self.replicas, self.engines) = (replicas, engines);
+        timeout(START_MAX, self.all_up()).await.context("the mock replicas did not start")
+    }
+
+    async fn all_up(&self) {
+        let is_up = |pool: &cleave_io::proxy::Pool| {
+            pool.snapshot().replicas.iter().all(|it| it.state == "up")
+        };
+        while !self.router.pools().iter().all(|it| is_up(it)) {
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Looks at every replica, in the order of their numbers.
+    pub(super) fn busy(&self) -> Vec<Busy> {
+        let in_flight: BTreeMap<String, u32> = (self.router.pools().iter())
+            .flat_map(|pool| pool.snapshot().replicas)
+            .map(|it| (it.name, it.in_flight))
+            .collect();
+        let look = |(origin, replica): &(Origin, Replica)| {
+            let stats = replica.stats();
+            let in_flight = in_flight.get(origin.as_str()).copied().unwrap_or(0);
+            Busy { in_flight, waiting: stats.waiting, running: stats.running }
+        };
+        self.replicas.iter().map(look).collect()
+    }
+
+    /// Takes no more requests, lets those in flight finish for a moment, ends.
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        while let Some(ended) = self.server.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the number of a replica off its name.
+pub(super) fn replica_number(name: &str) -> Option<usize> {
+    name.strip_prefix(NAME_PREFIX)?.parse().ok()
+}
+
+fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
+    let settings = Settings {
+        listen,
+        tls: None,
+        threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        limits: Limits::default(),
+        timeouts: Timeouts { drain: DRAIN, ..Timeouts::default() },
+        session_headers: default_session_headers(),
+    };
+    // Lines about requests would run through the live view.
+    let router = Router::new(settings, AccessLog::new(LogFormat::Text, false));
+    let server = Server::bind(Arc::clone(&router))?;
+    Ok((router, server))
+}
+
+/// Names the pool after its policy: another name is another pool, with a brain of its own.
+fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettings {
+    PoolSettings {
+        name: policy.to_string(),
+        models: vec![MODEL.to_owned()],
+        aliases: BTreeMap::new(),
+        replicas: origins.map(|origin| ReplicaSettings { origin, weight: 1.0 }).collect(),
+        brain: brain::Settings { policy, ..brain::Settings::default() },
+        probe: ProbeSettings::default(),
+    }
+}
