@@ -21,7 +21,7 @@ struct Cli {
 enum Command {
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
-    Simulate(simulate::Args),
+    Simulate(Box<simulate::Args>),
 }
 
 fn main() -> ExitCode {
