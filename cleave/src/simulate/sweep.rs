@@ -202,5 +202,5 @@ fn parse_share(text: &str) -> Result<f64, String> {
 
 fn parse_step(text: &str) -> Result<f64, String> {
     let step: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if 1.01 <= step && step <= 10.0 { Ok(step) } else { Err("must be from 1.01 to 10".into()) }
+    if (1.01..=10.0).contains(&step) { Ok(step) } else { Err("must be from 1.01 to 10".into()) }
 }

@@ -13,8 +13,8 @@ use crate::engine::{Job, Settings as EngineSettings};
 use crate::measure::End;
 use crate::work;
 
-use super::World;
 use super::settings::ReplicaSettings;
+use super::{Timer, World};
 
 /// One cache for all, and what is left to do where.
 #[derive(Debug)]
@@ -125,6 +125,9 @@ impl World {
             self.end(id, End::TooLong);
             return;
         }
+        // Clients wait no longer for this fleet than for others.
+        let at = self.now + self.settings.timeouts.first_byte;
+        self.timers.push_back(Timer { at, request: id, tries: 0 });
         self.schedule(replica);
     }
 }

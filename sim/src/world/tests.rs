@@ -53,10 +53,10 @@ fn measures(policy: PolicyName, faults: &[(u64, Option<u64>, FaultKind)]) -> Mea
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
-    for policy in PolicyName::ALL {
+    for &policy in PolicyName::ALL {
         let faults = [(5, Some(5), FaultKind::Crash { replica: 1 })];
         let run = || {
-            let settings = Settings { routers: 2, ..settings(*policy, &faults) };
+            let settings = Settings { routers: 2, ..settings(policy, &faults) };
             let results = Results::of(&play(settings), policy.as_str());
             serde_json::to_string(&results).unwrap()
         };
@@ -158,8 +158,8 @@ fn no_policy_beats_the_bounds() {
     let bounds =
         crate::bounds::bounds(settings(PolicyName::Session, &[]), None, &mut workload(3)).unwrap();
     assert!(bounds.pooled_hit <= bounds.infinite_hit);
-    for policy in PolicyName::ALL {
-        let it = Results::of(&play(settings(*policy, &[])), policy.as_str());
+    for &policy in PolicyName::ALL {
+        let it = Results::of(&play(settings(policy, &[])), policy.as_str());
         assert!(it.hit <= bounds.infinite_hit, "{policy}: {} of {}", it.hit, bounds.infinite_hit);
         assert!(bounds.ttft_mean_s <= it.ttft_s.mean, "{policy}");
         assert!(it.requests == bounds.pooled.requests);
