@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use cleave_core::policy::PolicyName;
 use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::{ratio, real};
-use cleave_sim::report::{Results, Summary, summarize};
+use cleave_sim::report::{Summary, summarize};
+use cleave_sim::results::Results;
 use indicatif::ProgressBar;
 
 use super::args::What;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cleave_sim::bounds::Bounds;
-use cleave_sim::report::{Results, Summary};
+use cleave_sim::report::Summary;
+use cleave_sim::results::Results;
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 
 use cleave_core::policy::PolicyName;
-use cleave_sim::report::{Results, SweepPoint};
+use cleave_sim::report::SweepPoint;
+use cleave_sim::results::Results;
 use cleave_sim::traces::Scale;
 use indicatif::ProgressBar;
 use serde::Serialize;

@@ -208,7 +208,7 @@ mod tests {
     use std::thread;
 
     use cleave_core::brain::{self, Outcome, SessionSettings};
-    use cleave_core::domain::SliceKey;
+    use cleave_core::domain::{Outline, SliceKey};
     use cleave_core::fleet::Probe;
 
     use crate::proxy::settings::ReplicaSettings;
@@ -246,7 +246,9 @@ mod tests {
     /// Takes one turn of a session from its arrival to its end; returns who served it.
     fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
         let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
-        let member = pool.place(request, Event::Arrived { request, key }).unwrap();
+        let member = pool
+            .place(request, Event::Arrived { request, key, outline: Outline::default() })
+            .unwrap();
         pool.tell(Event::Answering { request });
         pool.tell(Event::Ended { request, outcome: Outcome::Done });
         member.id

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use super::results::Results;
 use crate::measure::real;
+use crate::results::Results;
 
 /// A mean over seeds and half the width of its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

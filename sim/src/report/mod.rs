@@ -4,10 +4,5 @@
 
 mod intervals;
 mod page;
-
-mod results;
-
 pub use intervals::{Interval, Summary, summarize};
-
 pub use page::{PageInput, PolicyCurves, SweepPoint, page};
-pub use results::{Curves, ReplicaResults, Results, Spread};

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::bounds::Ideal;
 use crate::engine::kv::KvPool;
 use crate::engine::{Job, Settings as EngineSettings};
 use crate::measure::End;
 use crate::work;
 
+use super::ideal::Ideal;
 use super::settings::ReplicaSettings;
 use super::{Timer, World};
 

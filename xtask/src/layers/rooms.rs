@@ -8,7 +8,7 @@ use crate::source::{Source, identifiers};
 /// Crate folder, room, and the rooms of the same crate that it may name.
 type Grant = (&'static str, &'static str, &'static [&'static str]);
 
-const GRANTS: [Grant; 16] = [
+const GRANTS: &[Grant] = &[
     ("core", "domain", &[]),
     ("core", "protocol", &["domain"]),
     ("core", "cost", &["domain"]),
@@ -25,8 +25,13 @@ const GRANTS: [Grant; 16] = [
     ("io", "config", &["admin", "proxy", "replicas", "telemetry"]),
     ("sim", "engine", &[]),
     ("sim", "traces", &[]),
-    ("sim", "world", &["engine", "traces"]),
-    ("sim", "report", &["world"]),
+    ("sim", "work", &[]),
+    ("sim", "measure", &["traces"]),
+    ("sim", "world", &["engine", "measure", "traces", "work"]),
+    ("sim", "results", &["measure", "world"]),
+    ("sim", "bounds", &["results", "traces", "world"]),
+    ("sim", "swarm", &["engine", "traces", "world"]),
+    ("sim", "report", &["bounds", "measure", "results"]),
 ];
 
 /// Where a file stands: its crate and its modules, outermost first.

@@ -8,7 +8,7 @@ use cleave_core::brain;
 use cleave_core::cost::StepTimes;
 use cleave_core::policy::PolicyName;
 use cleave_sim::engine;
-use cleave_sim::report::Results;
+use cleave_sim::results::Results;
 use cleave_sim::traces::{HeavyTail, Replay, Spread, Stage, Synthetic, Workload};
 use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, View, World};
 

@@ -1,4 +1,5 @@
-//! One run as numbers.
+//! One run as plain numbers, with their units in their names. It reads measures and never runs
+//! anything; whoever shows them to people is `report`.
 
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cleave_core::brain;
 use cleave_core::policy::PolicyName;
-use cleave_sim::report::Results;
+use cleave_sim::results::Results;
 use cleave_sim::traces::{
     MultiTurn, Replay, Scale, SharedPrefix, Spread, Stage, Starts, Synthetic, Workload,
 };
