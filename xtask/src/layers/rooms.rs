@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn every_room_in_the_table_may_name_only_rooms_in_the_table() {
-        for (zone, _, granted) in GRANTS {
+        for &(zone, _, granted) in GRANTS {
             for room in granted {
                 assert!(GRANTS.iter().any(|it| (it.0, it.1) == (zone, *room)), "{zone}/{room}");
             }
