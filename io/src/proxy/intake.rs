@@ -50,8 +50,11 @@ pub(super) fn tenant(headers: &HeaderMap) -> u64 {
 
 /// Finds the session that a header names, `x-session-id` before all others.
 pub(super) fn session(headers: &HeaderMap, names: &[HeaderName]) -> Option<SessionId> {
-    let mut values = std::iter::once(&SESSION_ID).chain(names).filter_map(|it| headers.get(it));
-    values.find(|it| !it.is_empty()).map(|it| SessionId::bounded(it.as_bytes()))
+    std::iter::once(&SESSION_ID)
+        .chain(names)
+        .filter_map(|it| headers.get(it))
+        .find(|it| !it.is_empty())
+        .map(|it| SessionId::bounded(it.as_bytes()))
 }
 
 /// Takes in the body, whole if routing must look into it.
