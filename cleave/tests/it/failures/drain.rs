@@ -3,7 +3,10 @@
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::support::{Mock, Request, Router, Scripted, Wire, eventually, reached, sse_head};
+use crate::support::{
+    Mock, Request, Router, Scripted, Status, Wire, config, eventually, json_answer, reached,
+    sse_head,
+};
 
 const STREAMS: usize = 60;
 
@@ -88,6 +91,24 @@ async fn what_does_not_finish_in_time_is_cut_and_counted() {
         assert!(client.body().await.is_err(), "a cut stream must not look whole");
         exchange.wire.closed().await;
     }
+}
+
+#[tokio::test]
+async fn a_router_whose_log_nobody_reads_goes_on_and_can_be_stopped() {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let mut router = Router::start(&[replica.url()], "").await;
+    let ask = async || assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
+    tokio::join!(router.process.hang_up_on_log(), ask());
+    // Both say what they do before and after they do it.
+    for weight in [2.0, 3.0] {
+        router.write(&config(&[(&replica.url(), weight)], ""));
+        router.process.signal("HUP");
+        let weighs = |it: &Status| weight - 0.5 < it.replica(replica.address).weight;
+        router.until("the file is taken on", weighs).await;
+        ask().await;
+    }
+    router.process.signal("TERM");
+    assert!(router.process.ended().await.success());
 }
 
 #[tokio::test]

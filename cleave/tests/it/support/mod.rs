@@ -9,7 +9,7 @@ mod wire;
 
 pub(crate) use client::{Answer, Request, ask};
 pub(crate) use http2::{Http2, next_piece};
-pub(crate) use process::{Mock, Router, config};
+pub(crate) use process::{Mock, Router, Status, config};
 pub(crate) use script::{Exchange, Requests, Scripted, deaf, json_answer, sse_head};
 pub(crate) use wire::{Head, Wire};
 

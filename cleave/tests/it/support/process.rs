@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 
@@ -21,6 +21,8 @@ pub(crate) struct Process {
     child: Child,
     log: Arc<Mutex<String>>,
     listener: Option<JoinHandle<()>>,
+    /// Nobody reads what it writes from the next line on.
+    deaf: Arc<AtomicBool>,
     /// The line that says where it listens.
     announced: String,
 }
@@ -36,11 +38,12 @@ impl Process {
         let mut child = command.spawn().expect("the program starts");
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let log = Arc::new(Mutex::new(String::new()));
-        let written = Arc::clone(&log);
+        let deaf = Arc::new(AtomicBool::new(false));
+        let (written, hangs_up) = (Arc::clone(&log), Arc::clone(&deaf));
         let listener = thread::spawn(move || {
             let mut err = BufReader::new(err);
             let mut line = Vec::new();
-            while matches!(err.read_until(b'\n', &mut line), Ok(1..)) {
+            while !hangs_up.load(Relaxed) && matches!(err.read_until(b'\n', &mut line), Ok(1..)) {
                 written.lock().unwrap().push_str(&String::from_utf8_lossy(&line));
                 line.clear();
             }
@@ -51,7 +54,8 @@ impl Process {
             _ = BufReader::new(out).read_line(&mut line);
             _ = said.send(line);
         });
-        let mut process = Self { child, log, listener: Some(listener), announced: String::new() };
+        let (listener, announcement) = (Some(listener), String::new());
+        let mut process = Self { child, log, listener, deaf, announced: announcement };
         process.announced = announced.recv_timeout(PATIENCE).expect("it says where it listens");
         let came_up = process.announced.contains("listening on");
         assert!(came_up, "{arguments:?} did not come up:\n{}", process.log());
@@ -61,6 +65,13 @@ impl Process {
     /// What it has written to standard error so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Hangs up on its standard error, once it has written a line more.
+    pub(crate) async fn hang_up_on_log(&self) {
+        self.deaf.store(true, Relaxed);
+        let listener = self.listener.as_ref().expect("it runs");
+        eventually("a last line is read", async || listener.is_finished()).await;
     }
 
     /// Sends a signal by its name, as in TERM.
