@@ -13,7 +13,7 @@ pub(crate) struct Document<'a> {
     pub(crate) version: &'static str,
     pub(crate) seed: u64,
     pub(crate) parameters: BTreeMap<&'static str, String>,
-    /// Of the first seed.
+    /// In the mean over seeds.
     pub(crate) bounds: &'a Bounds,
     pub(crate) policies: &'a [Summary],
     pub(crate) runs: &'a [&'a Results],
