@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use crate::results::{Results, Spread};
+use crate::results::{Interval, Results, Spread};
 use crate::traces::Workload;
 use crate::world::{RunError, Settings, Unwatched, World};
 
@@ -23,6 +23,35 @@ pub struct Bounds {
     pub ttft_mean_s: f64,
     /// The pooled replay: one line, one cache.
     pub pooled: Results,
+}
+
+impl Bounds {
+    /// Averages the bounds of several seeds; the rest is the first one's. There must be one at least.
+    pub fn mean(seeds: &[Self]) -> Self {
+        let mut mean = seeds.first().expect("a comparison has a seed").clone();
+        let over = |figure: fn(&Self) -> f64| Interval::of_each(seeds, figure).mean;
+        let spread = |figure: fn(&Self) -> Spread| {
+            let all: Vec<Spread> = seeds.iter().map(figure).collect();
+            let over = |part: fn(&Spread) -> f64| Interval::of_each(&all, part).mean;
+            Spread {
+                mean: over(|it| it.mean),
+                p50: over(|it| it.p50),
+                p90: over(|it| it.p90),
+                p99: over(|it| it.p99),
+                max: over(|it| it.max),
+            }
+        };
+        mean.infinite_hit = over(|it| it.infinite_hit);
+        mean.pooled_hit = over(|it| it.pooled_hit);
+        mean.floor = spread(|it| it.floor);
+        mean.ttft_mean_s = over(|it| it.ttft_mean_s);
+        mean.pooled.good_share = over(|it| it.pooled.good_share);
+        mean.pooled.good_per_s = over(|it| it.pooled.good_per_s);
+        mean.pooled.ttft_s = spread(|it| it.pooled.ttft_s);
+        mean.pooled.tpot_s = spread(|it| it.pooled.tpot_s);
+        mean.pooled.end_to_end_s = spread(|it| it.pooled.end_to_end_s);
+        mean
+    }
 }
 
 /// Computes the bounds of a workload on a fleet, after a warm-up if there is one.

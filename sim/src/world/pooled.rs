@@ -5,7 +5,6 @@
 //! a theorem, and a rule that spares decoding more can come out a little above it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::engine::kv::KvPool;
 use crate::engine::{Job, Settings as EngineSettings};
@@ -118,7 +117,7 @@ impl World {
         pooled.ideal.on_arrival(self.now, flight.prompt_tokens, flight.seen_tokens, cached);
         let engines = self.replicas.iter().map(|it| it.settings.engine);
         let replica = pooled.book(id, engines, (new, cached));
-        let job = Job { block_hashes: Arc::from([]), given_tokens: cached, ..flight.job(id) };
+        let job = Job { given_tokens: cached, ..flight.job(id) };
         flight.replica = Some(replica);
         flight.anywhere_tokens = cached;
         if self.replicas[replica].engine.submit(self.now, job).is_err() {
