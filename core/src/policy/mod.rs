@@ -47,6 +47,7 @@ policies! {
     lmetric: Lmetric "lmetric" => lmetric::Lmetric::default();
     preble: Preble "preble" => preble::Preble::default();
     mooncake: Mooncake "mooncake" => mooncake::Mooncake::default();
+    priced: Priced "priced" => priced::Priced::default();
     dicer_ring: DicerRing "dicer_ring" => dicer_ring::DicerRing::default();
 }
 
