@@ -18,8 +18,10 @@ use super::opening::{Subject, whole};
 use super::stream::{Answer, ms_between};
 
 const REQUESTS_MAX: u32 = 5_000;
-/// Fewer intervals between tokens say too little.
+/// Fewer intervals between tokens say too little, and so does a smaller part of an answer: pieces that
+/// were held up somewhere and came all at once tell nothing about the engine.
 const INTERVALS_MIN: usize = 4;
+const PART_OF_ANSWER_MIN: usize = 4;
 /// Tokens beyond ours, as a share of ours and at least so many, that the engine's own count may have.
 const FOREIGN_SHARE: f64 = 0.02;
 const FOREIGN_TOKENS: f64 = 32.0;
@@ -297,7 +299,8 @@ fn read_batch(answers: &[Answer]) -> Option<Sample> {
     for answer in answers {
         let first = answer.pieces_at.partition_point(|at| *at < from);
         let last = answer.pieces_at.partition_point(|at| *at <= to).checked_sub(1)?;
-        let intervals = last.checked_sub(first).filter(|it| INTERVALS_MIN <= *it)?;
+        let enough = INTERVALS_MIN.max(answer.pieces_at.len() / PART_OF_ANSWER_MIN);
+        let intervals = last.checked_sub(first).filter(|it| enough <= *it)?;
         let tokens = to_f64(intervals) * answer.tokens_per_piece();
         gaps_ms.push(ms_between(answer.pieces_at[first], answer.pieces_at[last]) / tokens);
         let written = to_f64(first + last) / 2.0 * answer.tokens_per_piece();

@@ -19,6 +19,8 @@ use super::{Args, file, opening, plot, report};
 
 /// Fewer cells of a kind leave coefficients that mean nothing.
 const CELLS_MIN: usize = 3;
+/// A median error above this is told to the user.
+const ERROR_SUSPICIOUS: f64 = 0.1;
 
 /// What a calibration found, for whoever wants to see it.
 #[derive(Debug)]
@@ -79,6 +81,11 @@ pub(super) async fn calibrate(
     judge(&mut findings)?;
     let samples: Vec<Sample> = findings.cells.iter().map(|it| it.sample).collect();
     let fit = rounded(fit(&samples));
+    if ERROR_SUSPICIOUS < fit.error_held_out.p50 {
+        let told = "half of the predictions are off by more than a tenth: the replica or this machine \
+                    was busy with something else; measure again, without --quick";
+        findings.notes.push(told.to_owned());
+    }
     let knee = Knee::of(findings.mix, &findings.rungs).unwrap_or_else(|| {
         findings.notes.push("the knee is predicted, not measured".to_owned());
         Knee { reached: false, ..Knee::predict(&fit.times, findings.mix) }
