@@ -1,32 +1,31 @@
-//! Finds the coefficients of a cost model by least squares in relative error, so that a 5 ms step
-//! counts as much as a 5 s one. Levenberg–Marquardt over the logarithms of the coefficients: they
-//! stay positive by construction and their very different sizes need no scaling. Four unknowns do
-//! not justify a linear algebra crate.
+//! Coefficients found on measurements, and how far they are off: judged on rows that the judged fit
+//! has not seen, because a fit always likes its own rows. Finding them is `solve`'s business.
 
+use serde::{Deserialize, Serialize};
+
+use super::StepTimes;
+use super::solve::{Solution, solve};
 use super::table::Sample;
-use super::{StepTimes, StepWork};
 
-const TERMS: usize = 4;
-const ROUNDS_MAX: usize = 200;
-/// Every fifth row is kept from the fit that is judged by it.
-const HELD_OUT_EVERY: usize = 5;
-
-type Vector = [f64; TERMS];
+/// Every fold is judged by a fit to the others.
+const FOLDS: usize = 5;
 
 /// Coefficients and how far they are off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
     pub times: StepTimes,
+    /// What an answer's way to the client adds to its first token; zero without such rows.
+    pub overhead_ms: f64,
     pub rows: usize,
     /// Relative error over all rows, of the fit to all rows.
     pub error: ErrorQuantiles,
-    pub rows_held_out: usize,
-    /// Relative error over every fifth row, of a fit to the other four.
+    /// Relative error over all rows, each predicted by a fit to the four fifths it is not in.
     pub error_held_out: ErrorQuantiles,
 }
 
 /// Quantiles of |predicted / measured − 1|.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ErrorQuantiles {
     pub p50: f64,
     pub p90: f64,
@@ -34,26 +33,43 @@ pub struct ErrorQuantiles {
     pub max: f64,
 }
 
-/// Fits the step times of one model.
+/// Fits the step times of one model on one kind of hardware.
 pub fn fit(samples: &[Sample]) -> Fit {
-    let held_out = |at: usize| at % HELD_OUT_EVERY == HELD_OUT_EVERY - 1;
-    let (judges, teachers): (Vec<_>, Vec<_>) =
-        samples.iter().enumerate().partition(|&(at, _)| held_out(at));
-    let judges: Vec<Sample> = judges.into_iter().map(|(_, sample)| *sample).collect();
-    let teachers: Vec<Sample> = teachers.into_iter().map(|(_, sample)| *sample).collect();
-    let times = solve(samples);
+    let solution = solve(samples);
+    let held_out = (0..FOLDS).flat_map(|fold| judge(samples, fold)).collect();
+    let own = samples.iter().map(|it| solution.residual(it)).collect();
     Fit {
-        times,
+        times: solution.times,
+        overhead_ms: solution.overhead_ms,
         rows: samples.len(),
-        error: ErrorQuantiles::of(&times, samples),
-        rows_held_out: judges.len(),
-        error_held_out: ErrorQuantiles::of(&solve(&teachers), &judges),
+        error: ErrorQuantiles::of(own),
+        error_held_out: ErrorQuantiles::of(held_out),
+    }
+}
+
+/// Returns the errors over one fold of a fit to the others. Neighbours in a table are alike, so a
+/// fold takes every fifth row, not a fifth of the table.
+fn judge(samples: &[Sample], fold: usize) -> Vec<f64> {
+    let (judges, teachers): (Vec<_>, Vec<_>) =
+        samples.iter().enumerate().partition(|(at, _)| at % FOLDS == fold);
+    let teachers: Vec<Sample> = teachers.into_iter().map(|(_, sample)| *sample).collect();
+    let solution = solve(&teachers);
+    judges.into_iter().map(|(_, sample)| solution.residual(sample)).collect()
+}
+
+impl Fit {
+    /// Predicts what a sample should have taken.
+    pub fn predict_ms(&self, sample: &Sample) -> f64 {
+        Solution { times: self.times, overhead_ms: self.overhead_ms }.predict_ms(sample)
     }
 }
 
 impl ErrorQuantiles {
-    fn of(times: &StepTimes, samples: &[Sample]) -> Self {
-        let mut errors: Vec<f64> = samples.iter().map(|it| residual(times, it).abs()).collect();
+    /// Takes the quantiles of relative errors of either sign.
+    pub fn of(mut errors: Vec<f64>) -> Self {
+        for error in &mut errors {
+            *error = error.abs();
+        }
         errors.sort_by(f64::total_cmp);
         let Some(&max) = errors.last() else { return Self::default() };
         // The smallest error that at least this share of the rows does not exceed.
@@ -62,119 +78,10 @@ impl ErrorQuantiles {
     }
 }
 
-fn residual(times: &StepTimes, sample: &Sample) -> f64 {
-    times.step_ms(&sample.work) / sample.ms - 1.0
-}
-
-fn solve(samples: &[Sample]) -> StepTimes {
-    let mut terms = start(samples);
-    let mut loss = loss_of(&terms, samples);
-    let mut damping = 1e-3;
-    for _ in 0..ROUNDS_MAX {
-        let step = damped_step(&terms, samples, damping);
-        let next = std::array::from_fn(|i| terms[i] * step[i].exp());
-        let next_loss = loss_of(&next, samples);
-        if next_loss < loss {
-            let settled = loss - next_loss <= 1e-15 * loss;
-            (terms, loss) = (next, next_loss);
-            damping = f64::max(damping / 10.0, 1e-12);
-            if settled {
-                break;
-            }
-        } else if 1e12 < damping {
-            break;
-        } else {
-            damping *= 10.0;
-        }
-    }
-    times_of(&terms)
-}
-
-/// Starts from the largest value of each coefficient that no row contradicts by itself; a term that
-/// no row exercises is zero and stays so.
-fn start(samples: &[Sample]) -> Vector {
-    let bound = |load: fn(&StepWork) -> f64| {
-        let bounds =
-            samples.iter().filter(|it| 0.0 < load(&it.work)).map(|it| it.ms / load(&it.work));
-        let least = bounds.fold(f64::INFINITY, f64::min);
-        if least.is_finite() { least } else { 0.0 }
-    };
-    [
-        bound(|_| 1.0),
-        bound(|it| it.new_tokens),
-        bound(|it| it.attention_pairs),
-        bound(|it| it.context_tokens),
-    ]
-}
-
-fn times_of(terms: &Vector) -> StepTimes {
-    let [floor_ms, new_token_ms, attention_ms, context_ms] = *terms;
-    StepTimes { floor_ms, new_token_ms, attention_ms, context_ms }
-}
-
-fn loss_of(terms: &Vector, samples: &[Sample]) -> f64 {
-    let times = times_of(terms);
-    samples.iter().map(|sample| residual(&times, sample).powi(2)).sum()
-}
-
-/// Solves `(JᵀJ + damping · diag(JᵀJ)) · step = −Jᵀr` for the logarithms of the terms.
-fn damped_step(terms: &Vector, samples: &[Sample], damping: f64) -> Vector {
-    let times = times_of(terms);
-    let mut normal = [[0.0; TERMS]; TERMS];
-    let mut right = [0.0; TERMS];
-    for sample in samples {
-        let slope = slopes(&times, &sample.work).map(|it| it / sample.ms);
-        let residual = residual(&times, sample);
-        for i in 0..TERMS {
-            right[i] -= slope[i] * residual;
-            for j in 0..TERMS {
-                normal[i][j] += slope[i] * slope[j];
-            }
-        }
-    }
-    for (i, row) in normal.iter_mut().enumerate() {
-        // The constant keeps a term without rows solvable: its step is zero.
-        row[i] += damping * row[i] + 1e-12;
-    }
-    eliminate(normal, right)
-}
-
-/// Differentiates the step time by the logarithm of each term.
-fn slopes(times: &StepTimes, work: &StepWork) -> Vector {
-    let linear = times.new_token_ms * work.new_tokens;
-    let bend = times.floor_ms.hypot(linear).max(f64::MIN_POSITIVE);
-    [
-        times.floor_ms * times.floor_ms / bend,
-        linear * linear / bend,
-        times.attention_ms * work.attention_pairs,
-        times.context_ms * work.context_tokens,
-    ]
-}
-
-/// Solves a positive definite system by Gaussian elimination; such a one needs no pivoting.
-fn eliminate(mut left: [Vector; TERMS], mut right: Vector) -> Vector {
-    for i in 0..TERMS {
-        for below in i + 1..TERMS {
-            let share = left[below][i] / left[i][i];
-            let above = left[i];
-            for (it, above) in left[below].iter_mut().zip(above) {
-                *it -= share * above;
-            }
-            right[below] -= share * right[i];
-        }
-    }
-    let mut solution = [0.0; TERMS];
-    for i in (0..TERMS).rev() {
-        let known: f64 = (i + 1..TERMS).map(|j| left[i][j] * solution[j]).sum();
-        solution[i] = (right[i] - known) / left[i][i];
-    }
-    solution
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{H200_TABLE, read_samples};
+    use crate::cost::{H200_TABLE, StepWork, read_samples};
 
     fn close(one: f64, other: f64, tolerance: f64) -> bool {
         (one - other).abs() <= tolerance * other.abs()
@@ -214,7 +121,7 @@ mod tests {
             .map(|(new, cached)| {
                 let mut work = StepWork::default();
                 work.add(new, cached);
-                Sample { work, ms: truth.step_ms(&work) }
+                Sample { work, answers: 0.0, ms: truth.step_ms(&work) }
             })
             .collect();
         assert_same(&fit(&samples).times, &truth, 1e-6);
@@ -224,7 +131,7 @@ mod tests {
     fn a_term_without_rows_is_zero() {
         let mut work = StepWork::default();
         work.add(8, 0);
-        let found = fit(&[Sample { work, ms: 2.0 }; 3]).times;
+        let found = fit(&[Sample { work, answers: 0.0, ms: 2.0 }; 3]).times;
         assert!(found.context_ms.abs() < f64::MIN_POSITIVE);
         assert!(close(found.step_ms(&work), 2.0, 1e-6));
     }
@@ -232,5 +139,51 @@ mod tests {
     #[test]
     fn no_rows_give_no_fit_and_no_panic() {
         assert_eq!(fit(&[]).rows, 0);
+    }
+
+    /// What a client sees of a replica: first tokens of prompts, and gaps between tokens in batches,
+    /// each off by up to `noise`, evenly to both sides and the same in every run.
+    fn seen_from_outside(truth: &StepTimes, overhead_ms: f64, noise: f64) -> Vec<Sample> {
+        let prompts = [16, 128, 1024, 4096, 16384]
+            .into_iter()
+            .flat_map(|new| [0, 2048, 16384].map(|cached| (1, new, cached, 1.0)));
+        let batches = [1, 4, 16, 64]
+            .into_iter()
+            .flat_map(|batch| [128, 1024, 4096].map(|context| (batch, 1, context, 0.0)));
+        let cells = prompts.chain(batches).enumerate();
+        let seen = cells.map(|(at, (batch, new, cached, answers))| {
+            let mut work = StepWork::default();
+            (0..batch).for_each(|_| work.add(new, cached));
+            // Steps of a golden section fill an interval evenly.
+            let swing = f64::from(u32::try_from(at).unwrap()) * 0.618_034 % 1.0 * 2.0 - 1.0;
+            let exact = truth.step_ms(&work) + answers * overhead_ms;
+            Sample { work, answers, ms: exact * (1.0 + noise * swing) }
+        });
+        seen.collect()
+    }
+
+    #[test]
+    fn what_a_client_sees_is_enough_to_find_steps_and_overhead() {
+        for truth in [StepTimes::LLAMA_8B, StepTimes::LLAMA_70B] {
+            let found = fit(&seen_from_outside(&truth, 6.0, 0.0));
+            assert_same(&found.times, &truth, 1e-3);
+            assert!(close(found.overhead_ms, 6.0, 1e-3), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn noise_of_five_percent_leaves_predictions_of_steps_within_four() {
+        let truth = StepTimes::LLAMA_8B;
+        let found = fit(&seen_from_outside(&truth, 6.0, 0.05));
+        assert!(found.error_held_out.p50 < 0.04 && found.error_held_out.max < 0.12, "{found:?}");
+        // Steps that no row was like.
+        for (batch, new, cached) in
+            [(1, 2_000, 500), (1, 8_000, 30_000), (8, 1, 2_000), (96, 1, 700)]
+        {
+            let mut work = StepWork::default();
+            (0..batch).for_each(|_| work.add(new, cached));
+            let (found, wanted) = (found.times.step_ms(&work), truth.step_ms(&work));
+            assert!(close(found, wanted, 0.04), "{batch} × {new} over {cached}: {found} {wanted}");
+        }
     }
 }

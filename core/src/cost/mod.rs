@@ -1,13 +1,25 @@
-//! What a step of an engine costs in milliseconds. One formula for prefill, decode and any mixture
-//! of them, because engines mix them: a step is a set of slices, each some new tokens of a sequence
-//! over those already in its KV cache. The coefficients are fitted on measurements (`fit`), never
-//! guessed; a table of interpolated timings was not used because it says nothing about mixtures.
+//! What a step of an engine costs in milliseconds, and from that a request. One formula for prefill,
+//! decode and any mixture of them, because engines mix them: a step is a set of slices, each some new
+//! tokens of a sequence over those already in its KV cache. The coefficients are fitted on
+//! measurements (`fit`), and a guess is marked as one (`builtin`); a table of interpolated timings
+//! was not used because it says nothing about mixtures.
 
+mod builtin;
+mod coefficients;
 mod fit;
+mod knee;
+mod request;
+mod solve;
 mod table;
 
+pub use builtin::{H200_MEMORY_TB_S, built_in, from_table, guess};
+pub use coefficients::{BookError, Coefficients, CostBook, Origin};
 pub use fit::{ErrorQuantiles, Fit, fit};
+pub use knee::{Knee, Mix, Rung, predict_rate, still_grows};
+pub use request::{MODEL_UNIT_MS, RequestCost};
 pub use table::{Sample, TableError, read_samples};
+
+use serde::{Deserialize, Serialize};
 
 /// Step times of one NVIDIA H200, as text; see `core/data/README.md`.
 pub const H200_TABLE: &str = include_str!("../../data/h200-decoder.csv");
@@ -35,7 +47,8 @@ impl StepWork {
 }
 
 /// The coefficients of one model on one kind of hardware.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StepTimes {
     /// What reading the weights once takes: the shortest step there is.
     pub floor_ms: f64,

@@ -11,10 +11,13 @@ use super::StepWork;
 const HEADER: &str = "model,kind,new_tokens,cached_tokens,batch,context,ms_median,ms_min,ms_max,\
                       reps,layers_timed,layers_scaled";
 
-/// One measured step.
+/// One measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     pub work: StepWork,
+    /// Answers whose way to the client is part of the time: one for a first token seen there, none
+    /// for a step timed by itself or between two tokens.
+    pub answers: f64,
     pub ms: f64,
 }
 
@@ -42,7 +45,11 @@ pub fn read_samples(text: &str) -> Result<BTreeMap<String, Vec<Sample>>, TableEr
         if let Some(work) = row.work() {
             let head_ms = heads.get(row.model).copied().unwrap_or(0.0);
             let ms = (row.ms - head_ms) * row.layers_scale + head_ms;
-            samples.entry(row.model.to_owned()).or_default().push(Sample { work, ms });
+            samples.entry(row.model.to_owned()).or_default().push(Sample {
+                work,
+                answers: 0.0,
+                ms,
+            });
         }
     }
     Ok(samples)
@@ -125,7 +132,7 @@ mod tests {
         let samples = &read_samples(&text).unwrap()["m"];
         let mut work = StepWork::default();
         work.add(16, 32);
-        assert_eq!(samples, &[Sample { work, ms: 20.5 }]);
+        assert_eq!(samples, &[Sample { work, answers: 0.0, ms: 20.5 }]);
     }
 
     #[test]

@@ -1,0 +1,206 @@
+//! Speaks to one replica as any `OpenAI` client would: plain HTTP/1.1, streamed answers, and its own
+//! clock. It tries nothing twice: a request that was repeated in secret would be measured as one.
+
+use anyhow::{Context as _, anyhow, ensure};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::stream::{Answer, Arriving, Unusable};
+
+const BODY_BYTES_MAX: usize = 8 << 20;
+const REFUSAL_CHARS_MAX: usize = 300;
+
+/// By which path a replica is asked, and whether it lets itself be kept from stopping early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dialect {
+    pub(super) api: Api,
+    pub(super) ignore_eos: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Api {
+    Completions,
+    Chat,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) prompt: String,
+    pub(super) output_tokens: u32,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum AskError {
+    /// The replica does not want this request; it may want others.
+    Refused { status: StatusCode, words: String },
+    /// The replica cannot be measured.
+    Broken(anyhow::Error),
+}
+
+impl AskError {
+    pub(super) fn into_error(self) -> anyhow::Error {
+        match self {
+            Self::Refused { status, words } => anyhow!("the replica answered {status}: {words}"),
+            Self::Broken(error) => error,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<[Message<'a>; 1]>,
+    max_tokens: u32,
+    temperature: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ignore_eos: Option<bool>,
+    stream: bool,
+    stream_options: StreamOptions,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+/// Asks one replica; clones share their connections.
+#[derive(Clone, Debug)]
+pub(super) struct ReplicaClient {
+    http: Client<HttpConnector, Full<Bytes>>,
+    /// Without a slash at the end.
+    base: String,
+}
+
+impl ReplicaClient {
+    pub(super) fn new(url: &str) -> anyhow::Result<Self> {
+        let base = url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
+        let uri: http::Uri = base.parse().with_context(|| format!("{url:?} is no URL"))?;
+        ensure!(
+            uri.scheme_str() == Some("http") && uri.authority().is_some(),
+            "{url:?}: give the replica's own address, as in http://gpu-0:8000 (plain HTTP)"
+        );
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        let http =
+            Client::builder(TokioExecutor::new()).retry_canceled_requests(false).build(connector);
+        Ok(Self { http, base })
+    }
+
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Gets a page.
+    pub(super) async fn get(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+        let request = Request::get(format!("{}{path}", self.base)).body(Full::default())?;
+        let response = self.http.request(request).await.map_err(|error| self.unreachable(error))?;
+        Ok((response.status(), self.collect(response).await?))
+    }
+
+    /// Asks for an answer and clocks it.
+    pub(super) async fn ask(
+        &self,
+        model: &str,
+        dialect: Dialect,
+        ask: &Ask,
+    ) -> Result<Answer, AskError> {
+        let (prompt, messages) = match dialect.api {
+            Api::Completions => (Some(ask.prompt.as_str()), None),
+            Api::Chat => (None, Some([Message { role: "user", content: &ask.prompt }])),
+        };
+        let body = Body {
+            model,
+            prompt,
+            messages,
+            max_tokens: ask.output_tokens,
+            temperature: 0.0,
+            ignore_eos: dialect.ignore_eos.then_some(true),
+            stream: true,
+            stream_options: StreamOptions { include_usage: true },
+        };
+        let request = self.post(dialect.api, &body).map_err(AskError::Broken)?;
+        let sent_at = Instant::now();
+        let response = self
+            .http
+            .request(request)
+            .await
+            .map_err(|error| AskError::Broken(self.unreachable(error)))?;
+        let status = response.status();
+        if !status.is_success() {
+            let words = self.collect(response).await.map_err(AskError::Broken)?;
+            let words = String::from_utf8_lossy(&words).chars().take(REFUSAL_CHARS_MAX).collect();
+            return Err(AskError::Refused { status, words });
+        }
+        self.listen(response, sent_at).await.map_err(AskError::Broken)
+    }
+
+    fn post(&self, api: Api, body: &Body<'_>) -> anyhow::Result<Request<Full<Bytes>>> {
+        let path = match api {
+            Api::Completions => "/v1/completions",
+            Api::Chat => "/v1/chat/completions",
+        };
+        let request = Request::post(format!("{}{path}", self.base))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::from(serde_json::to_vec(body)?))?;
+        Ok(request)
+    }
+
+    async fn listen(
+        &self,
+        response: Response<Incoming>,
+        sent_at: Instant,
+    ) -> anyhow::Result<Answer> {
+        let mut body = response.into_body();
+        let mut arriving = Arriving::new(sent_at);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| explain(Unusable::CutOff))?;
+            if let Ok(data) = frame.into_data() {
+                arriving.take(&data, Instant::now()).map_err(explain)?;
+            }
+        }
+        arriving.finish().map_err(explain)
+    }
+
+    async fn collect(&self, response: Response<Incoming>) -> anyhow::Result<Bytes> {
+        let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| anyhow!("{} broke off an answer: {error}", self.base))?;
+        Ok(body.to_bytes())
+    }
+
+    fn unreachable(&self, error: hyper_util::client::legacy::Error) -> anyhow::Error {
+        let told =
+            format!("cannot reach {}; is the replica up, and is this its address?", self.base);
+        anyhow::Error::from(error).context(told)
+    }
+}
+
+fn explain(unusable: Unusable) -> anyhow::Error {
+    anyhow!(match unusable {
+        Unusable::CutOff => "the replica broke off an answer; look into its log",
+        Unusable::NoUsage => {
+            "the answer's stream reports no usage, so its tokens are unknown; use an engine that \
+             knows stream_options.include_usage"
+        }
+        Unusable::NotOpenAi => {
+            "the answer is no OpenAI stream; give the address of the engine itself"
+        }
+    })
+}
