@@ -21,6 +21,12 @@ mod tests;
 
 use std::path::PathBuf;
 
+const EXAMPLES: &str = "\
+Examples:
+  cleave calibrate --replica http://gpu-0:8000 --class h200 --out costs.toml --plot costs.svg
+  cleave calibrate --replica http://127.0.0.1:8001 --quick
+  cleave calibrate --table steps.csv --out costs.toml";
+
 /// Find out what requests cost: on a live replica, or on a table of step times
 ///
 /// With --replica, a designed grid of requests is sent to one replica: prompts of several lengths, with
@@ -34,13 +40,8 @@ use std::path::PathBuf;
 /// and never more than ten; Ctrl-C ends it early and keeps what was measured.
 ///
 /// Without --replica, the model is fitted on a table of step times (one H200, built in).
-///
-/// Examples:
-///   cleave calibrate --replica http://gpu-0:8000 --class h200 --out costs.toml --plot costs.svg
-///   cleave calibrate --replica http://127.0.0.1:8001 --quick
-///   cleave calibrate --table steps.csv --out costs.toml
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 #[expect(
     clippy::doc_markdown,
     reason = "this text is shown on a terminal, where backticks are noise"
