@@ -1,11 +1,13 @@
 //! Ids, quantities and moments: the nouns every room shares. No behaviour lives here beyond
 //! arithmetic that keeps units apart.
 
+mod extent;
 mod ids;
 mod moment;
 mod outline;
 mod report;
 
+pub use extent::Extent;
 pub use ids::{Place, ReplicaId, RequestId, SliceKey};
 pub use moment::Moment;
 pub use outline::Outline;
