@@ -33,7 +33,7 @@ fn agrees(body: &[u8], found: &Peek<'_>) {
         assert!((1..=256).contains(&session.len()), "session of {} bytes", session.len());
         assert!(session.bytes().all(|it| it.is_ascii_graphic()), "session cannot be a header");
     }
-    let (outline, extent) = found.prompt.outline("m");
+    let (outline, extent) = found.outline("m");
     assert!(usize::try_from(extent.prompt_bytes()).is_ok_and(|it| it <= body.len()));
     assert!(outline.blocks.len() <= body.len() / 256, "a block without its bytes");
     let spanned = &body[found.model_span.clone()];

@@ -6,12 +6,14 @@ mod ids;
 mod moment;
 mod outline;
 mod report;
+mod usage;
 
 pub use extent::Extent;
 pub use ids::{Place, ReplicaId, RequestId, SliceKey};
 pub use moment::Moment;
 pub use outline::Outline;
 pub use report::Report;
+pub use usage::Usage;
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};

@@ -17,7 +17,5 @@ pub use api::Api;
 pub use error::{ErrorBody, ErrorKind};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
-pub use outline::Prompt;
 pub use peek::{BadBody, Field, Peek, peek, quoted};
 pub use session::SessionId;
-pub use usage::Usage;

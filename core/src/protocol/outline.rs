@@ -25,7 +25,7 @@ const PROBE_BYTES: usize = 16;
 
 /// The parts of a prompt as they stand in the body.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Prompt<'a> {
+pub(super) struct Prompt<'a> {
     /// Tools, system text, messages.
     pub(super) parts: [&'a str; 3],
     /// What must differ for two equal prompts to share nothing.
@@ -35,7 +35,7 @@ pub struct Prompt<'a> {
 
 impl Prompt<'_> {
     /// Hashes the prompt for `model` and measures it. How many tokens it has is left open.
-    pub fn outline(&self, model: &str) -> (Outline, Extent) {
+    pub(super) fn outline(&self, model: &str) -> (Outline, Extent) {
         let bytes: usize = self.parts.iter().map(|it| it.len()).sum();
         let model = XxHash3_64::oneshot(model.as_bytes());
         let adapter = XxHash3_64::oneshot_with_seed(model, self.adapter.as_bytes());

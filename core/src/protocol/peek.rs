@@ -15,6 +15,7 @@ use super::depth::{DEPTH_MAX, is_too_deep};
 use super::opening::{Listed, Messages, Opening};
 use super::outline::{Prompt, open_ended};
 use super::{Api, SessionId};
+use crate::domain::{Extent, Outline};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -25,9 +26,18 @@ pub struct Peek<'a> {
     pub stream: bool,
     /// The session as named by the body or, failing that, by the opening of the prompt.
     pub session: Option<SessionId>,
-    pub prompt: Prompt<'a>,
+    prompt: Prompt<'a>,
     /// The most tokens the answer may have, if the client says; 0 where nothing is generated.
-    pub output_tokens_max: Option<u32>,
+    output_tokens_max: Option<u32>,
+}
+
+impl Peek<'_> {
+    /// Tells what prompts share and how large this one is, for the model by the name engines know. Reads
+    /// the prompt once more, so it is done before any lock is taken.
+    pub fn outline(&self, model: &str) -> (Outline, Extent) {
+        let (outline, extent) = self.prompt.outline(model);
+        (outline, Extent { output_tokens_max: self.output_tokens_max, ..extent })
+    }
 }
 
 /// The fields whose values are read.

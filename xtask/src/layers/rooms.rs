@@ -8,15 +8,16 @@ use crate::source::{Source, identifiers};
 /// Crate folder, room, and the rooms of the same crate that it may name.
 type Grant = (&'static str, &'static str, &'static [&'static str]);
 
-const GRANTS: [Grant; 16] = [
+const GRANTS: [Grant; 17] = [
     ("core", "domain", &[]),
     ("core", "protocol", &["domain"]),
     ("core", "cost", &["domain"]),
     ("core", "fleet", &["domain", "cost"]),
     ("core", "prefix", &["domain"]),
+    ("core", "tokens", &["domain"]),
     // The peers' rules keep an index of their own, and some of them price a prefill in time.
     ("core", "policy", &["domain", "cost", "prefix"]),
-    ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy"]),
+    ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "tokens"]),
     ("io", "telemetry", &[]),
     ("io", "replicas", &["telemetry"]),
     ("io", "proxy", &["replicas", "telemetry"]),

@@ -10,7 +10,7 @@ use crate::protocol::{Api, peek};
 
 fn outline(api: Api, body: &str) -> (Vec<u64>, Extent) {
     let found = peek(api, body.as_bytes()).unwrap();
-    let (outline, extent) = found.prompt.outline(found.model.as_deref().unwrap_or(""));
+    let (outline, extent) = found.outline(found.model.as_deref().unwrap_or(""));
     assert_eq!((outline.prompt_tokens, outline.block_tokens, outline.output_tokens), (0, 0, None));
     (outline.blocks.to_vec(), extent)
 }
