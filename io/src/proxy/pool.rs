@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Refusal, Snapshot};
+use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +79,11 @@ impl Pool {
 
     pub fn snapshot(&self) -> Snapshot {
         self.lock().brain.snapshot()
+    }
+
+    /// What is booked on each replica.
+    pub fn load(&self) -> Vec<ReplicaLoad> {
+        self.lock().brain.load()
     }
 
     /// What it serves, as far as is known.
