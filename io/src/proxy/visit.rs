@@ -15,8 +15,8 @@ use super::headers::{REQUEST_ID, SESSION_ID};
 use super::pool::{Member, Pool};
 use super::router::Router;
 
-/// Events of a stream that carry no token: the role before the first and the mark after the last.
-const EVENTS_AROUND: u32 = 2;
+/// Events of a stream that carry no token: the role before them, the reason and the mark after them.
+const EVENTS_AROUND: u32 = 3;
 
 pub(super) struct Visit {
     pub(super) router: Arc<Router>,
@@ -112,6 +112,13 @@ impl Visit {
         self.status = status;
         self.stream = stream;
         self.on_sign_of_life();
+        // Engines send the head of a stream at once, long before its first token.
+        if !stream {
+            self.tell_answering();
+        }
+    }
+
+    fn tell_answering(&self) {
         if let (true, Some(pool)) = (self.booked, &self.pool) {
             pool.tell(Event::Answering { request: self.request });
         }
@@ -127,6 +134,9 @@ impl Visit {
         self.meter.on_chunk(piece);
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
+            if self.stream {
+                self.tell_answering();
+            }
         }
         self.on_sign_of_life();
     }
