@@ -35,18 +35,18 @@ pub(super) struct Priced {
     line: Ledger,
 }
 
-/// The terms of one replica's price.
+/// The terms of one replica's price, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Price {
-    wait_ms: f64,
-    own_ms: f64,
-    evict_ms: f64,
-    hold_up_ms: f64,
+    wait: f64,
+    own: f64,
+    evict: f64,
+    hold_up: f64,
 }
 
 impl Price {
     fn total_ms(&self) -> f64 {
-        self.wait_ms + self.own_ms + EVICT * self.evict_ms + HOLD_UP * self.hold_up_ms
+        self.wait + self.own + EVICT * self.evict + HOLD_UP * self.hold_up
     }
 }
 
@@ -101,15 +101,15 @@ impl Policy for Priced {
 
 impl Priced {
     fn price(&self, outline: &Outline, candidate: &Candidate, position: usize) -> Price {
-        let own_ms = own_ms(outline, self.residency.blocks(position));
+        let own = own_ms(outline, self.residency.blocks(position));
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
         // Whoever runs there stands still for our prefill, and goes a little slower for each token.
         let decode_ms = f64::from(output) * sequence_ms(outline.prompt_tokens);
         Price {
-            wait_ms: ms_of(self.line.load(candidate.id).prefill),
-            own_ms,
-            evict_ms: self.evict_ms(outline, candidate, position, output),
-            hold_up_ms: f64::from(candidate.in_flight) * (own_ms + decode_ms),
+            wait: ms_of(self.line.load(candidate.id).prefill),
+            own,
+            evict: self.evict_ms(outline, candidate, position, output),
+            hold_up: f64::from(candidate.in_flight) * (own + decode_ms),
         }
     }
 
