@@ -30,7 +30,7 @@ enum Command {
     Demo(demo::Args),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
-    Simulate(simulate::Args),
+    Simulate(Box<simulate::Args>),
 }
 
 fn main() -> ExitCode {

@@ -5,6 +5,7 @@ pub mod bounds;
 pub mod engine;
 pub mod measure;
 pub mod report;
+pub mod results;
 pub mod swarm;
 pub mod traces;
 pub mod work;

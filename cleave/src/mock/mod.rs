@@ -3,6 +3,8 @@
 //! deterministic noise. Faults can be switched on from the command line and while it runs. It never
 //! pretends to understand: stop sequences, sampling and log probabilities are accepted and ignored.
 
+#[cfg(test)]
+mod agreement;
 mod answer;
 mod args;
 mod ask;

@@ -9,6 +9,10 @@ use super::scenario::{Pace, ReplicaClass, Scenario, Span};
 
 /// What to simulate.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(
+    clippy::doc_markdown,
+    reason = "this text is shown on a terminal, where backticks are noise"
+)]
 pub(crate) struct What {
     /// A scenario file (see docs/guide/simulator.md); flags given beside it win
     #[arg(long, value_name = "FILE")]

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use cleave_core::policy::PolicyName;
 use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::{ratio, real};
-use cleave_sim::report::{Results, Summary, summarize};
+use cleave_sim::results::{Results, Summary, summarize};
 use indicatif::ProgressBar;
 
 use super::args::What;
@@ -34,13 +34,14 @@ pub(crate) struct Compare {
 
 /// All that came of a plan.
 pub(crate) struct Comparison {
+    /// In the mean over seeds.
     pub(crate) bounds: Bounds,
     /// Policy by policy, the best first; of each, seed by seed.
     pub(crate) policies: Vec<(Summary, Vec<Run>)>,
 }
 
 enum Job {
-    Bounds,
+    Bounds { seed: u64 },
     Run { policy: PolicyName, seed: u64 },
 }
 
@@ -87,7 +88,7 @@ impl Compare {
 
 /// Runs everything there is to compare.
 pub(crate) fn compare(plan: &Plan) -> anyhow::Result<Comparison> {
-    let mut jobs = vec![Job::Bounds];
+    let mut jobs: Vec<Job> = plan.all_seeds().map(|seed| Job::Bounds { seed }).collect();
     for &policy in &plan.policies {
         jobs.extend(plan.all_seeds().map(|seed| Job::Run { policy, seed }));
     }
@@ -95,12 +96,12 @@ pub(crate) fn compare(plan: &Plan) -> anyhow::Result<Comparison> {
     bar.set_message(format!("{} runs", jobs.len()));
     let done = runs::parallel(&jobs, |job| do_job(plan, job, &bar));
     bar.finish_and_clear();
-    let mut bounds = None;
+    let mut bounds = Vec::new();
     let mut of_policy: Vec<(PolicyName, Vec<Run>)> =
         plan.policies.iter().map(|policy| (*policy, Vec::new())).collect();
     for done in done {
         match done? {
-            Done::Bounds(it) => bounds = Some(*it),
+            Done::Bounds(it) => bounds.push(*it),
             Done::Run(policy, run) => {
                 let place = of_policy.iter_mut().find(|(it, _)| *it == policy);
                 place.expect("every run is of a policy").1.push(*run);
@@ -116,13 +117,13 @@ pub(crate) fn compare(plan: &Plan) -> anyhow::Result<Comparison> {
         let good = b.good_share.mean.total_cmp(&a.good_share.mean);
         good.then(a.ttft_mean_s.mean.total_cmp(&b.ttft_mean_s.mean))
     });
-    Ok(Comparison { bounds: bounds.expect("the first job is the bounds"), policies })
+    Ok(Comparison { bounds: Bounds::mean(&bounds), policies })
 }
 
 fn do_job(plan: &Plan, job: &Job, bar: &ProgressBar) -> anyhow::Result<Done> {
     match *job {
-        Job::Bounds => {
-            let bounds = runs::bound(plan, plan.seed).context("the bounds")?;
+        Job::Bounds { seed } => {
+            let bounds = runs::bound(plan, seed).context("the bounds")?;
             Ok(Done::Bounds(Box::new(bounds)))
         }
         Job::Run { policy, seed } => {

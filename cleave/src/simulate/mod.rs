@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    Sweep(sweep::Sweep),
+    Sweep(Box<sweep::Sweep>),
     Swarm(swarm::Swarm),
 }
 

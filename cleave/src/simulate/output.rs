@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cleave_sim::bounds::Bounds;
-use cleave_sim::report::{Results, Summary};
+use cleave_sim::results::{Results, Summary};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -13,7 +13,7 @@ pub(crate) struct Document<'a> {
     pub(crate) version: &'static str,
     pub(crate) seed: u64,
     pub(crate) parameters: BTreeMap<&'static str, String>,
-    /// Of the first seed.
+    /// In the mean over seeds.
     pub(crate) bounds: &'a Bounds,
     pub(crate) policies: &'a [Summary],
     pub(crate) runs: &'a [&'a Results],

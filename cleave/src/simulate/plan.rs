@@ -164,10 +164,9 @@ fn replay(it: &WorkloadSection, source: &Source, seed: u64) -> anyhow::Result<Re
         (None, None) => base.starts,
     };
     let pace = match it.r#loop {
-        Some(Pace::Open) => Loop::Open,
         Some(Pace::Closed) => Loop::Closed,
         None if recorded_sessions => Loop::Closed,
-        None => Loop::Open,
+        Some(Pace::Open) | None => Loop::Open,
     };
     let time = |span: Option<Span>, or: Duration| span.map_or(or, |Span(time)| time);
     Ok(Replay {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use cleave_core::policy::PolicyName;
 use cleave_sim::bounds::{self, Bounds};
-use cleave_sim::report::{Curves, Results};
+use cleave_sim::results::{Curves, Results};
 use cleave_sim::world::{Decisions, Watch, World};
 use indicatif::{ProgressBar, ProgressStyle};
 

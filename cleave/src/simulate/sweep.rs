@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 
 use cleave_core::policy::PolicyName;
-use cleave_sim::report::{Results, SweepPoint};
+use cleave_sim::report::SweepPoint;
+use cleave_sim::results::Results;
 use cleave_sim::traces::Scale;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -202,5 +203,5 @@ fn parse_share(text: &str) -> Result<f64, String> {
 
 fn parse_step(text: &str) -> Result<f64, String> {
     let step: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if 1.01 <= step && step <= 10.0 { Ok(step) } else { Err("must be from 1.01 to 10".into()) }
+    if (1.01..=10.0).contains(&step) { Ok(step) } else { Err("must be from 1.01 to 10".into()) }
 }

@@ -2,7 +2,7 @@
 
 use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::ratio;
-use cleave_sim::report::{Interval, Results, Summary};
+use cleave_sim::results::{Interval, Results, Summary};
 use comfy_table::{CellAlignment, Table, presets};
 
 /// Everything that is printed after the header.

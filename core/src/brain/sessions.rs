@@ -59,7 +59,8 @@ impl Sessions {
         let range = self.set_range(key);
         let set = &self.entries[range.clone()];
         let found = set.iter().position(|it| holds(it, key));
-        let oldest = || set.iter().enumerate().min_by_key(|(_, it)| seen_s(it)).map(|it| it.0);
+        let age = |it: &Entry| (*it != EMPTY, seen_s(it));
+        let oldest = || set.iter().enumerate().min_by_key(|(_, it)| age(it)).map(|it| it.0);
         let place = range.start + found.or_else(oldest).unwrap_or(0);
         let old = self.entries[place];
         let before = (found.is_some() && self.is_live(&old, now)).then(|| replica_of(&old));
@@ -171,6 +172,15 @@ mod tests {
         assert_eq!(sessions.remember(at(50), key(1), ReplicaId(4)), Some(ReplicaId(0)));
         assert_eq!(sessions.home(at(61), key(1)), Some(ReplicaId(4)));
         assert_eq!((sessions.count(ReplicaId(0)), sessions.count(ReplicaId(4))), (0, 1));
+    }
+
+    #[test]
+    fn nobody_makes_room_while_there_is_some_even_in_the_first_second() {
+        let mut sessions = table(1 << 16);
+        for number in 0..100 {
+            sessions.remember(at(0), key(number), ReplicaId(0));
+        }
+        assert_eq!(sessions.count(ReplicaId(0)), 100);
     }
 
     #[test]

@@ -50,8 +50,11 @@ pub(super) fn tenant(headers: &HeaderMap) -> u64 {
 
 /// Finds the session that a header names, `x-session-id` before all others.
 pub(super) fn session(headers: &HeaderMap, names: &[HeaderName]) -> Option<SessionId> {
-    let value = std::iter::once(&SESSION_ID).chain(names).find_map(|it| headers.get(it))?;
-    (!value.is_empty()).then(|| SessionId::bounded(value.as_bytes()))
+    std::iter::once(&SESSION_ID)
+        .chain(names)
+        .filter_map(|it| headers.get(it))
+        .find(|it| !it.is_empty())
+        .map(|it| SessionId::bounded(it.as_bytes()))
 }
 
 /// Takes in the body, whole if routing must look into it.
@@ -61,11 +64,6 @@ pub(super) async fn take_body(
     headers: &HeaderMap,
     body: Incoming,
 ) -> Result<Intake, ServeError> {
-    if headers.contains_key(header::CONTENT_LENGTH)
-        && headers.contains_key(header::TRANSFER_ENCODING)
-    {
-        return Err(ServeError::AmbiguousLength);
-    }
     let limit_bytes = router.settings.limits.body_bytes_max;
     let known = body.size_hint().exact().map(|it| usize::try_from(it).unwrap_or(usize::MAX));
     if known.is_some_and(|it| limit_bytes < it) {

@@ -207,3 +207,82 @@ impl Pool {
         self.mind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use cleave_core::brain::{self, Outcome, SessionSettings};
+    use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
+    use cleave_core::fleet::Probe;
+
+    use crate::proxy::settings::ReplicaSettings;
+    use crate::telemetry::Metrics;
+
+    use super::*;
+
+    const SESSIONS: u64 = 1_000_000;
+    const THREADS: u64 = 8;
+    const TABLE_BYTES: usize = 1 << 20;
+    /// Bytes the table takes for one session.
+    const SESSION_BYTES: usize = 16;
+
+    fn pool_of(replicas: u32) -> Arc<Pool> {
+        let replica = |number| ReplicaSettings {
+            origin: format!("http://replica-{number}:8000").parse().unwrap(),
+            weight: 1.0,
+        };
+        let sessions = SessionSettings { bytes_max: TABLE_BYTES, ..SessionSettings::default() };
+        let settings = PoolSettings {
+            name: "stress".to_owned(),
+            models: Vec::new(),
+            aliases: BTreeMap::new(),
+            replicas: (0..replicas).map(replica).collect(),
+            brain: brain::Settings { sessions, ..brain::Settings::default() },
+            probe: ProbeSettings::default(),
+        };
+        let pool = Pool::new(settings.clone(), Metrics::default().pool("stress"), Clock::start());
+        for member in pool.apply(settings, &AtomicU32::new(0)) {
+            pool.tell(Event::Probed { replica: member.id, probe: Probe::Passed });
+        }
+        pool
+    }
+
+    /// Takes one turn of a session from its arrival to its end; returns who served it.
+    fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
+        let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
+        let (outline, extent) = (Outline::default(), Extent::default());
+        let arrived = Event::Arrived { request, key, outline, extent };
+        let member = pool.place(request, arrived).unwrap();
+        pool.tell(Event::Answering { request });
+        pool.tell(Event::Ended { request, outcome: Outcome::Done, usage: Usage::default() });
+        member.id
+    }
+
+    #[test]
+    fn a_million_sessions_from_many_threads_stay_within_their_bytes_and_none_is_lost() {
+        let pool = pool_of(8);
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let pool = &pool;
+                scope.spawn(move || {
+                    for session in (thread..SESSIONS).step_by(8) {
+                        let home = turn(pool, session, session);
+                        // Every hundredth comes back, perhaps after it was forgotten.
+                        if session % 100 == thread {
+                            assert_eq!(turn(pool, SESSIONS + session, session), home);
+                        }
+                    }
+                });
+            }
+        });
+        let snapshot = pool.snapshot();
+        let again = (0..SESSIONS).filter(|it| it % 100 == it % THREADS).count();
+        let sent: u64 = snapshot.replicas.iter().map(|it| it.sent_total).sum();
+        assert_eq!(sent, SESSIONS + u64::try_from(again).unwrap());
+        assert_eq!((snapshot.requests_in_flight, snapshot.sessions_moved_total), (0, 0));
+        let held: u32 = snapshot.replicas.iter().map(|it| it.sessions).sum();
+        let capacity = TABLE_BYTES / SESSION_BYTES;
+        assert!((capacity / 2..=capacity).contains(&usize::try_from(held).unwrap()), "{held}");
+    }
+}

@@ -25,8 +25,6 @@ pub(super) enum ServeError {
     BodyBroken,
     #[error("the router holds as many request bodies as it may; try again shortly")]
     BuffersFull,
-    #[error("both content-length and transfer-encoding are given")]
-    AmbiguousLength,
     #[error("{method} is not supported")]
     Method { method: &'static str },
     #[error("the model `{model}` does not exist; available: {available}")]
@@ -77,7 +75,6 @@ impl ServeError {
         match self {
             Self::BadBody(_) => (StatusCode::BAD_REQUEST, "invalid_body"),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "body_broken"),
-            Self::AmbiguousLength => (StatusCode::BAD_REQUEST, "ambiguous_length"),
             Self::UnnamedModel { .. } => (StatusCode::BAD_REQUEST, "model_missing"),
             Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),

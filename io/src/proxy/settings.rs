@@ -52,7 +52,7 @@ pub struct Timeouts {
     pub body: Duration,
     /// To connect to a replica.
     pub connect: Duration,
-    /// From sending a request to a replica to the head of its answer.
+    /// From sending a request to a replica to the first byte of its answer, after the head.
     pub first_byte: Duration,
     /// Between two pieces of an answer.
     pub idle: Duration,

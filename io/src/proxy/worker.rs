@@ -2,9 +2,9 @@
 //! replicas. A request never leaves the thread that accepted it, so nothing per request is shared
 //! but the brain.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use rand_pcg::Pcg64Mcg;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -99,7 +99,7 @@ impl Worker {
 
     async fn sweep(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(SWEEP).await;
+            sleep(SWEEP).await;
             self.idle.sweep();
         }
     }
@@ -126,9 +126,20 @@ impl Worker {
         let header = self.router.settings.timeouts.header;
         builder.http1().timer(TokioTimer::new()).header_read_timeout(header);
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30));
-        let service = service_fn(|request| answer(Arc::clone(self), request));
+        let asked = AtomicBool::new(false);
+        let service = service_fn(|request| {
+            asked.store(true, Relaxed);
+            answer(Arc::clone(self), request)
+        });
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
+        // hyper minds the time a head takes, but not the time until it knows which protocol it is.
+        let silence = async {
+            sleep(header).await;
+            if asked.load(Relaxed) {
+                pending::<()>().await;
+            }
+        };
         tokio::select! {
             biased;
             ended = connection.as_mut() => ended.map_err(io::Error::other),
@@ -136,6 +147,7 @@ impl Worker {
                 connection.as_mut().graceful_shutdown();
                 connection.await.map_err(io::Error::other)
             }
+            () = silence => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The answer of a replica: its head, and a body that is read only as fast as it is taken.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -38,6 +39,18 @@ pub struct AnswerBody {
 }
 
 impl AnswerBody {
+    /// Waits until something of the body has come, if anything is to come.
+    pub(super) async fn begin(&mut self) -> io::Result<()> {
+        while !self.framing.is_done() && self.connection.buffer.is_empty() {
+            match poll_fn(|cx| self.poll_read(cx)).await? {
+                0 if self.framing == Framing::UntilClose => self.framing = Framing::Done,
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the next piece. `None` at its proper end; an error if it broke off.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {

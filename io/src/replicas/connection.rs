@@ -3,6 +3,7 @@
 //! the answer drives it, and dropping it hangs up, which is how engines learn of a client's leaving.
 
 use std::error::Error;
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub enum SendError {
     Lost(io::Error),
     #[error("no answer in time")]
     NoAnswer,
+    #[error("the answer broke off after its head: {0}")]
+    BrokenOff(io::Error),
     #[error("not an HTTP answer: {0}")]
     BadAnswer(#[from] BadAnswer),
     /// Not the replica's fault.
@@ -71,7 +74,7 @@ impl Payload {
 pub enum Outgoing<'a, B> {
     Held(&'a Payload),
     /// Passed on as it comes, in chunks if the client did not say how long it is. `limit` is for
-    /// each piece.
+    /// each piece, to come and to be taken.
     Passing {
         body: Limited<B>,
         chunked: bool,
@@ -102,7 +105,9 @@ impl Connection {
         self.buffer.is_empty() && nothing.is_err_and(|it| it.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Sends a request and waits for the head of its answer. `head` ends with the empty line.
+    /// Sends a request and waits for the head of its answer and the first of its body: engines send
+    /// the head of a stream at once, and lose it as long as they compute the prompt. `head` ends with
+    /// the empty line.
     pub async fn exchange<B>(
         mut self,
         method: &Method,
@@ -115,29 +120,42 @@ impl Connection {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let sent = match outgoing {
-            Outgoing::Held(payload) => self.send_held(head, payload).await,
+            Outgoing::Held(payload) => self.send_held(head, payload, limit).await,
             Outgoing::Passing { body, chunked, limit } => {
                 self.send_passing(head, body, chunked, limit).await
             }
         };
-        if let Err(SendError::Body(error)) = sent {
-            return Err(SendError::Body(error));
-        }
-        // A replica may refuse a large body by answering and hanging up: prefer what it said.
-        match (timeout(limit, self.read_head(method)).await, sent) {
-            (Ok(Ok(head)), _) => Ok(Answer::new(head, self)),
-            (_, Err(error)) | (Ok(Err(error)), Ok(())) => Err(error),
-            (Err(_), Ok(())) => Err(SendError::NoAnswer),
+        match sent {
+            Ok(()) => in_time(limit, self.answer(method)).await,
+            // A replica may refuse a large body by answering and hanging up: prefer what it said.
+            Err(SendError::Lost(lost)) => {
+                let answered = in_time(limit, self.answer(method)).await;
+                answered.map_err(|_| SendError::Lost(lost))
+            }
+            Err(error) => Err(error),
         }
     }
 
-    async fn send_held(&mut self, head: [&[u8]; 2], payload: &Payload) -> Result<(), SendError> {
+    async fn answer(mut self, method: &Method) -> Result<Answer, SendError> {
+        let head = self.read_head(method).await?;
+        let mut answer = Answer::new(head, self);
+        answer.body.begin().await.map_err(SendError::BrokenOff)?;
+        Ok(answer)
+    }
+
+    async fn send_held(
+        &mut self,
+        head: [&[u8]; 2],
+        payload: &Payload,
+        limit: Duration,
+    ) -> Result<(), SendError> {
         let [a, b, c] = &payload.0;
         let mut slices = [head[0], head[1], a, b, c].map(IoSlice::new);
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {
-            let written = self.stream.write_vectored(left).await.map_err(SendError::Lost)?;
+            let write = async { self.stream.write_vectored(left).await.map_err(SendError::Lost) };
+            let written = in_time(limit, write).await?;
             if written == 0 {
                 return Err(SendError::Lost(io::ErrorKind::WriteZero.into()));
             }
@@ -157,7 +175,7 @@ impl Connection {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.send_held(head, &Payload::default()).await?;
+        self.send_held(head, &Payload::default(), limit).await?;
         loop {
             let Ok(frame) = timeout(limit, body.frame()).await else {
                 return Err(SendError::Body(BodyError::TimedOut));
@@ -170,7 +188,8 @@ impl Connection {
             let size = if chunked { format!("{:x}\r\n", data.len()) } else { String::new() };
             let end: &[u8] = if chunked { b"\r\n" } else { b"" };
             let mut piece = Buf::chain(size.as_bytes(), data).chain(end);
-            self.stream.write_all_buf(&mut piece).await.map_err(SendError::Lost)?;
+            let written = self.stream.write_all_buf(&mut piece);
+            in_time(limit, async { written.await.map_err(SendError::Lost) }).await?;
         }
         if chunked {
             self.stream.write_all(b"0\r\n\r\n").await.map_err(SendError::Lost)?;
@@ -190,6 +209,14 @@ impl Connection {
             }
         }
     }
+}
+
+/// Waits no longer than `limit`; a replica that takes nothing in so long does not answer either.
+async fn in_time<T>(
+    limit: Duration,
+    what: impl Future<Output = Result<T, SendError>>,
+) -> Result<T, SendError> {
+    timeout(limit, what).await.unwrap_or(Err(SendError::NoAnswer))
 }
 
 fn broken(error: Box<dyn Error + Send + Sync>) -> SendError {

@@ -12,6 +12,9 @@ pub fn start(settings: &Settings) -> Result<(), ParseError> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A line that cannot be written would be reported on standard error, which is where it could
+        // not be written, and that report panics: nobody's request, and no signal, may end so.
+        .log_internal_errors(false)
         .with_target(false);
     // The only error is that logging has been started already.
     _ = match settings.format {

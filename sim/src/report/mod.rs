@@ -1,13 +1,5 @@
-//! Figures for people and programs: what a run was like as plain numbers with their units in their
-//! names, curves for plots, several seeds as one figure with its interval, and the page. It computes
-//! from measures and never runs anything.
+//! The page: a comparison for people, in one file that needs nothing from outside. It draws what it is
+//! given and computes nothing.
 
-mod intervals;
 mod page;
-
-mod results;
-
-pub use intervals::{Interval, Summary, summarize};
-
 pub use page::{PageInput, PolicyCurves, SweepPoint, page};
-pub use results::{Curves, ReplicaResults, Results, Spread};

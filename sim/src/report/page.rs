@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use crate::bounds::Bounds;
 
-use super::intervals::Summary;
-use super::results::{Curves, Results};
+use crate::results::{Curves, Results, Summary};
 
 const TEMPLATE: &str = include_str!("page.html");
 const MARK: &str = "/*DATA*/null";

@@ -7,6 +7,7 @@
 mod faults;
 mod flight;
 mod heap;
+mod ideal;
 pub mod invariants;
 mod pooled;
 mod replica;
@@ -14,8 +15,7 @@ mod requests;
 mod residency;
 mod router;
 mod settings;
-#[cfg(test)]
-mod tests;
+mod srpt;
 mod upkeep;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,11 +27,11 @@ use cleave_core::domain::Moment;
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 
-use crate::bounds::Ideal;
 use crate::engine::Output;
 use crate::measure::Measures;
 use crate::traces::{Seen, Tenant, Ticket, TraceError, Workload};
 
+pub use ideal::Ideal;
 pub use settings::{Absent, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
 use flight::Flight;

@@ -5,16 +5,15 @@
 //! a theorem, and a rule that spares decoding more can come out a little above it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use crate::bounds::Ideal;
 use crate::engine::kv::KvPool;
 use crate::engine::{Job, Settings as EngineSettings};
 use crate::measure::End;
 use crate::work;
 
-use super::World;
+use super::ideal::Ideal;
 use super::settings::ReplicaSettings;
+use super::{Timer, World};
 
 /// One cache for all, and what is left to do where.
 #[derive(Debug)]
@@ -118,13 +117,16 @@ impl World {
         pooled.ideal.on_arrival(self.now, flight.prompt_tokens, flight.seen_tokens, cached);
         let engines = self.replicas.iter().map(|it| it.settings.engine);
         let replica = pooled.book(id, engines, (new, cached));
-        let job = Job { block_hashes: Arc::from([]), given_tokens: cached, ..flight.job(id) };
+        let job = Job { given_tokens: cached, ..flight.job(id) };
         flight.replica = Some(replica);
         flight.anywhere_tokens = cached;
         if self.replicas[replica].engine.submit(self.now, job).is_err() {
             self.end(id, End::TooLong);
             return;
         }
+        // Clients wait no longer for this fleet than for others.
+        let at = self.now + self.settings.timeouts.first_byte;
+        self.timers.push_back(Timer { at, request: id, tries: 0 });
         self.schedule(replica);
     }
 }

@@ -226,7 +226,9 @@ impl World {
         let Some(flight) = self.flights.get_mut(&id) else { return };
         flight.replica = None;
         let (router, request) = (flight.router, RequestId(id));
-        if flight.first_token.is_none() {
+        if self.pooled.is_some() {
+            self.end(id, End::Refused);
+        } else if flight.first_token.is_none() {
             self.tell(router, Event::Failed { request, failure: Failure::Unreachable });
         } else {
             self.tell(

@@ -98,7 +98,7 @@ pub(in crate::config) struct Timeouts {
     pub body: Text<Duration>,
     /// To connect to a replica.
     pub connect: Text<Duration>,
-    /// From sending a request to a replica to the head of its answer.
+    /// From sending a request to a replica to the first byte of its answer, after the head.
     /// Engines answer a non-streaming request only when all of it is generated: leave room.
     pub first_byte: Text<Duration>,
     /// Between two pieces of an answer.

@@ -29,7 +29,7 @@ pub fn named(name: &str) -> Option<Synthetic> {
     PRESETS.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
 }
 
-/// llm-d's shared-prefix benchmark: 150 customers with a system prompt of 6,000 tokens, five prompts each, a
+/// llm-d's shared-prefix benchmark: 150 workloads with a system prompt of 6,000 tokens, five prompts each, a
 /// warm-up and then a ladder of rates with 30 seconds between the steps.
 fn b2b_saas() -> Synthetic {
     let ladder = [

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::results::Results;
+use super::Results;
 use crate::measure::real;
 
 /// A mean over seeds and half the width of its interval.
@@ -22,6 +22,11 @@ impl Interval {
             student_95(values.len() - 1) * (squares / (count - 1.0) / count).sqrt()
         });
         Self { mean, half_width }
+    }
+
+    /// Looks at one figure of each of several things.
+    pub fn of_each<T>(things: &[T], figure: impl Fn(&T) -> f64) -> Self {
+        Self::of(&things.iter().map(figure).collect::<Vec<_>>())
     }
 }
 
@@ -50,9 +55,7 @@ pub struct Summary {
 
 /// Puts the runs of one policy together; there must be one at least.
 pub fn summarize(runs: &[&Results]) -> Summary {
-    let over = |figure: fn(&Results) -> f64| {
-        Interval::of(&runs.iter().map(|it| figure(it)).collect::<Vec<_>>())
-    };
+    let over = |figure: fn(&Results) -> f64| Interval::of_each(runs, |it| figure(it));
     Summary {
         policy: runs.first().map(|it| it.policy.clone()).unwrap_or_default(),
         seeds: runs.len(),

@@ -8,7 +8,7 @@ use cleave_core::brain;
 use cleave_core::cost::StepTimes;
 use cleave_core::policy::PolicyName;
 use cleave_sim::engine;
-use cleave_sim::report::Results;
+use cleave_sim::results::Results;
 use cleave_sim::traces::{HeavyTail, Replay, Spread, Stage, Synthetic, Workload};
 use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, View, World};
 
@@ -40,7 +40,9 @@ fn mean_s(servers: &[ReplicaSettings], policy: PolicyName, per_second: f64, inpu
         ..Settings::default()
     });
     world.start_measuring();
-    world.run(&mut Workload::synthetic(&workload, &replay), &mut Unwatched).unwrap();
+    world
+        .run(&mut Workload::synthetic(&workload, &replay), &mut Unwatched)
+        .expect("the world comes to its end");
     let results = Results::of(&world, policy.as_str());
     assert_eq!(results.finished, REQUESTS);
     results.ttft_s.mean
@@ -66,7 +68,7 @@ fn equal_requests_wait_as_in_m_d_1() {
 fn uneven_requests_wait_as_in_m_g_1() {
     // One millisecond a token, 20 or 200 tokens: the mean wait is λ E[S²] / (2 (1 − ρ)).
     let input = Spread::Quantiles(vec![(0.0, 20), (0.5, 20), (0.5, 200), (1.0, 200)]);
-    let (mean, square) = (0.110, (0.02_f64.powi(2) + 0.2_f64.powi(2)) / 2.0);
+    let (mean, square) = (0.110, f64::midpoint(0.02 * 0.02, 0.2 * 0.2));
     for load in [0.5, 0.7] {
         let rate = load / mean;
         let found = mean_s(&[server(0.0, 1.0)], PolicyName::RoundRobin, rate, input.clone());

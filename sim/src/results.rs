@@ -1,9 +1,14 @@
-//! One run as numbers.
+//! One run as plain numbers, with their units in their names. It reads measures and never runs
+//! anything; whoever shows them to people is `report`.
+
+mod intervals;
 
 use serde::Serialize;
 
 use crate::measure::{Histogram, Measures, TenantTally, jain, ratio, real};
 use crate::world::World;
+
+pub use intervals::{Interval, Summary, summarize};
 
 /// A distribution in five figures, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use cleave_core::brain;
 use cleave_core::policy::PolicyName;
-use cleave_sim::report::Results;
+use cleave_sim::results::Results;
 use cleave_sim::traces::{
     MultiTurn, Replay, Scale, SharedPrefix, Spread, Stage, Starts, Synthetic, Workload,
 };
 use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, World};
 
 fn run(name: &str, replicas: usize, kv_tokens: u32, workload: &mut Workload) -> Results {
-    let policy: PolicyName = name.parse().unwrap();
+    let policy: PolicyName = name.parse().expect("the policy exists");
     let mut replica = ReplicaSettings::default();
     replica.engine.kv_tokens = kv_tokens;
     let mut world = World::new(Settings {
@@ -23,11 +23,12 @@ fn run(name: &str, replicas: usize, kv_tokens: u32, workload: &mut Workload) -> 
         ..Settings::default()
     });
     world.start_measuring();
-    world.run(workload, &mut Unwatched).unwrap();
+    world.run(workload, &mut Unwatched).expect("the world comes to its end");
     Results::of(&world, name)
 }
 
 /// Plays the first ten minutes of the Mooncake conversation trace at twice its rate, on 8 replicas.
+#[expect(clippy::print_stderr, reason = "whoever runs the tests must know what was not tested")]
 fn conversation(policy: &str) -> Option<Results> {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces");
     let trace = traces.join("mooncake-conversation.dev.jsonl.gz");
@@ -36,11 +37,12 @@ fn conversation(policy: &str) -> Option<Results> {
         return None;
     }
     let replay = Replay {
-        rate_scale: Scale::new(2.0).unwrap(),
+        rate_scale: Scale::new(2.0).expect("above zero"),
         until: Duration::from_secs(600),
         ..Replay::default()
     };
-    Some(run(policy, 8, 524_288, &mut Workload::open(&trace, None, &replay).unwrap()))
+    let mut workload = Workload::open(&trace, None, &replay).expect("the trace can be read");
+    Some(run(policy, 8, 524_288, &mut workload))
 }
 
 /// Plays agents with a repository of 40,000 tokens each, so many at a time, on 4 replicas.

@@ -1,0 +1,18 @@
+//! Clients and replicas that mean ill or know no better: the right status, a clear error, and nobody
+//! else is affected.
+
+mod bodies;
+mod framing;
+mod idle;
+mod replicas;
+mod secrets;
+mod tls;
+
+use crate::support::{Router, Scripted, json_answer};
+
+/// A router in front of one sound replica.
+async fn sound(settings: &str) -> (Router, Scripted) {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let router = Router::start(&[replica.url()], settings).await;
+    (router, replica)
+}

@@ -1,0 +1,13 @@
+//! The router as its users meet it: `cleave serve` as a real process, in front of mock replicas that
+//! are real processes too, or of scripted ones that misbehave byte by byte. Nothing here sleeps for
+//! luck: a test waits for what it needs to see, under a deadline, and orders what it does by that.
+#![cfg(test)]
+
+mod support;
+
+mod bytes;
+mod failures;
+mod hostile;
+mod load;
+mod reload;
+mod sessions;

@@ -1,0 +1,51 @@
+//! A client that speaks HTTP/2 from the first byte, over any connection.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::PATIENCE;
+
+#[derive(Debug)]
+pub(crate) struct Http2 {
+    sender: SendRequest<Full<Bytes>>,
+    /// Drives the connection, and hangs up when dropped.
+    _connection: JoinSet<()>,
+}
+
+impl Http2 {
+    pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        let shaken = handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let (sender, driver) = shaken.expect("the router speaks HTTP/2");
+        let mut connection = JoinSet::new();
+        connection.spawn(async move { _ = driver.await });
+        Self { sender, _connection: connection }
+    }
+
+    /// Posts a JSON body and waits for the head of its answer.
+    pub(crate) async fn post(&mut self, path: &str, body: &str) -> Response<Incoming> {
+        let request = Request::post(format!("http://router{path}"))
+            .header("content-type", "application/json")
+            .body(Full::from(body.to_owned()))
+            .unwrap();
+        let answer = timeout(PATIENCE, self.sender.send_request(request)).await;
+        answer.expect("an answer comes in time").expect("the stream stands")
+    }
+}
+
+/// Takes the next piece of an answer; none at its end, which may come in a frame of its own.
+pub(crate) async fn next_piece(body: &mut Incoming) -> Option<Bytes> {
+    loop {
+        let frame = timeout(PATIENCE, body.frame()).await.expect("a piece comes in time")?;
+        let data = frame.expect("the stream stands").into_data().ok()?;
+        if !data.is_empty() {
+            return Some(data);
+        }
+    }
+}

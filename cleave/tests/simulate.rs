@@ -1,0 +1,91 @@
+//! `cleave simulate` as a process: the same bytes for the same seed, and errors that say what to do.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn simulate(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cleave"));
+    command.current_dir(repository()).arg("simulate").args(args);
+    command.output().expect("the binary starts")
+}
+
+fn refusal(args: &[&str]) -> String {
+    let output = simulate(args);
+    assert!(!output.status.success(), "{args:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const CONVERSATION: [&str; 2] = ["--trace", "sim/data/mooncake-conversation.jsonl"];
+
+#[test]
+fn the_same_seed_prints_the_same_bytes_in_every_form() {
+    for form in [&[][..], &["--json"], &["--csv"]] {
+        let args = [&CONVERSATION, &["--policy", "all", "--seeds", "2", "--seed", "7"][..], form];
+        let args = args.concat();
+        let (one, other) = (simulate(&args), simulate(&args));
+        assert!(one.status.success(), "{}", String::from_utf8_lossy(&one.stderr));
+        assert!(!one.stdout.is_empty());
+        assert!(one.stdout == other.stdout, "{form:?}");
+    }
+}
+
+#[test]
+fn a_run_says_version_seed_and_parameters_first() {
+    let args = [&CONVERSATION, &["--policy", "session", "--seed", "41"][..]].concat();
+    let text = String::from_utf8(simulate(&args).stdout).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some(concat!("cleave ", env!("CARGO_PKG_VERSION"), " simulate")));
+    assert_eq!(lines.next(), Some("  seed: 41"));
+    for parameter in ["fleet", "routers", "slo", "workload", "rate scale", "policies"] {
+        assert!(text.contains(&format!("\n  {parameter}: ")), "{parameter}");
+    }
+}
+
+#[test]
+fn a_misspelt_policy_is_refused_with_the_names_there_are() {
+    let args = [&CONVERSATION, &["--policy", "sesion"][..]].concat();
+    let why = refusal(&args);
+    assert!(why.contains("\"sesion\"") && why.contains("dynamo_16"), "{why}");
+}
+
+#[test]
+fn nothing_to_play_and_too_much_to_play_are_refused_with_the_remedy() {
+    assert!(refusal(&["--policy", "session"]).contains("--trace FILE"));
+    let two = ["--trace", "sim/data/bailian.jsonl", "sim/data/burstgpt.csv"];
+    assert!(refusal(&two).contains("--compose"));
+    assert!(refusal(&["--synthetic", "chat"]).contains("multi-turn"));
+}
+
+#[test]
+fn a_swarm_prints_what_it_went_through() {
+    let output = simulate(&["swarm", "--seeds", "4", "--seed", "100"]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("4 worlds, 0 failed"), "{text}");
+}
+
+#[test]
+fn a_sweep_finds_a_knee_for_each_policy() {
+    let args = ["sweep", "--synthetic", "smg-600-prefixes", "--requests", "300", "--replicas", "2"];
+    let args = [&args[..], &["--policy", "session,random", "--step", "2", "--json"]].concat();
+    let output = simulate(&args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches("\"requests_per_s\"").count(), 2, "{text}");
+}
+
+#[test]
+fn a_report_is_one_page_that_needs_nothing_else() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join("report.html");
+    let args = [&CONVERSATION, &["--policy", "session,random", "--report"][..]].concat();
+    let path = file.to_str().unwrap();
+    assert!(simulate(&[&args[..], &[path]].concat()).status.success());
+    let page = std::fs::read_to_string(file).unwrap();
+    assert!(page.contains("\"ttft_cdf\"") && !page.contains("/*DATA*/"));
+    assert!(!page.contains("src=") && !page.contains("href="));
+}

@@ -1,0 +1,79 @@
+//! What is possible at best, beside which every policy's figures are printed. Hits: of a cache that
+//! never forgets, and of one cache as large as all together. First tokens: on a replica that has
+//! nothing else to do, and in the mean of one server as fast as all together that always does the
+//! shortest work first. All of it is computed on the arrivals of the pooled replay (`world::pooled`),
+//! so that a closed loop is bounded by a closed loop.
+
+use serde::Serialize;
+
+use crate::results::{Interval, Results, Spread};
+use crate::traces::Workload;
+use crate::world::{RunError, Settings, Unwatched, World};
+
+/// The bounds of one workload on one fleet.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bounds {
+    /// Share of prompt tokens that a cache without end would have saved.
+    pub infinite_hit: f64,
+    /// The same for one cache as large as the fleet's together.
+    pub pooled_hit: f64,
+    /// First token on a replica that has nothing else to do and finds everything ever sent.
+    pub floor: Spread,
+    /// No fleet as fast as this one has a lower mean time to the first token.
+    pub ttft_mean_s: f64,
+    /// The pooled replay: one line, one cache.
+    pub pooled: Results,
+}
+
+impl Bounds {
+    /// Averages the bounds of several seeds; the rest is the first one's. There must be one at least.
+    pub fn mean(seeds: &[Self]) -> Self {
+        let mut mean = seeds.first().expect("a comparison has a seed").clone();
+        let over = |figure: fn(&Self) -> f64| Interval::of_each(seeds, figure).mean;
+        let spread = |figure: fn(&Self) -> Spread| {
+            let all: Vec<Spread> = seeds.iter().map(figure).collect();
+            let over = |part: fn(&Spread) -> f64| Interval::of_each(&all, part).mean;
+            Spread {
+                mean: over(|it| it.mean),
+                p50: over(|it| it.p50),
+                p90: over(|it| it.p90),
+                p99: over(|it| it.p99),
+                max: over(|it| it.max),
+            }
+        };
+        mean.infinite_hit = over(|it| it.infinite_hit);
+        mean.pooled_hit = over(|it| it.pooled_hit);
+        mean.floor = spread(|it| it.floor);
+        mean.ttft_mean_s = over(|it| it.ttft_mean_s);
+        mean.pooled.good_share = over(|it| it.pooled.good_share);
+        mean.pooled.good_per_s = over(|it| it.pooled.good_per_s);
+        mean.pooled.ttft_s = spread(|it| it.pooled.ttft_s);
+        mean.pooled.tpot_s = spread(|it| it.pooled.tpot_s);
+        mean.pooled.end_to_end_s = spread(|it| it.pooled.end_to_end_s);
+        mean
+    }
+}
+
+/// Computes the bounds of a workload on a fleet, after a warm-up if there is one.
+pub fn bounds(
+    settings: Settings,
+    warmup: Option<&mut Workload>,
+    workload: &mut Workload,
+) -> Result<Bounds, RunError> {
+    let mut world = World::pooled(settings);
+    if let Some(warmup) = warmup {
+        world.run(warmup, &mut Unwatched)?;
+    }
+    world.start_measuring();
+    world.run(workload, &mut Unwatched)?;
+    let ideal = world.ideal().expect("a pooled world collects them");
+    let floor = Spread::of(ideal.floor());
+    Ok(Bounds {
+        infinite_hit: ideal.infinite_hit(),
+        pooled_hit: ideal.pooled_hit(),
+        // Both are lower bounds of the same mean, so the higher one is.
+        ttft_mean_s: floor.mean.max(ideal.shortest_first_mean_s()),
+        floor,
+        pooled: Results::of(&world, "pooled"),
+    })
+}

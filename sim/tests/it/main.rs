@@ -1,0 +1,6 @@
+//! The simulator judged from outside: small worlds with known outcomes, queueing theory, and the
+//! orderings that others have published.
+
+mod orderings;
+mod queueing;
+mod worlds;
