@@ -9,3 +9,4 @@ pub mod fleet;
 pub mod policy;
 pub mod prefix;
 pub mod protocol;
+pub mod tokens;

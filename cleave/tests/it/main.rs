@@ -8,5 +8,6 @@ mod support;
 mod bytes;
 mod failures;
 mod hostile;
+mod load;
 mod reload;
 mod sessions;

@@ -1,5 +1,6 @@
 //! Whatever a client sends, peeking at it must not panic, must agree with a full parser on what is
-//! JSON, and must find the model and the stream flag that a full parser finds.
+//! JSON, must find the model and the stream flag that a full parser finds, and its outline must be no
+//! longer than the body.
 
 #![no_main]
 
@@ -32,6 +33,9 @@ fn agrees(body: &[u8], found: &Peek<'_>) {
         assert!((1..=256).contains(&session.len()), "session of {} bytes", session.len());
         assert!(session.bytes().all(|it| it.is_ascii_graphic()), "session cannot be a header");
     }
+    let (outline, extent) = found.outline("m");
+    assert!(usize::try_from(extent.prompt_bytes()).is_ok_and(|it| it <= body.len()));
+    assert!(outline.blocks.len() <= body.len() / 256, "a block without its bytes");
     let spanned = &body[found.model_span.clone()];
     if let Some(model) = &found.model {
         assert_eq!(serde_json::from_slice::<String>(spanned).ok().as_deref(), Some(&**model));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{Outline, ReplicaId, Report, RequestId, SliceKey};
+use crate::domain::{Extent, Outline, ReplicaId, Report, RequestId, SliceKey, Usage};
 use crate::fleet::Probe;
 
 /// What happened.
@@ -11,7 +11,9 @@ pub enum Event {
     Arrived {
         request: RequestId,
         key: SliceKey,
+        /// What is known of it; what it leaves open is estimated from the extent.
         outline: Outline,
+        extent: Extent,
     },
     /// The try failed before its first byte.
     Failed {
@@ -26,6 +28,8 @@ pub enum Event {
     Ended {
         request: RequestId,
         outcome: Outcome,
+        /// What the engine says it came to, as far as it says.
+        usage: Usage,
     },
     Joined {
         replica: ReplicaId,

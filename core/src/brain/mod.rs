@@ -17,13 +17,14 @@ use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Moment, Outline, ReplicaId, RequestId, SliceKey};
+use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use crate::fleet::{Fleet, Reason, Replica, Standing};
 use crate::policy::{self, Ask, Candidate, Policy};
+use crate::tokens::Lengths;
 
 pub use event::{Action, Event, Failure, Outcome, Refusal};
 pub use settings::{RetrySettings, SessionSettings, Settings};
-pub use snapshot::{ReplicaSnapshot, Snapshot};
+pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
 
 use budget::RetryBudget;
 use sessions::Sessions;
@@ -42,6 +43,7 @@ pub struct Brain {
     fleet: Fleet,
     requests: IndexMap<RequestId, Booking, FxBuildHasher>,
     sessions: Sessions,
+    lengths: Lengths,
     budget: RetryBudget,
     swept_at: Moment,
     sessions_moved_total: u64,
@@ -54,6 +56,7 @@ pub struct Brain {
 struct Booking {
     key: SliceKey,
     outline: Outline,
+    extent: Extent,
     replica: ReplicaId,
     /// Whether its first byte has come: from then on it cannot go elsewhere.
     answering: bool,
@@ -80,6 +83,7 @@ impl Brain {
             fleet: Fleet::default(),
             requests: IndexMap::default(),
             sessions: Sessions::new(settings.sessions),
+            lengths: Lengths::default(),
             budget: RetryBudget::new(settings.retries),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
@@ -91,12 +95,15 @@ impl Brain {
     /// Takes in one event and appends what must be done, in order.
     pub fn on_event(&mut self, now: Moment, event: Event, actions: &mut Vec<Action>) {
         match event {
-            Event::Arrived { request, key, outline } => {
-                self.on_arrived(now, request, key, outline, actions);
+            Event::Arrived { request, key, mut outline, extent } => {
+                self.lengths.complete(key, &extent, &mut outline);
+                self.on_arrived(now, request, key, outline, extent, actions);
             }
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
-            Event::Ended { request, outcome } => self.on_ended(now, request, outcome, actions),
+            Event::Ended { request, outcome, usage } => {
+                self.on_ended(now, request, outcome, usage, actions);
+            }
             Event::Joined { replica, name, weight } => {
                 let it = Replica::new(replica, name, weight, self.settings.breaker);
                 self.policy.on_joined(replica, it.place);
@@ -145,6 +152,7 @@ impl Brain {
         request: RequestId,
         key: SliceKey,
         outline: Outline,
+        extent: Extent,
         actions: &mut Vec<Action>,
     ) {
         self.budget.on_arrival(self.requests.len());
@@ -153,6 +161,7 @@ impl Brain {
                 let booking = Booking {
                     key,
                     outline,
+                    extent,
                     replica,
                     answering: false,
                     trial: false,
@@ -210,9 +219,12 @@ impl Brain {
         now: Moment,
         request: RequestId,
         outcome: Outcome,
+        usage: Usage,
         actions: &mut Vec<Action>,
     ) {
         let Some(booking) = self.take(now, request) else { return };
+        let Booking { key, extent, outline, .. } = &booking;
+        self.lengths.on_ended(*key, extent, outline, usage, outcome == Outcome::Done);
         match outcome {
             Outcome::Cut => self.blame(now, booking.replica, Reason::Unreachable),
             Outcome::Cancelled if booking.trial && !booking.answering => {

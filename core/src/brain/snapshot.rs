@@ -1,7 +1,8 @@
 //! What the page, the admin port and the tests may see of a brain.
 
-use crate::domain::ReplicaId;
+use crate::domain::{ReplicaId, Report};
 use crate::policy::PolicyName;
+use crate::tokens::Misses;
 
 use super::Brain;
 
@@ -12,6 +13,8 @@ pub struct Snapshot {
     pub requests_in_flight: usize,
     /// Sessions that changed replica since the start.
     pub sessions_moved_total: u64,
+    /// How well lengths were predicted since the start.
+    pub misses: Misses,
     pub replicas: Vec<ReplicaSnapshot>,
 }
 
@@ -28,6 +31,23 @@ pub struct ReplicaSnapshot {
     pub sessions: u32,
     pub sent_total: u64,
     pub failed_total: u64,
+    /// What its engine said last, as old as it is.
+    pub report: Option<Report>,
+}
+
+/// What is booked on one replica at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaLoad {
+    pub id: ReplicaId,
+    pub name: String,
+    pub in_flight: u32,
+    /// Prompt tokens of requests whose answer has not begun, cached ones included.
+    pub waiting_prompt_tokens: u64,
+    /// Prompt tokens of requests being answered.
+    pub answering_prompt_tokens: u64,
+    /// Tokens that all of their answers are expected to have.
+    pub output_tokens: u64,
+    pub report: Option<Report>,
 }
 
 impl Brain {
@@ -44,13 +64,42 @@ impl Brain {
                 sessions: self.sessions.count(it.id),
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
+                report: it.report,
             }
         });
         Snapshot {
             policy: self.settings.policy,
             requests_in_flight: self.requests.len(),
             sessions_moved_total: self.sessions_moved_total,
+            misses: self.lengths.misses(),
             replicas: replicas.collect(),
         }
+    }
+
+    /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for people
+    /// who ask, not for decisions.
+    pub fn load(&self) -> Vec<ReplicaLoad> {
+        let replicas = self.fleet.iter().map(|it| ReplicaLoad {
+            id: it.id,
+            name: it.name.clone(),
+            in_flight: it.in_flight,
+            waiting_prompt_tokens: 0,
+            answering_prompt_tokens: 0,
+            output_tokens: 0,
+            report: it.report,
+        });
+        let mut loads: Vec<ReplicaLoad> = replicas.collect();
+        for booking in self.requests.values() {
+            let Ok(at) = loads.binary_search_by_key(&booking.replica, |it| it.id) else { continue };
+            let (load, outline) = (&mut loads[at], &booking.outline);
+            let prompt_tokens = u64::from(outline.prompt_tokens);
+            if booking.answering {
+                load.answering_prompt_tokens += prompt_tokens;
+            } else {
+                load.waiting_prompt_tokens += prompt_tokens;
+            }
+            load.output_tokens += u64::from(outline.output_tokens.unwrap_or(0));
+        }
+        loads
     }
 }

@@ -58,7 +58,7 @@ impl Bench {
             prompt_tokens: 140,
             output_tokens: None,
         };
-        (request, self.tell(Event::Arrived { request, key, outline }))
+        (request, self.tell(Event::Arrived { request, key, outline, extent: Extent::default() }))
     }
 
     /// Sends one request of the session and says where it went.
@@ -71,7 +71,7 @@ impl Bench {
     fn served(&mut self, session: u32) -> ReplicaId {
         let (request, replica) = self.sent(session);
         self.tell(Event::Answering { request });
-        self.tell(Event::Ended { request, outcome: Outcome::Done });
+        self.tell(ended(request, Outcome::Done));
         replica
     }
 
@@ -83,6 +83,10 @@ impl Bench {
         let snapshot = self.brain.snapshot();
         snapshot.replicas.iter().find(|it| it.id == replica).map_or("absent", |it| it.state)
     }
+}
+
+fn ended(request: RequestId, outcome: Outcome) -> Event {
+    Event::Ended { request, outcome, usage: Usage::default() }
 }
 
 fn target(actions: &[Action]) -> Option<ReplicaId> {
@@ -155,16 +159,51 @@ fn a_policy_is_told_what_becomes_of_each_try() {
 
     let (request, key) = (RequestId(7), SliceKey(0));
     let outline = Outline { prompt_tokens: 50, ..Outline::default() };
-    bench.tell(Event::Arrived { request, key, outline });
+    bench.tell(Event::Arrived { request, key, outline, extent: Extent::default() });
     assert_eq!(diary.read(), "50 tokens, Some(3) waiting, 7 of 50 sent to r0");
     bench.tell(Event::Failed { request, failure: Failure::Busy });
     assert_eq!(diary.read(), "7 ended at r0, 50 tokens, None waiting, 7 of 50 sent to r1");
     bench.tell(Event::Answering { request });
     bench.tell(Event::Answering { request });
     bench.tell(Event::Leaving { replica: ReplicaId(1) });
-    bench.tell(Event::Ended { request, outcome: Outcome::Done });
-    bench.tell(Event::Ended { request, outcome: Outcome::Done });
+    bench.tell(ended(request, Outcome::Done));
+    bench.tell(ended(request, Outcome::Done));
     assert_eq!(diary.read(), "7 answering, 7 ended at r1, r1 left");
+}
+
+#[test]
+fn lengths_are_estimated_for_the_policy_and_learned_from_what_engines_say() {
+    let diary = Diary::default();
+    let mut bench = Bench::session(1);
+    bench.brain.policy = Box::new(diary.clone());
+    let extent = Extent { model: 5, text_bytes: 6000, ..Extent::default() };
+    let key = SliceKey(3);
+    let mut serve = |number, outline| {
+        let request = RequestId(number);
+        bench.tell(Event::Arrived { request, key, outline, extent });
+        let booked = bench.brain.load();
+        bench.tell(Event::Answering { request });
+        let answering = bench.brain.load();
+        let usage = Usage { input: Some(2000), output: Some(10), cached: None };
+        bench.tell(Event::Ended { request, outcome: Outcome::Done, usage });
+        (booked, answering, bench.brain.snapshot().misses)
+    };
+    let (booked, answering, misses) = serve(0, Outline::default());
+    assert_eq!((booked[0].in_flight, booked[0].output_tokens), (1, 256));
+    assert_eq!((booked[0].waiting_prompt_tokens, booked[0].answering_prompt_tokens), (1500, 0));
+    assert_eq!(
+        (answering[0].waiting_prompt_tokens, answering[0].answering_prompt_tokens),
+        (0, 1500)
+    );
+    assert_eq!((misses.input.missed_tokens, misses.output.missed_tokens), (500, 246));
+    diary.read();
+    (1..300).for_each(|it| _ = serve(it, Outline::default()));
+    diary.read();
+    serve(300, Outline::default());
+    let read = diary.read();
+    assert!(read.starts_with("19") || read.starts_with("20"), "{read}");
+    serve(301, Outline { prompt_tokens: 77, ..Outline::default() });
+    assert!(diary.read().starts_with("77 tokens"), "what is known is kept");
 }
 
 #[test]
@@ -228,7 +267,7 @@ fn three_lost_connections_put_a_replica_out_and_a_probe_brings_it_back_by_one_tr
         let (request, replica) = bench.sent(0);
         assert_eq!(replica, home);
         bench.fail(request, Failure::Unreachable);
-        bench.tell(Event::Ended { request, outcome: Outcome::Done });
+        bench.tell(ended(request, Outcome::Done));
     }
     assert_eq!(bench.state(home), "out");
     assert_ne!(bench.served(0), home);
@@ -250,7 +289,7 @@ fn a_trial_whose_client_leaves_is_not_held_against_anybody() {
     }
     bench.wait(2);
     let (trial, _) = bench.sent(0);
-    bench.tell(Event::Ended { request: trial, outcome: Outcome::Cancelled });
+    bench.tell(ended(trial, Outcome::Cancelled));
     assert_eq!(bench.sent(0).1, ReplicaId(0));
 }
 
@@ -273,7 +312,7 @@ fn errors_that_another_replica_does_not_give_are_blamed() {
         assert_eq!(replica, home);
         bench.fail(request, Failure::Status);
         bench.tell(Event::Answering { request });
-        bench.tell(Event::Ended { request, outcome: Outcome::Done });
+        bench.tell(ended(request, Outcome::Done));
     }
     let snapshot = bench.brain.snapshot();
     let it = snapshot.replicas.iter().find(|it| it.id == home).unwrap();
@@ -327,7 +366,7 @@ fn a_leaving_replica_is_released_when_its_last_stream_ends() {
     let (request, replica) = bench.sent(0);
     assert_eq!(bench.tell(Event::Leaving { replica }), []);
     bench.tell(Event::Answering { request });
-    let actions = bench.tell(Event::Ended { request, outcome: Outcome::Done });
+    let actions = bench.tell(ended(request, Outcome::Done));
     assert_eq!(actions, [Action::Release { replica }]);
     assert_eq!(bench.state(replica), "absent");
 }
@@ -337,7 +376,7 @@ fn nothing_ends_twice() {
     let mut bench = Bench::session(1);
     let (request, _) = bench.sent(0);
     for _ in 0..2 {
-        bench.tell(Event::Ended { request, outcome: Outcome::Done });
+        bench.tell(ended(request, Outcome::Done));
         assert_eq!(bench.fail(request, Failure::Status), []);
     }
 }
@@ -400,7 +439,7 @@ proptest! {
                 }
                 Step::End(it, outcome) => {
                     let request = request(it, &bench);
-                    bench.tell(Event::Ended { request, outcome });
+                    bench.tell(ended(request, outcome));
                 }
                 Step::Join(weight) => {
                     bench.join(joined, weight);
@@ -420,7 +459,7 @@ proptest! {
         }
         // When everything ends, nothing is left on the books.
         for number in 0..bench.requests {
-            bench.tell(Event::Ended { request: RequestId(number), outcome: Outcome::Done });
+            bench.tell(ended(RequestId(number), Outcome::Done));
         }
         prop_assert_eq!(bench.brain.snapshot().requests_in_flight, 0);
     }

@@ -1,15 +1,19 @@
 //! Ids, quantities and moments: the nouns every room shares. No behaviour lives here beyond
 //! arithmetic that keeps units apart.
 
+mod extent;
 mod ids;
 mod moment;
 mod outline;
 mod report;
+mod usage;
 
+pub use extent::Extent;
 pub use ids::{Place, ReplicaId, RequestId, SliceKey};
 pub use moment::Moment;
 pub use outline::Outline;
 pub use report::Report;
+pub use usage::Usage;
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};

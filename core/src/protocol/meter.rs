@@ -4,7 +4,8 @@
 
 use memchr::memchr_iter;
 
-use super::{Api, Usage};
+use super::Api;
+use crate::domain::Usage;
 
 const HEAD_BYTES: usize = 1024;
 const TAIL_BYTES: usize = 1024;

@@ -1,21 +1,23 @@
 //! Bytes to meaning: what a request body says that matters for routing, what an answer says of its
-//! cost, how errors look in each API. The only room that knows JSON field names. It reads in place
-//! and never rebuilds a client's body.
+//! cost and an engine of its load, how errors look in each API. The only room that knows JSON field
+//! names. It reads in place and never rebuilds a client's body.
 
 mod api;
 mod depth;
+mod engine;
 mod error;
 mod meter;
 mod models;
 mod opening;
+mod outline;
 mod peek;
 mod session;
 mod usage;
 
 pub use api::Api;
+pub use engine::read_report;
 pub use error::{ErrorBody, ErrorKind};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
 pub use peek::{BadBody, Field, Peek, peek, quoted};
 pub use session::SessionId;
-pub use usage::Usage;

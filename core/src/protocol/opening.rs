@@ -33,7 +33,7 @@ impl Opening {
             self.absorb(raw.get());
         } else {
             let mut json = serde_json::Deserializer::from_str(raw.get());
-            self.join(Messages.deserialize(&mut json).ok().as_ref());
+            self.join(Messages.deserialize(&mut json).ok().map(|it| it.opening).as_ref());
         }
     }
 
@@ -100,43 +100,62 @@ macro_rules! accept_anything_else {
     )+};
 }
 
-/// Skips a list of messages and takes in its opening on the way.
+/// Skips a list of messages, takes in its opening on the way and notes where it stands.
 pub(super) struct Messages;
 
-impl<'de> DeserializeSeed<'de> for Messages {
-    type Value = Opening;
+/// What was found in a list of messages.
+#[derive(Debug, Default)]
+pub(super) struct Listed<'a> {
+    pub(super) opening: Opening,
+    /// The first value of the first message and the last of the last one. They span the list but for
+    /// its brackets, and cost nothing: the whole list as a raw value would be read twice.
+    pub(super) span: Option<(&'a RawValue, &'a RawValue)>,
+}
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Opening, D::Error> {
+impl<'a> Listed<'a> {
+    fn extend(&mut self, span: Option<(&'a RawValue, &'a RawValue)>) {
+        let Some((first, last)) = span else { return };
+        self.span = Some((self.span.map_or(first, |it| it.0), last));
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Messages {
+    type Value = Listed<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Listed<'de>, D::Error> {
         from.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Messages {
-    type Value = Opening;
+    type Value = Listed<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("messages")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Opening, A::Error> {
-        let mut opening = Opening::default();
-        while let Some(Message { role, content }) = seq.next_element()? {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Listed<'de>, A::Error> {
+        let mut listed = Listed::default();
+        while let Some(Message { role, content, span }) = seq.next_element()? {
+            listed.extend(span);
             match role.map(RawValue::get) {
-                Some("\"system\"" | "\"developer\"") => opening.content(content),
+                Some("\"system\"" | "\"developer\"") => listed.opening.content(content),
                 Some("\"user\"") => {
-                    opening.content(content);
+                    listed.opening.content(content);
                     break;
                 }
                 _ => {}
             }
         }
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(opening)
+        while let Some(message) = seq.next_element::<&RawValue>()? {
+            listed.extend(Some((message, message)));
+        }
+        Ok(listed)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Opening, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Listed<'de>, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Opening::default())
+        Ok(Listed::default())
     }
 
     accept_anything_else!();
@@ -147,6 +166,8 @@ impl<'de> Visitor<'de> for Messages {
 struct Message<'a> {
     role: Option<&'a RawValue>,
     content: Option<&'a RawValue>,
+    /// The first value and the last.
+    span: Option<(&'a RawValue, &'a RawValue)>,
 }
 
 #[derive(Deserialize)]
@@ -176,10 +197,12 @@ impl<'de> Visitor<'de> for MessageVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Message<'de>, A::Error> {
         let mut message = Message::default();
         while let Some(field) = map.next_key()? {
+            let value: &RawValue = map.next_value()?;
+            message.span = Some((message.span.map_or(value, |it| it.0), value));
             match field {
-                MessageField::Role => message.role = Some(map.next_value()?),
-                MessageField::Content => message.content = Some(map.next_value()?),
-                MessageField::Other => _ = map.next_value::<IgnoredAny>()?,
+                MessageField::Role => message.role = Some(value),
+                MessageField::Content => message.content = Some(value),
+                MessageField::Other => {}
             }
         }
         Ok(message)

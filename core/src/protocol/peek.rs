@@ -1,6 +1,7 @@
-//! What a request body says that matters for routing: model, stream, session, the opening of the
-//! prompt. One pass that skips everything else; messages are looked into only up to the first word
-//! of the user. Values stay raw, because the body is forwarded as it came.
+//! What a request body says that matters for routing: model, stream, session, where the prompt stands
+//! and how it opens, how long the answer may be. One pass that skips everything else; messages are
+//! looked into only up to the first word of the user. Values stay raw, because the body is forwarded
+//! as it came.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,8 +12,10 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::depth::{DEPTH_MAX, is_too_deep};
-use super::opening::{Messages, Opening};
+use super::opening::{Listed, Messages, Opening};
+use super::outline::{Prompt, open_ended};
 use super::{Api, SessionId};
+use crate::domain::{Extent, Outline};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -23,6 +26,18 @@ pub struct Peek<'a> {
     pub stream: bool,
     /// The session as named by the body or, failing that, by the opening of the prompt.
     pub session: Option<SessionId>,
+    prompt: Prompt<'a>,
+    /// The most tokens the answer may have, if the client says; 0 where nothing is generated.
+    output_tokens_max: Option<u32>,
+}
+
+impl Peek<'_> {
+    /// Tells what prompts share and how large this one is, for the model by the name engines know. Reads
+    /// the prompt once more, so it is done before any lock is taken.
+    pub fn outline(&self, model: &str) -> (Outline, Extent) {
+        let (outline, extent) = self.prompt.outline(model);
+        (outline, Extent { output_tokens_max: self.output_tokens_max, ..extent })
+    }
 }
 
 /// The fields whose values are read.
@@ -39,6 +54,12 @@ pub enum Field {
     Instructions,
     Input,
     Prompt,
+    Tools,
+    CacheSalt,
+    LoraPath,
+    MaxTokens,
+    MaxCompletionTokens,
+    MaxOutputTokens,
     #[serde(other)]
     Other,
 }
@@ -94,6 +115,8 @@ pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
         model_span,
         stream: top.stream.map(read_stream).transpose()?.unwrap_or(false),
         session: top.session().or_else(|| top.opening(api).map(SessionId::of_opening)),
+        prompt: top.prompt(text),
+        output_tokens_max: top.output_tokens_max(api),
     })
 }
 
@@ -111,11 +134,17 @@ struct Top<'a> {
     metadata: Option<&'a RawValue>,
     user: Option<&'a RawValue>,
     /// Looked into while they are skipped: they are most of the body.
-    messages: Option<Opening>,
+    messages: Option<Listed<'a>>,
     system: Option<&'a RawValue>,
     instructions: Option<&'a RawValue>,
     input: Option<&'a RawValue>,
     prompt: Option<&'a RawValue>,
+    tools: Option<&'a RawValue>,
+    cache_salt: Option<&'a RawValue>,
+    lora_path: Option<&'a RawValue>,
+    max_tokens: Option<&'a RawValue>,
+    max_completion_tokens: Option<&'a RawValue>,
+    max_output_tokens: Option<&'a RawValue>,
     twice: Option<&'static str>,
 }
 
@@ -141,6 +170,14 @@ impl<'a> Top<'a> {
             Field::Instructions => ("instructions", &mut self.instructions),
             Field::Input => ("input", &mut self.input),
             Field::Prompt => ("prompt", &mut self.prompt),
+            Field::Tools => ("tools", &mut self.tools),
+            Field::CacheSalt => ("cache_salt", &mut self.cache_salt),
+            Field::LoraPath => ("lora_path", &mut self.lora_path),
+            Field::MaxTokens => ("max_tokens", &mut self.max_tokens),
+            Field::MaxCompletionTokens => {
+                ("max_completion_tokens", &mut self.max_completion_tokens)
+            }
+            Field::MaxOutputTokens => ("max_output_tokens", &mut self.max_output_tokens),
             Field::Messages | Field::Other => return None,
         })
     }
@@ -165,7 +202,7 @@ impl<'a> Top<'a> {
         match api {
             Api::Chat | Api::Messages => {
                 opening.content(self.system);
-                opening.join(self.messages.as_ref());
+                opening.join(self.messages.as_ref().map(|it| &it.opening));
             }
             Api::Responses => {
                 opening.content(self.instructions);
@@ -175,6 +212,28 @@ impl<'a> Top<'a> {
             Api::Other => {}
         }
         opening.finish()
+    }
+
+    fn prompt(&self, text: &'a str) -> Prompt<'a> {
+        let raw = |it: Option<&'a RawValue>| it.map_or("", RawValue::get);
+        let listed = self.messages.as_ref().and_then(|it| it.span);
+        let messages =
+            listed.map(|(first, last)| &text[span_of(first, text).start..span_of(last, text).end]);
+        let turns = messages.unwrap_or_else(|| open_ended(raw(self.input.or(self.prompt))));
+        Prompt {
+            parts: [raw(self.tools), raw(self.system.or(self.instructions)), turns],
+            adapter: raw(self.lora_path),
+            salt: raw(self.cache_salt),
+        }
+    }
+
+    /// Finds the tightest cap. A value that is none is the engine's to judge.
+    fn output_tokens_max(&self, api: Api) -> Option<u32> {
+        if api == Api::Other {
+            return Some(0);
+        }
+        let caps = [self.max_tokens, self.max_completion_tokens, self.max_output_tokens];
+        caps.into_iter().flatten().filter_map(|it| it.get().parse().ok()).min()
     }
 }
 

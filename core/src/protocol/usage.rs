@@ -5,14 +5,7 @@
 use memchr::memmem;
 use serde::Deserialize;
 
-/// Tokens as the engine counted them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    pub input: Option<u32>,
-    pub output: Option<u32>,
-    /// The part of `input` that was in the replica's cache.
-    pub cached: Option<u32>,
-}
+use crate::domain::Usage;
 
 const MARK: &[u8] = b"\"usage\":";
 

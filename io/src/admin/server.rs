@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::proxy::Router;
 
+use super::load::Load;
 use super::settings::{Secret, Settings};
 use super::status::Status;
 
@@ -40,6 +41,7 @@ impl AdminServer {
             TcpListener::bind(address).await.map_err(|error| BindError { address, error })?;
         let guarded = Routes::new()
             .route("/status", get(status))
+            .route("/load", get(load))
             .route("/metrics", get(metrics))
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
@@ -96,11 +98,15 @@ async fn status(State(router): State<Arc<Router>>) -> Json<Status> {
     Json(Status::of(&router))
 }
 
+async fn load(State(router): State<Arc<Router>>) -> Json<Load> {
+    Json(Load::of(&router))
+}
+
 async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], router.write_metrics())
 }
 
 async fn unknown() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "there are /healthz, /readyz, /status and /metrics\n")
+    (StatusCode::NOT_FOUND, "there are /healthz, /readyz, /status, /load and /metrics\n")
 }

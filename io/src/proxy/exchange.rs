@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cleave_core::brain::{Failure, Outcome};
-use cleave_core::domain::SliceKey;
+use cleave_core::domain::{SliceKey, Usage};
 use cleave_core::protocol::{Peek, SessionId, peek, quoted};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -85,10 +85,11 @@ async fn serve(
     let Route { pool, model: known_as } =
         table.route(model).map_err(|why| ServeError::no_route(why, model))?;
     let tenant = intake::tenant(&parts.headers);
-    let key = SliceKey::new(tenant, known_as.as_deref().or(model).unwrap_or(""), session);
+    let model = known_as.as_deref().or(model).unwrap_or("");
+    let key = SliceKey::new(tenant, model, session);
 
     // Pick: the decision and its booking are one step.
-    let placed = visit.place(pool, key);
+    let placed = visit.place(pool, key, found.outline(model));
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
 
     // Send, and send elsewhere while nothing has come back.
@@ -217,7 +218,7 @@ async fn pass(
         Ok(answer) => Ok(answer),
         Err(SendError::Body(error)) => Err(ServeError::body(error, limit_bytes)),
         Err(last) => {
-            visit.close(Outcome::Cut);
+            visit.close(Outcome::Cut, Usage::default());
             Err(ServeError::Failed { tries: visit.tries(), last })
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Refusal, Snapshot};
+use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +79,11 @@ impl Pool {
 
     pub fn snapshot(&self) -> Snapshot {
         self.lock().brain.snapshot()
+    }
+
+    /// What is booked on each replica.
+    pub fn load(&self) -> Vec<ReplicaLoad> {
+        self.lock().brain.load()
     }
 
     /// What it serves, as far as is known.
@@ -208,7 +213,7 @@ mod tests {
     use std::thread;
 
     use cleave_core::brain::{self, Outcome, SessionSettings};
-    use cleave_core::domain::{Outline, SliceKey};
+    use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
 
     use crate::proxy::settings::ReplicaSettings;
@@ -246,11 +251,11 @@ mod tests {
     /// Takes one turn of a session from its arrival to its end; returns who served it.
     fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
         let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
-        let member = pool
-            .place(request, Event::Arrived { request, key, outline: Outline::default() })
-            .unwrap();
+        let (outline, extent) = Default::default();
+        let member = pool.place(request, Event::Arrived { request, key, outline, extent }).unwrap();
         pool.tell(Event::Answering { request });
-        pool.tell(Event::Ended { request, outcome: Outcome::Done });
+        let (outcome, usage) = (Outcome::Done, Usage::default());
+        pool.tell(Event::Ended { request, outcome, usage });
         member.id
     }
 

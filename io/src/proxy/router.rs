@@ -1,5 +1,5 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. Also
-//! the slow work beside requests: probing replicas, taking on a changed configuration.
+//! the slow work beside requests: asking replicas how they are, taking on a changed configuration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cleave_core::brain::Event;
-use cleave_core::domain::RequestId;
+use cleave_core::domain::{Moment, RequestId};
 use cleave_core::fleet::Probe;
 use tokio::sync::Semaphore;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
-use crate::replicas::{Finding, ask_models, probe};
-use crate::telemetry::{AccessLog, Metrics, ReplicaGauges};
+use crate::replicas::{Finding, ask_models, ask_report, probe};
+use crate::telemetry::{AccessLog, Metrics, PoolGauges, ReplicaGauges};
 
 use super::clock::Clock;
 use super::pool::{Member, Pool};
@@ -25,6 +25,8 @@ use super::table::Table;
 /// Bodies are counted against their common limit in units of this many bytes.
 pub(super) const BUFFER_UNIT_BYTES: usize = 4 << 10;
 const TICK: Duration = Duration::from_millis(250);
+/// How much longer the pause between two looks at an engine's metrics may get while it shows none.
+const REPORT_PAUSE_FACTOR_MAX: u32 = 32;
 
 #[derive(Debug)]
 pub struct Router {
@@ -58,6 +60,11 @@ impl Router {
             draining: AtomicBool::new(false),
             tasks: TaskTracker::new(),
         })
+    }
+
+    /// The time by which pools and their reports are dated.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
     }
 
     pub fn pools(&self) -> Arc<Vec<Arc<Pool>>> {
@@ -103,7 +110,8 @@ impl Router {
                 Pool::new(settings.clone(), metrics, self.clock)
             });
             for member in pool.apply(settings, &self.replicas) {
-                self.tasks.spawn(Arc::clone(self).watch(pool.clone(), member));
+                self.tasks.spawn(Arc::clone(self).watch(pool.clone(), member.clone()));
+                self.tasks.spawn(Arc::clone(self).hear(pool.clone(), member));
             }
             pools.push(pool);
         }
@@ -137,6 +145,7 @@ impl Router {
     /// Writes all metrics, with those of pools and replicas as they are now.
     pub fn write_metrics(&self) -> String {
         self.metrics.clear_replicas();
+        let now = self.clock.now();
         for pool in self.pools.load().iter() {
             let snapshot = pool.snapshot();
             let gauges = snapshot.replicas.iter().map(|it| ReplicaGauges {
@@ -146,8 +155,13 @@ impl Router {
                 sessions: it.sessions,
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
+                report_age: it.report.map(|report| now.since(report.taken_at)),
             });
-            self.metrics.set_pool(&pool.name, snapshot.sessions_moved_total, gauges);
+            let own = PoolGauges {
+                sessions_moved_total: snapshot.sessions_moved_total,
+                misses: snapshot.misses,
+            };
+            self.metrics.set_pool(&pool.name, own, gauges);
         }
         self.metrics.write()
     }
@@ -162,6 +176,28 @@ impl Router {
             loop {
                 ticks.tick().await;
                 self.probe_once(&pool, &member).await;
+            }
+        })
+        .await;
+    }
+
+    /// Asks one replica's engine how loaded it is, until it leaves. One that does not say is asked less
+    /// and less often.
+    async fn hear(self: Arc<Self>, pool: Arc<Pool>, member: Arc<Member>) {
+        let gone = member.gone.clone();
+        gone.run_until_cancelled(async {
+            let mut factor = 1;
+            loop {
+                let settings = pool.probe_settings();
+                sleep(settings.report_interval * factor).await;
+                let asked_at = self.clock.now();
+                factor = match ask_report(&member.origin, settings.timeout, asked_at).await {
+                    Some(report) => {
+                        pool.tell(Event::Reported { replica: member.id, report });
+                        1
+                    }
+                    None => REPORT_PAUSE_FACTOR_MAX.min(2 * factor),
+                };
             }
         })
         .await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal};
-use cleave_core::domain::{Outline, RequestId, SliceKey};
+use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
@@ -14,6 +14,9 @@ use crate::telemetry::Record;
 use super::headers::{REQUEST_ID, SESSION_ID};
 use super::pool::{Member, Pool};
 use super::router::Router;
+
+/// Events of a stream that carry no token: the role before them, the reason and the mark after them.
+const EVENTS_AROUND: u32 = 3;
 
 pub(super) struct Visit {
     pub(super) router: Arc<Router>,
@@ -69,11 +72,15 @@ impl Visit {
     }
 
     /// Has the request placed for the first time.
-    pub(super) fn place(&mut self, pool: Arc<Pool>, key: SliceKey) -> Result<Arc<Member>, Refusal> {
+    pub(super) fn place(
+        &mut self,
+        pool: Arc<Pool>,
+        key: SliceKey,
+        (outline, extent): (Outline, Extent),
+    ) -> Result<Arc<Member>, Refusal> {
         self.pool = Some(pool);
         self.key = Some(key);
-        // Nothing is hashed here yet: the policies that serve go by the session alone.
-        self.ask(Event::Arrived { request: self.request, key, outline: Outline::default() })
+        self.ask(Event::Arrived { request: self.request, key, outline, extent })
     }
 
     /// Reports that the try failed, and has the request placed elsewhere.
@@ -105,6 +112,13 @@ impl Visit {
         self.status = status;
         self.stream = stream;
         self.on_sign_of_life();
+        // Engines send the head of a stream at once, long before its first token.
+        if !stream {
+            self.tell_answering();
+        }
+    }
+
+    fn tell_answering(&self) {
         if let (true, Some(pool)) = (self.booked, &self.pool) {
             pool.tell(Event::Answering { request: self.request });
         }
@@ -120,6 +134,9 @@ impl Visit {
         self.meter.on_chunk(piece);
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
+            if self.stream {
+                self.tell_answering();
+            }
         }
         self.on_sign_of_life();
     }
@@ -129,9 +146,9 @@ impl Visit {
     }
 
     /// Takes the request off the brain's books before its answer is written.
-    pub(super) fn close(&mut self, outcome: Outcome) {
+    pub(super) fn close(&mut self, outcome: Outcome, usage: Usage) {
         if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
-            pool.tell(Event::Ended { request: self.request, outcome });
+            pool.tell(Event::Ended { request: self.request, outcome, usage });
         }
     }
 
@@ -162,6 +179,20 @@ impl Visit {
         }
     }
 
+    /// Takes from an engine's figures what can be learned from them.
+    fn lesson(&self, usage: Usage) -> Usage {
+        // Anthropic's count of the input leaves out what was cached, but not every engine's does.
+        let clear = self.api != Api::Messages || usage.cached.unwrap_or(0) == 0;
+        // Most streams end without figures. There is an event for each token and a few around them.
+        let events = u32::try_from(self.meter.events()).unwrap_or(u32::MAX);
+        let counted = self.stream.then(|| events.saturating_sub(EVENTS_AROUND));
+        Usage {
+            input: usage.input.filter(|_| clear),
+            output: usage.output.or(counted),
+            cached: usage.cached,
+        }
+    }
+
     fn outcome_word(&self) -> &'static str {
         match self.outcome {
             Outcome::Done if self.member.is_none() => "router",
@@ -174,9 +205,9 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.close(self.outcome);
-        let total = self.arrived.elapsed();
         let usage = self.meter.usage();
+        self.close(self.outcome, self.lesson(usage));
+        let total = self.arrived.elapsed();
         if let Some(pool) = &self.pool {
             let metrics = &pool.metrics;
             match self.outcome {

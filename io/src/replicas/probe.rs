@@ -1,11 +1,12 @@
-//! Asking a replica whether it lives, and what it serves. On a connection of its own: a probe must
-//! tell whether new connections get through.
+//! Asking a replica whether it lives, what it serves and how loaded it is. On a connection of its own:
+//! a probe must tell whether new connections get through.
 
 use std::future::poll_fn;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cleave_core::protocol::{Model, read_models};
+use cleave_core::domain::{Moment, Report};
+use cleave_core::protocol::{Model, read_models, read_report};
 use http::{Method, StatusCode};
 use http_body_util::Empty;
 use tokio::time::timeout;
@@ -13,8 +14,11 @@ use tokio::time::timeout;
 use super::connection::{Connection, Outgoing, Payload, SendError};
 use super::settings::{Origin, ProbeSettings};
 
-/// A list of models longer than this is not one.
-const LIST_BYTES_MAX: usize = 1 << 20;
+/// A list of models longer than this is not one; of a page of metrics this much is read.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Where engines keep their metrics: all but one of them, and TensorRT-LLM's own server.
+const METRICS_PATHS: [&str; 2] = ["/metrics", "/prometheus/metrics"];
 
 /// What a probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,20 @@ pub async fn probe(origin: &Origin, settings: &ProbeSettings) -> Finding {
 pub async fn ask_models(origin: &Origin, limit: Duration) -> Option<Vec<Model>> {
     let (status, body) = get(origin, "/v1/models", limit).await.ok()?;
     if status.is_success() { read_models(&body) } else { None }
+}
+
+/// Asks how loaded the engine is; `None` when it does not say. `now` is when it is asked, so that a
+/// report is never thought newer than it is.
+pub async fn ask_report(origin: &Origin, limit: Duration, now: Moment) -> Option<Report> {
+    for path in METRICS_PATHS {
+        let (status, body) = get(origin, path, limit).await.ok()?;
+        if status.is_success()
+            && let Some(report) = read_report(&body, now)
+        {
+            return Some(report);
+        }
+    }
+    None
 }
 
 async fn get(
@@ -62,7 +80,7 @@ async fn get_unbounded(
     let mut body = Vec::new();
     while let Some(piece) = poll_fn(|cx| answer.body.poll_piece(cx)).await {
         body.extend_from_slice(&piece.map_err(SendError::Lost)?);
-        if LIST_BYTES_MAX < body.len() {
+        if ANSWER_BYTES_MAX < body.len() {
             break;
         }
     }

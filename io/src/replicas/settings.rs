@@ -66,13 +66,15 @@ impl fmt::Display for Origin {
     }
 }
 
-/// How a replica is asked whether it lives.
+/// How a replica is asked whether it lives and how loaded it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeSettings {
     /// Path that answers 200 when the replica can serve.
     pub path: String,
     pub interval: Duration,
     pub timeout: Duration,
+    /// Time between two looks at its engine's metrics.
+    pub report_interval: Duration,
 }
 
 impl Default for ProbeSettings {
@@ -81,6 +83,7 @@ impl Default for ProbeSettings {
             path: "/health".to_owned(),
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(5),
+            report_interval: Duration::from_secs(1),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use cleave_core::domain::SliceKey;
-use cleave_core::protocol::Usage;
+use cleave_core::domain::Usage;
 
 use super::settings::LogFormat;
 

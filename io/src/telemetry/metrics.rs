@@ -1,7 +1,11 @@
 //! Every metric, by name. Handles are made once per pool; a request touches only those. The guide
 //! lists them all (`docs/guide/metrics.md`), and a test compares the two.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use cleave_core::tokens::Misses;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -25,6 +29,9 @@ const REPLICA_IN_FLIGHT: &str = "cleave_replica_in_flight";
 const REPLICA_SESSIONS: &str = "cleave_replica_sessions";
 const REPLICA_SENT: &str = "cleave_replica_sent";
 const REPLICA_FAILED: &str = "cleave_replica_failed";
+const REPLICA_REPORT_AGE: &str = "cleave_replica_report_age_seconds";
+const TOKENS_PREDICTED: &str = "cleave_tokens_predicted";
+const TOKENS_MISSED: &str = "cleave_tokens_missed";
 const SESSIONS_MOVED: &str = "cleave_sessions_moved";
 
 /// Half a millisecond to ten minutes, doubling and a bit.
@@ -69,6 +76,9 @@ pub struct Metrics {
     replica_sessions: Family<ReplicaLabel, Gauge>,
     replica_sent: Family<ReplicaLabel, Counter>,
     replica_failed: Family<ReplicaLabel, Counter>,
+    replica_report_age: Family<ReplicaLabel, Gauge<f64, AtomicU64>>,
+    tokens_predicted: Family<KindLabel, Counter>,
+    tokens_missed: Family<KindLabel, Counter>,
     sessions_moved: Family<PoolLabel, Counter>,
 }
 
@@ -90,6 +100,13 @@ pub struct PoolMetrics {
     pub total: Histogram,
 }
 
+/// One pool's figures at the time of a scrape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolGauges {
+    pub sessions_moved_total: u64,
+    pub misses: Misses,
+}
+
 /// One replica's state at the time of a scrape.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaGauges<'a> {
@@ -99,6 +116,8 @@ pub struct ReplicaGauges<'a> {
     pub sessions: u32,
     pub sent_total: u64,
     pub failed_total: u64,
+    /// How old the engine's last report is; `None` when there never was one.
+    pub report_age: Option<Duration>,
 }
 
 impl Default for Metrics {
@@ -119,6 +138,9 @@ impl Default for Metrics {
             replica_sessions: Family::default(),
             replica_sent: Family::default(),
             replica_failed: Family::default(),
+            replica_report_age: Family::default(),
+            tokens_predicted: Family::default(),
+            tokens_missed: Family::default(),
             sessions_moved: Family::default(),
         };
         it.register();
@@ -164,6 +186,21 @@ impl Metrics {
             self.replica_failed.clone(),
         );
         it.register(
+            REPLICA_REPORT_AGE,
+            "Age of what the engine last said of its load",
+            self.replica_report_age.clone(),
+        );
+        it.register(
+            TOKENS_PREDICTED,
+            "Tokens predicted at the decision, of requests whose count came",
+            self.tokens_predicted.clone(),
+        );
+        it.register(
+            TOKENS_MISSED,
+            "Tokens predicted too many or too few",
+            self.tokens_missed.clone(),
+        );
+        it.register(
             SESSIONS_MOVED,
             "Sessions that changed replica since the start",
             self.sessions_moved.clone(),
@@ -193,11 +230,19 @@ impl Metrics {
     pub fn set_pool<'a>(
         &self,
         pool: &str,
-        sessions_moved: u64,
+        own: PoolGauges,
         replicas: impl Iterator<Item = ReplicaGauges<'a>>,
     ) {
         let label = PoolLabel { pool: pool.to_owned() };
-        self.sessions_moved.get_or_create(&label).inner().store(sessions_moved, Relaxed);
+        let moved = own.sessions_moved_total;
+        self.sessions_moved.get_or_create(&label).inner().store(moved, Relaxed);
+        for (kind, miss) in [("input", own.misses.input), ("output", own.misses.output)] {
+            let set = |family: &Family<_, _>, value| {
+                family.of(pool, kind).inner().store(value, Relaxed);
+            };
+            set(&self.tokens_predicted, miss.predicted_tokens);
+            set(&self.tokens_missed, miss.missed_tokens);
+        }
         for it in replicas {
             let label = ReplicaLabel { pool: pool.to_owned(), replica: it.replica.to_owned() };
             self.replica_up.get_or_create(&label).set(it.up.into());
@@ -205,6 +250,9 @@ impl Metrics {
             self.replica_sessions.get_or_create(&label).set(it.sessions.into());
             self.replica_sent.get_or_create(&label).inner().store(it.sent_total, Relaxed);
             self.replica_failed.get_or_create(&label).inner().store(it.failed_total, Relaxed);
+            if let Some(age) = it.report_age {
+                self.replica_report_age.get_or_create(&label).set(age.as_secs_f64());
+            }
         }
     }
 
@@ -215,6 +263,7 @@ impl Metrics {
         self.replica_sessions.clear();
         self.replica_sent.clear();
         self.replica_failed.clear();
+        self.replica_report_age.clear();
     }
 
     /// Writes everything in the text format.
@@ -266,8 +315,9 @@ mod tests {
             sessions: 2,
             sent_total: 3,
             failed_total: 4,
+            report_age: Some(Duration::from_millis(1500)),
         };
-        metrics.set_pool("p", 5, [replica].into_iter());
+        metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
         let text = metrics.write();
         let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
         let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();
@@ -280,6 +330,7 @@ mod tests {
         assert!(
             text.contains("cleave_replica_sent_total{pool=\"p\",replica=\"http://gpu-0:8000\"} 3")
         );
+        assert!(text.contains("replica=\"http://gpu-0:8000\"} 1.5\n"));
     }
 
     #[test]
@@ -292,8 +343,9 @@ mod tests {
             sessions: 0,
             sent_total: 0,
             failed_total: 0,
+            report_age: None,
         };
-        metrics.set_pool("p", 0, [replica].into_iter());
+        metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
         metrics.clear_replicas();
         assert!(!metrics.write().contains("gone"));
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cleave_core::brain::{Action, Event, Failure, Outcome};
-use cleave_core::domain::{Outline, ReplicaId, RequestId, SliceKey};
+use cleave_core::domain::{Extent, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use rand::RngExt as _;
 
 use crate::engine;
@@ -63,7 +63,8 @@ impl World {
         let session = request.session.to_string();
         let key = SliceKey::new(u64::from(request.tenant.0), "", &session);
         let began = watch.nanos();
-        self.tell(router, Event::Arrived { request: RequestId(id), key, outline });
+        let extent = Extent::default();
+        self.tell(router, Event::Arrived { request: RequestId(id), key, outline, extent });
         self.decisions.nanos += watch.nanos() - began;
         self.decisions.count += 1;
     }
@@ -128,7 +129,10 @@ impl World {
         let Some(flight) = self.flights.get(&id) else { return };
         let (router, request) = (flight.router, RequestId(id));
         self.tell(router, Event::Answering { request });
-        self.tell(router, Event::Ended { request, outcome: Outcome::Done });
+        self.tell(
+            router,
+            Event::Ended { request, outcome: Outcome::Done, usage: Usage::default() },
+        );
         self.end(id, End::TooLong);
     }
 
@@ -192,7 +196,10 @@ impl World {
     fn finish(&mut self, id: u64) {
         let Some(flight) = self.flights.get(&id) else { return };
         let (router, request) = (flight.router, RequestId(id));
-        self.tell(router, Event::Ended { request, outcome: Outcome::Done });
+        self.tell(
+            router,
+            Event::Ended { request, outcome: Outcome::Done, usage: Usage::default() },
+        );
         self.end(id, End::Finished);
     }
 
@@ -224,7 +231,10 @@ impl World {
         } else if flight.first_token.is_none() {
             self.tell(router, Event::Failed { request, failure: Failure::Unreachable });
         } else {
-            self.tell(router, Event::Ended { request, outcome: Outcome::Cut });
+            self.tell(
+                router,
+                Event::Ended { request, outcome: Outcome::Cut, usage: Usage::default() },
+            );
             self.end(id, End::Cut);
         }
     }

@@ -14,9 +14,10 @@ const GRANTS: &[Grant] = &[
     ("core", "cost", &["domain"]),
     ("core", "fleet", &["domain", "cost"]),
     ("core", "prefix", &["domain"]),
+    ("core", "tokens", &["domain"]),
     // The peers' rules keep an index of their own, and some of them price a prefill in time.
     ("core", "policy", &["domain", "cost", "prefix"]),
-    ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy"]),
+    ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "tokens"]),
     ("io", "telemetry", &[]),
     ("io", "replicas", &["telemetry"]),
     ("io", "proxy", &["replicas", "telemetry"]),

@@ -100,6 +100,20 @@ fn bad_bodies_are_refused_with_what_is_wrong() {
 }
 
 #[test]
+fn the_tightest_cap_on_the_answer_is_read() {
+    let check = |api, body: &str, want| {
+        let (_, extent) = peek(api, body.as_bytes()).unwrap().outline("m");
+        assert_eq!(extent.output_tokens_max, want, "{body}");
+    };
+    check(Api::Chat, "{}", None);
+    check(Api::Chat, r#"{"max_tokens":50,"max_completion_tokens":40}"#, Some(40));
+    check(Api::Responses, r#"{"max_output_tokens":7}"#, Some(7));
+    check(Api::Messages, r#"{"max_tokens":1e999999}"#, None);
+    check(Api::Completions, r#"{"max_tokens":-5}"#, None);
+    check(Api::Other, r#"{"input":"embed me"}"#, Some(0));
+}
+
+#[test]
 fn huge_numbers_and_unknown_fields_pass() {
     let body = br#"{"model":"m","max_tokens":1e999999,"seed":123456789012345678901234567890,"\ud83d\ude00":0}"#;
     assert_eq!(peek(Api::Chat, body).unwrap().model.as_deref(), Some("m"));
@@ -117,7 +131,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
         for api in [Api::Chat, Api::Completions, Api::Responses, Api::Messages, Api::Other] {
-            _ = peek(api, &body);
+            _ = peek(api, &body).map(|it| it.outline("m"));
         }
     }
 }

@@ -223,7 +223,7 @@ impl From<Breaker> for BreakerSettings {
     }
 }
 
-/// How replicas are asked whether they live.
+/// How replicas are asked whether they live and how loaded they are.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Health {
@@ -233,19 +233,32 @@ pub(in crate::config) struct Health {
     pub interval: Text<Duration>,
     /// How long a check may take. A busy replica answers late: be generous.
     pub timeout: Text<Duration>,
+    /// Time between two looks at an engine's metrics page, for its queue and its KV memory.
+    /// A replica without one is asked less and less often.
+    pub report_interval: Text<Duration>,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        let ProbeSettings { path, interval, timeout } = ProbeSettings::default();
+        let ProbeSettings { path, interval, timeout, report_interval } = ProbeSettings::default();
         let path = path.parse().expect("the default is a path");
-        Self { path: Text(path), interval: Text(interval), timeout: Text(timeout) }
+        Self {
+            path: Text(path),
+            interval: Text(interval),
+            timeout: Text(timeout),
+            report_interval: Text(report_interval),
+        }
     }
 }
 
 impl From<Health> for ProbeSettings {
     fn from(raw: Health) -> Self {
-        Self { path: raw.path.0.to_string(), interval: raw.interval.0, timeout: raw.timeout.0 }
+        Self {
+            path: raw.path.0.to_string(),
+            interval: raw.interval.0,
+            timeout: raw.timeout.0,
+            report_interval: raw.report_interval.0,
+        }
     }
 }
 

@@ -114,7 +114,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 29] = [
+const OTHERS: [(&str, &str); 30] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -141,6 +141,7 @@ const OTHERS: [(&str, &str); 29] = [
     ("health.path", "/other"),
     ("health.interval", "1ms"),
     ("health.timeout", "1ms"),
+    ("health.report_interval", "1ms"),
     ("log.format", "json"),
     ("log.level", "warn"),
     ("log.access", "false"),

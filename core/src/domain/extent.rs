@@ -1,0 +1,26 @@
+//! How large a request is as far as its body shows, before anybody has counted a token. Whoever has
+//! learned what bytes are worth turns it into tokens.
+
+/// Sizes of one request. The default says that nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Whose tokens: the hash of the model's name.
+    pub model: u64,
+    /// Bytes of the prompt as they stand in the body, those of attachments left out.
+    pub text_bytes: u32,
+    /// Images, sounds and files that the prompt carries in itself.
+    pub attachments: u32,
+    /// Bytes of the attachments.
+    pub attachment_bytes: u32,
+    /// Bytes behind each block of the outline; 0 when it has none.
+    pub block_bytes: u32,
+    /// The most tokens the answer may have, where that is known.
+    pub output_tokens_max: Option<u32>,
+}
+
+impl Extent {
+    /// Counts all bytes of the prompt.
+    pub const fn prompt_bytes(&self) -> u32 {
+        self.text_bytes.saturating_add(self.attachment_bytes)
+    }
+}

@@ -1,0 +1,107 @@
+//! Lengths of answers: a sketch of their distribution in buckets that grow with the length, in which
+//! older answers fade. A mean alone could not tell what a cap cuts off: where most answers are short
+//! and a few run on, a cap of 500 lowers the expectation a lot, and a cap of 5,000 hardly at all.
+
+/// Where buckets begin: powers of two and the steps between them.
+const STARTS: [u32; 32] = [
+    1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
+    3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768, 49_152, 65_536,
+];
+
+/// How much of the sketch is kept at each answer: about the last hundred count.
+const KEPT: f32 = 0.99;
+
+/// How many answers what was believed before is worth.
+const PRIOR_ANSWERS: f64 = 4.0;
+
+#[derive(Clone, Debug)]
+pub(super) struct Answers([Bucket; STARTS.len() + 1]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    answers: f32,
+    /// The sum of their lengths, so that answers of one length are known exactly.
+    tokens: f32,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self([Bucket::default(); STARTS.len() + 1])
+    }
+}
+
+impl Answers {
+    pub(super) fn learn(&mut self, tokens: u32) {
+        for bucket in &mut self.0 {
+            bucket.answers *= KEPT;
+            bucket.tokens *= KEPT;
+        }
+        let bucket = &mut self.0[STARTS.partition_point(|it| *it <= tokens)];
+        bucket.answers += 1.0;
+        bucket.tokens += short(tokens);
+    }
+
+    /// Expects the length of the next answer that is cut off at `cap`, leaning on `prior` while few
+    /// are known.
+    pub(super) fn expected(&self, cap: f64, prior: f64) -> f64 {
+        let (mut answers, mut tokens) = (PRIOR_ANSWERS, PRIOR_ANSWERS * prior.min(cap));
+        for bucket in self.0.iter().filter(|it| 0.0 < it.answers) {
+            let weight = f64::from(bucket.answers);
+            answers += weight;
+            tokens += f64::from(bucket.tokens).min(weight * cap);
+        }
+        tokens / answers
+    }
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "no answer has 2^24 tokens, and a rounded one would do"
+)]
+fn short(tokens: u32) -> f32 {
+    tokens as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sketch(lengths: impl IntoIterator<Item = u32>) -> Answers {
+        let mut answers = Answers::default();
+        lengths.into_iter().for_each(|it| answers.learn(it));
+        answers
+    }
+
+    #[test]
+    fn the_expectation_goes_from_what_was_believed_to_what_was_seen() {
+        let expected =
+            |count| sketch(std::iter::repeat_n(100, count)).expected(f64::INFINITY, 300.0);
+        assert!((expected(0) - 300.0).abs() < 1e-3);
+        assert!((expected(4) - 200.0).abs() < 3.0);
+        assert!((expected(200) - 109.0).abs() < 3.0);
+    }
+
+    #[test]
+    fn a_cap_cuts_off_the_long_ones_only() {
+        let mixed = sketch((0..500).map(|it| if it % 5 == 0 { 2000 } else { 50 }));
+        let expected = |cap: f64| mixed.expected(cap, 440.0);
+        assert!((expected(f64::INFINITY) - 440.0).abs() < 30.0);
+        assert!((expected(500.0) - 140.0).abs() < 20.0);
+        assert!((expected(10.0) - 10.0).abs() < 1e-3);
+        assert!(expected(0.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn old_answers_fade() {
+        let answers = sketch(std::iter::repeat_n(1000, 300).chain(std::iter::repeat_n(20, 500)));
+        let expected = answers.expected(f64::INFINITY, 20.0);
+        assert!((20.0..30.0).contains(&expected), "{expected}");
+    }
+
+    #[test]
+    fn every_length_has_its_bucket() {
+        let answers = sketch([0, 1, 65_535, 65_536, u32::MAX]);
+        assert!(answers.expected(f64::INFINITY, 0.0).is_finite());
+    }
+}

@@ -1,0 +1,110 @@
+//! What lengths promise: what is known is kept, what is not is learned, all of it bounded.
+
+use super::*;
+
+const KEY: SliceKey = SliceKey(0x1234_5678_9abc_def0);
+
+fn extent(text_bytes: u32) -> Extent {
+    Extent { model: 7 << 40, text_bytes, block_bytes: 256, ..Extent::default() }
+}
+
+fn completed(lengths: &Lengths, extent: &Extent, blocks: usize) -> Outline {
+    let mut outline = Outline { blocks: vec![0; blocks].into(), ..Outline::default() };
+    lengths.complete(KEY, extent, &mut outline);
+    outline
+}
+
+/// Tells of answers to prompts at so many bytes a token.
+fn teach(lengths: &mut Lengths, count: u32, bytes_per_token: u32, output: u32) {
+    for _ in 0..count {
+        let extent = extent(1000 * bytes_per_token);
+        let outline = completed(lengths, &extent, 0);
+        let usage = Usage { input: Some(1000), output: Some(output), cached: None };
+        lengths.on_ended(KEY, &extent, &outline, usage, true);
+    }
+}
+
+#[test]
+fn what_is_unknown_is_filled_and_what_is_known_is_kept() {
+    let lengths = Lengths::default();
+    let outline = completed(&lengths, &extent(25_600), 100);
+    assert_eq!((outline.prompt_tokens, outline.block_tokens), (6400, 64));
+    assert_eq!(outline.output_tokens, Some(256));
+    let known = Outline {
+        blocks: vec![1, 2].into(),
+        block_tokens: 16,
+        prompt_tokens: 40,
+        output_tokens: Some(9),
+    };
+    let mut outline = known.clone();
+    lengths.complete(KEY, &extent(5000), &mut outline);
+    assert_eq!(outline, known);
+    let mut nothing = Outline::default();
+    lengths.complete(KEY, &Extent::default(), &mut nothing);
+    assert_eq!(nothing, Outline::default());
+}
+
+#[test]
+fn predictions_come_to_what_engines_report() {
+    let mut lengths = Lengths::default();
+    teach(&mut lengths, 100, 3, 80);
+    let outline = completed(&lengths, &extent(30_000), 10);
+    assert!((9_900..10_300).contains(&outline.prompt_tokens), "{outline:?}");
+    assert!((84..=86).contains(&outline.block_tokens), "{outline:?}");
+    assert!(outline.output_tokens.is_some_and(|it| (80..90).contains(&it)), "{outline:?}");
+    let other = Extent { model: 1, ..extent(40_000) };
+    assert_eq!(completed(&lengths, &other, 0).prompt_tokens, 10_000, "models learn apart");
+}
+
+#[test]
+fn another_workload_of_the_model_starts_from_the_model_s_answers() {
+    let mut lengths = Lengths::default();
+    teach(&mut lengths, 300, 4, 900);
+    let mut outline = Outline::default();
+    lengths.complete(SliceKey(1 << 40), &extent(4000), &mut outline);
+    assert!(outline.output_tokens.is_some_and(|it| (850..900).contains(&it)), "{outline:?}");
+}
+
+#[test]
+fn a_cap_caps_and_nothing_is_expected_where_nothing_is_generated() {
+    let lengths = Lengths::default();
+    let capped = |cap| Extent { output_tokens_max: Some(cap), ..extent(4000) };
+    assert_eq!(completed(&lengths, &capped(30), 0).output_tokens, Some(30));
+    assert_eq!(completed(&lengths, &capped(0), 0).output_tokens, Some(0));
+}
+
+#[test]
+fn an_image_counts_for_itself_and_teaches_nothing() {
+    let mut lengths = Lengths::default();
+    let image = Extent { attachments: 2, attachment_bytes: 2_000_000, ..extent(4000) };
+    let outline = completed(&lengths, &image, 7800);
+    assert_eq!((outline.prompt_tokens, outline.block_tokens), (3048, 1));
+    let usage = Usage { input: Some(200), ..Usage::default() };
+    lengths.on_ended(KEY, &image, &outline, usage, true);
+    assert_eq!(completed(&lengths, &extent(4000), 0).prompt_tokens, 1000);
+}
+
+#[test]
+fn answers_that_broke_off_do_not_count() {
+    let mut lengths = Lengths::default();
+    let outline = completed(&lengths, &extent(4000), 0);
+    let usage = Usage { output: Some(1), ..Usage::default() };
+    for _ in 0..100 {
+        lengths.on_ended(KEY, &extent(4000), &outline, usage, false);
+    }
+    assert_eq!(completed(&lengths, &extent(4000), 0).output_tokens, Some(256));
+    assert_eq!(lengths.misses(), Misses::default());
+}
+
+#[test]
+fn the_error_is_kept_for_both_kinds() {
+    let mut lengths = Lengths::default();
+    let outline = Outline { prompt_tokens: 90, output_tokens: Some(20), ..Outline::default() };
+    for (input, output) in [(100, 5), (80, 30)] {
+        let usage = Usage { input: Some(input), output: Some(output), cached: None };
+        lengths.on_ended(KEY, &extent(400), &outline, usage, true);
+    }
+    let Misses { input, output } = lengths.misses();
+    assert_eq!((input.predicted_tokens, input.missed_tokens), (180, 20));
+    assert_eq!((output.predicted_tokens, output.missed_tokens), (40, 25));
+}
