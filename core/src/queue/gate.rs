@@ -92,22 +92,21 @@ impl Gate {
         self.tokens_max = kv_tokens.map(|it| super::work::whole(super::work::float(it) * share));
     }
 
-    /// Says whether a turn of this session with so much context may be sent now.
-    pub fn ask(&self, key: SliceKey, tokens: u64) -> Admission {
+    /// Says whether a turn of this session may be sent now.
+    pub fn ask(&self, key: SliceKey) -> Admission {
         if self.living.contains_key(&key) {
             Admission::Live
-        } else if self.is_open(tokens) {
+        } else if self.is_open() {
             Admission::Fresh
         } else {
             Admission::Wait
         }
     }
 
-    /// Says whether a new session with so much context fits. One that alone is too large for the fleet
-    /// must be let in when nobody else is there, or it would never be.
-    pub fn is_open(&self, tokens: u64) -> bool {
-        let fits = |max: u64| self.counted.saturating_add(tokens) <= max || self.living.is_empty();
-        self.tokens_max.is_none_or(fits)
+    /// Says whether a new session may begin: the living leave some room. How much it will need is not
+    /// asked, or the largest would never be let in.
+    pub fn is_open(&self) -> bool {
+        self.tokens_max.is_none_or(|max| self.counted < max || self.living.is_empty())
     }
 
     /// Notes that a turn was sent.

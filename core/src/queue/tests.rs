@@ -241,21 +241,21 @@ fn key(number: u64) -> SliceKey {
 #[test]
 fn new_sessions_wait_while_the_living_fill_the_memory() {
     let mut gate = Gate::new(GateSettings { kv_share: 0.5, sessions_max: 100 });
-    assert_eq!(gate.ask(key(1), u64::MAX), Admission::Fresh, "nothing is known of the memory");
+    gate.on_sent(at(0), key(1), 1_100);
+    assert_eq!(gate.ask(key(2)), Admission::Fresh, "nothing is known of the memory");
     gate.on_room(Some(2_000));
-    gate.on_sent(at(0), key(1), 600);
-    assert_eq!(gate.ask(key(2), 500), Admission::Wait);
-    assert_eq!(gate.ask(key(2), 400), Admission::Fresh);
-    assert_eq!(gate.ask(key(1), 5_000), Admission::Live);
-    gate.on_ended(at(1), key(1), 800);
-    assert_eq!(gate.snapshot().tokens, 400, "half of the first turns are the only ones");
-    gate.on_sent(at(5), key(1), 900);
-    gate.on_ended(at(6), key(1), 1_000);
-    assert_eq!(gate.ask(key(2), 500), Admission::Wait);
+    assert_eq!(gate.ask(key(2)), Admission::Wait);
+    assert_eq!(gate.ask(key(1)), Admission::Live);
+    gate.on_ended(at(1), key(1), 1_200);
+    assert_eq!(gate.snapshot().tokens, 600, "half of the first turns are the only ones");
+    assert_eq!(gate.ask(key(2)), Admission::Fresh);
+    gate.on_sent(at(5), key(1), 1_200);
+    gate.on_ended(at(6), key(1), 1_300);
+    assert_eq!(gate.ask(key(2)), Admission::Wait);
     assert!(!gate.on_time(at(20)));
     assert_eq!(gate.next_wakeup(), Some(at(36)));
     assert!(gate.on_time(at(36)));
-    assert_eq!(gate.ask(key(2), 500), Admission::Fresh);
+    assert_eq!(gate.ask(key(2)), Admission::Fresh);
     assert_eq!(gate.snapshot(), GateSnapshot { sessions: 0, tokens: 0, tokens_max: Some(1_000) });
 }
 
@@ -263,9 +263,9 @@ fn new_sessions_wait_while_the_living_fill_the_memory() {
 fn a_session_too_large_for_the_fleet_is_let_in_alone() {
     let mut gate = Gate::new(GateSettings::default());
     gate.on_room(Some(1_000));
-    assert_eq!(gate.ask(key(1), 1 << 40), Admission::Fresh);
+    assert_eq!(gate.ask(key(1)), Admission::Fresh);
     gate.on_sent(at(0), key(1), 1 << 40);
-    assert_eq!(gate.ask(key(2), 1), Admission::Wait);
+    assert_eq!(gate.ask(key(2)), Admission::Wait);
 }
 
 #[test]
