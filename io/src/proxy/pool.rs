@@ -16,7 +16,7 @@ use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::PoolMetrics;
 
 use super::clock::Clock;
-use super::settings::PoolSettings;
+use super::settings::{CacheScope, PoolSettings};
 
 #[derive(Debug)]
 pub struct Pool {
@@ -101,6 +101,11 @@ impl Pool {
 
     pub(super) fn probe_settings(&self) -> ProbeSettings {
         self.spec.load().probe.clone()
+    }
+
+    /// Tells whether tenants may not find each other's prompts in a cache.
+    pub(super) fn keeps_tenants_apart(&self) -> bool {
+        self.spec.load().cache == CacheScope::PerTenant
     }
 
     /// Asks the brain where a request goes, now or next.
@@ -237,6 +242,7 @@ mod tests {
             name: "stress".to_owned(),
             models: Vec::new(),
             aliases: BTreeMap::new(),
+            cache: CacheScope::Shared,
             replicas: (0..replicas).map(replica).collect(),
             brain: brain::Settings { sessions, ..brain::Settings::default() },
             probe: ProbeSettings::default(),
