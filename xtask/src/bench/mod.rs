@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: measurements of whole processes on one machine. Load and replica are threads
+//! `cargo xtask bench`: measurements on one machine, most of whole processes. Load and replica are threads
 //! with blocking sockets and ready-made bytes, because they share a core and must cost much less than
 //! what they measure; an async runtime would be neither needed nor cheaper here.
 
+mod decision;
 mod figures;
 mod load;
 mod meter;
@@ -17,10 +18,13 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Measure what a proxy costs: Cleave beside nginx, haproxy and, where installed, other routers
     Overhead(overhead::Args),
+    /// Measure what it costs to decide where a request goes
+    Decision(decision::Args),
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
+        Command::Decision(args) => decision::run(args),
     }
 }
