@@ -7,6 +7,7 @@ mod load;
 mod meter;
 mod mock;
 mod overhead;
+mod planner;
 mod proxies;
 mod table;
 
@@ -17,10 +18,13 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Measure what a proxy costs: Cleave beside nginx, haproxy and, where installed, other routers
     Overhead(overhead::Args),
+    /// Measure a round of the auto-sharder and a lookup
+    Planner,
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
+        Command::Planner => planner::run(),
     }
 }

@@ -14,6 +14,7 @@ const GRANTS: &[Grant] = &[
     ("core", "cost", &["domain"]),
     ("core", "fleet", &["domain", "cost"]),
     ("core", "prefix", &["domain"]),
+    ("core", "sharding", &["domain"]),
     ("core", "tokens", &["domain"]),
     // The peers' rules keep an index of their own, and some of them price a prefill in time.
     ("core", "policy", &["domain", "cost", "prefix"]),
