@@ -22,7 +22,6 @@ impl Rule for ConsistentHash {
 mod tests {
     use super::super::PolicyName;
     use super::super::bench::{Bench, prompt};
-    use super::*;
     use crate::domain::ReplicaId;
 
     #[test]

@@ -1,24 +1,60 @@
-//! Who got how much. A tenant's share is the work it got in time per work it asked for: tenants that
-//! ask for little are not unlucky for getting little.
+//! Who got how much: one account for each tenant, each class, and those whom a fault was not meant
+//! for. A tenant's share is the work it got in time per work it asked for: tenants that ask for little
+//! are not unlucky for getting little.
 
-use super::ratio;
+use std::collections::BTreeMap;
 
-/// One tenant's account, in milliseconds of a busy replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TenantTally {
+use cleave_core::domain::Moment;
+
+use super::{End, Ended, Histogram, ratio};
+
+/// The account of some of the requests; work is in milliseconds of a busy replica.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
     pub requests: u64,
+    pub finished: u64,
     pub good: u64,
+    /// Requests with a deadline for their first token, and those that kept it.
+    pub due: u64,
+    pub met: u64,
+    /// What was asked for, what was served, and what was served within the promise.
     pub work_ms: f64,
+    pub served_ms: f64,
     pub good_ms: f64,
+    pub ttft: Histogram,
+    /// From arrival until the router first sent it somewhere.
+    pub wait: Histogram,
+    /// Refusals of the router, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
 }
 
-impl TenantTally {
-    pub fn add(&mut self, work_ms: f64, good: bool) {
+impl Tally {
+    /// Enters a request that has ended.
+    pub(super) fn add(&mut self, it: &Ended, good: bool) {
         self.requests += 1;
-        self.work_ms += work_ms;
+        self.work_ms += it.asked_ms;
+        if let Some(sent) = it.sent {
+            self.wait.record(sent.since(it.arrival));
+        }
+        let ttft = it.first_token.map(|first: Moment| first.since(it.arrival));
+        if let Some(time) = ttft {
+            self.ttft.record(time);
+        }
+        if let Some(deadline) = it.deadline {
+            self.due += 1;
+            self.met += u64::from(ttft.is_some_and(|it| it <= deadline));
+        }
+        match it.end {
+            End::Finished => {
+                self.finished += 1;
+                self.served_ms += it.asked_ms;
+            }
+            End::Refused { reason } => *self.refused.entry(reason).or_default() += 1,
+            End::Cut | End::TooLong => {}
+        }
         if good {
             self.good += 1;
-            self.good_ms += work_ms;
+            self.good_ms += it.asked_ms;
         }
     }
 

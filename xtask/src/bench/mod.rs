@@ -2,6 +2,7 @@
 //! with blocking sockets and ready-made bytes, because they share a core and must cost much less than
 //! what they measure; an async runtime would be neither needed nor cheaper here.
 
+mod agreement;
 mod figures;
 mod load;
 mod meter;
@@ -17,10 +18,13 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Measure what a proxy costs: Cleave beside nginx, haproxy and, where installed, other routers
     Overhead(overhead::Args),
+    /// Hold the mock replica behind HTTP in real time against the simulator on the same arrivals
+    MockAgreement(agreement::Args),
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
+        Command::MockAgreement(args) => agreement::run(args),
     }
 }
