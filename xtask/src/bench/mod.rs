@@ -2,6 +2,7 @@
 //! with blocking sockets and ready-made bytes, because they share a core and must cost much less than
 //! what they measure; an async runtime would be neither needed nor cheaper here.
 
+mod agreement;
 mod decision;
 mod figures;
 mod load;
@@ -24,6 +25,8 @@ use crate::repo;
 pub(crate) enum Command {
     /// Measure what a proxy costs: Cleave beside nginx, haproxy and, where installed, other routers
     Overhead(overhead::Args),
+    /// Hold the mock replica behind HTTP in real time against the simulator on the same arrivals
+    MockAgreement(agreement::Args),
     /// Measure the line: what it takes to let one of 100,000 in and to say who goes next
     Line,
     /// Measure what it costs to decide where a request goes
@@ -35,6 +38,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
+        Command::MockAgreement(args) => agreement::run(args),
         Command::Line => {
             let mut cargo = process::Command::new("cargo");
             cargo.args(["bench", "-p", "cleave-core", "--bench", "line"]);
