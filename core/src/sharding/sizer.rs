@@ -1,6 +1,6 @@
 //! How many replicas does a workload need? As many as carry its load at a comfortable utilisation.
-//! Sizes grow at once when the replicas run hot and shrink one by one after a calm while, because a
-//! replica too few hurts now and one too many costs a little cache.
+//! Sizes grow at once when the replicas run hot and shrink step by step after a calm while, because
+//! a replica too few hurts now and one too many costs a little cache.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct SizerSettings {
     pub target: f64,
     /// The utilisation above which it grows.
     pub grow_above: f64,
-    /// How long a subset must have been too large before it loses a replica, and then another.
+    /// How long a subset must have been too large before it loses a quarter of the excess.
     pub shrink_after: Duration,
     /// How many workloads are remembered; others have their floor.
     pub workloads_max: usize,
@@ -29,7 +29,7 @@ impl Default for SizerSettings {
         Self {
             target: 0.6,
             grow_above: 0.75,
-            shrink_after: Duration::from_secs(300),
+            shrink_after: Duration::from_secs(60),
             workloads_max: 4096,
         }
     }
@@ -81,13 +81,26 @@ impl Sizer {
         } else if size.replicas <= wanted {
             size.calm_since = now;
         } else if self.settings.shrink_after <= now.since(size.calm_since) {
-            *size = Size { replicas: size.replicas - 1, calm_since: now };
+            let excess = size.replicas - wanted;
+            *size = Size { replicas: size.replicas - excess.div_ceil(4), calm_since: now };
         }
         let replicas = size.replicas;
         if replicas <= bounds.floor && wanted <= bounds.floor {
             self.sizes.swap_remove(&workload);
         }
         replicas
+    }
+
+    /// Takes over a size from an earlier run, to shrink from there if need be.
+    pub fn seed(&mut self, now: Moment, workload: u32, replicas: u32) {
+        if self.sizes.len() < self.settings.workloads_max {
+            self.sizes.insert(workload, Size { replicas, calm_since: now });
+        }
+    }
+
+    /// The utilisation that subsets are made for.
+    pub const fn target(&self) -> f64 {
+        self.settings.target
     }
 
     /// Lists the workloads that have more than their floor.
@@ -117,17 +130,17 @@ mod tests {
     }
 
     #[test]
-    fn a_size_grows_at_once_and_shrinks_one_by_one() {
+    fn a_size_grows_at_once_and_shrinks_by_steps() {
         let mut sizer = Sizer::new(SizerSettings::default());
         let mut size = |seconds, load| sizer.size(at_s(seconds), 7, load, 100.0, BOUNDS);
         assert_eq!(size(0, 100.0), 4);
         assert_eq!(size(1, 290.0), 4, "below three quarters nothing happens");
         assert_eq!(size(2, 480.0), 8, "made for 0.6 of each");
         assert_eq!(size(3, 5000.0), 16, "and not beyond the cap");
-        assert_eq!(size(302, 100.0), 16);
-        assert_eq!(size(303, 100.0), 15);
-        assert_eq!(size(304, 100.0), 15);
-        assert_eq!(size(603, 100.0), 14);
+        assert_eq!(size(62, 100.0), 16);
+        assert_eq!(size(63, 100.0), 13);
+        assert_eq!(size(64, 100.0), 13);
+        assert_eq!(size(123, 100.0), 10);
     }
 
     #[test]
