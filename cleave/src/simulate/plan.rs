@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use cleave_core::brain;
+use cleave_core::brain::{self, SubsetSettings};
 use cleave_core::policy::PolicyName;
 use cleave_sim::engine;
 use cleave_sim::measure::Slo;
@@ -16,7 +16,8 @@ use cleave_sim::traces::{
 use cleave_sim::world::{Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
 use super::scenario::{
-    FaultLine, Kind, Pace, ReplicaClass, RouterSection, Scenario, Span, WorkloadSection,
+    FaultLine, Kind, Pace, ReplicaClass, RouterSection, Scenario, Span, SubsetSection,
+    WorkloadSection,
 };
 
 /// One comparison: policies and seeds over one workload on one fleet.
@@ -54,7 +55,7 @@ impl Plan {
         let settings = Settings {
             replicas: fleet(&scenario.fleet)?,
             routers: scenario.routers.count.unwrap_or(1),
-            brain: brain::Settings::default(),
+            brain: brain::Settings { subsets: subsets(scenario.subset)?, ..Default::default() },
             view: view(scenario.routers)?,
             timeouts: timeouts(scenario.routers),
             faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,
@@ -219,6 +220,23 @@ fn fleet(classes: &[ReplicaClass]) -> anyhow::Result<Vec<ReplicaSettings>> {
     }
     ensure!(!replicas.is_empty(), "the fleet has no replicas");
     Ok(replicas)
+}
+
+/// Settles how the fleet is divided. Not at all when nothing is said: a table of policies is about
+/// policies.
+fn subsets(section: Option<SubsetSection>) -> anyhow::Result<SubsetSettings> {
+    let Some(section) = section else { return Ok(SubsetSettings::undivided()) };
+    let usual = SubsetSettings::default();
+    let floor = section.floor.unwrap_or(usual.floor);
+    let cap = section.cap.unwrap_or(usual.cap);
+    ensure!(0 < floor && floor <= cap, "subset: floor must be 1 or more and no more than cap");
+    Ok(SubsetSettings {
+        floor,
+        cap,
+        spill_max: section.spill_max.unwrap_or(usual.spill_max),
+        spill_after: section.spill_after.map_or(usual.spill_after, |it| it.0),
+        workloads: Vec::new(),
+    })
 }
 
 fn view(it: RouterSection) -> anyhow::Result<View> {

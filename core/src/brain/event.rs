@@ -7,6 +7,8 @@ use crate::cost::Hardware;
 use crate::domain::{Extent, Outline, ReplicaId, Report, RequestId, SliceKey, Usage};
 use crate::fleet::Probe;
 
+use super::subsets::Order;
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -59,6 +61,8 @@ pub enum Event {
         replica: ReplicaId,
         probe: Probe,
     },
+    /// An operator has ordered something about subsets, or an earlier run left them.
+    Ordered(Order),
     /// The replica's engine said how it is.
     Reported {
         replica: ReplicaId,

@@ -9,6 +9,7 @@ pub mod invariants;
 mod sessions;
 mod settings;
 mod snapshot;
+mod subsets;
 
 use std::time::Duration;
 
@@ -25,9 +26,13 @@ use crate::tokens::Lengths;
 pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 pub use settings::{RetrySettings, SessionSettings, Settings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
+pub use subsets::{
+    AssignmentView, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings, WorkloadView,
+};
 
 use budget::RetryBudget;
 use sessions::Sessions;
+use subsets::Subsets;
 
 /// How often the session table is swept a little.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,6 +50,7 @@ pub struct Brain {
     sessions: Sessions,
     lengths: Lengths,
     budget: RetryBudget,
+    subsets: Subsets,
     swept_at: Moment,
     sessions_moved_total: u64,
     /// Reused by every decision, so that none allocates.
@@ -87,6 +93,7 @@ impl Brain {
             sessions: Sessions::new(settings.sessions),
             lengths: Lengths::default(),
             budget: RetryBudget::new(settings.retries),
+            subsets: Subsets::new(settings.subsets.clone()),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
             candidates: Vec::new(),
@@ -115,16 +122,19 @@ impl Brain {
                 let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
                 self.policy.on_joined(replica, it.place);
                 self.fleet.join(it);
+                self.subsets.touch();
             }
             Event::Weighed { replica, weight } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.weight = weight;
                 }
+                self.subsets.touch();
             }
             Event::Leaving { replica } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.leaving = true;
                 }
+                self.subsets.touch();
                 self.release_if_done(replica, actions);
             }
             Event::Probed { replica, probe } => {
@@ -132,6 +142,7 @@ impl Brain {
                     it.breaker.on_probe(now, probe);
                 }
             }
+            Event::Ordered(order) => self.obey(now, order),
             Event::Reported { replica, report } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.report = Some(report);
@@ -150,6 +161,7 @@ impl Brain {
     pub fn on_time(&mut self, now: Moment, _: &mut Vec<Action>) {
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
+            self.plan_if_due(now);
             self.swept_at = now;
         }
     }
@@ -253,15 +265,21 @@ impl Brain {
         {
             return Some(home);
         }
-        self.gather(tried, |it| it.admits(ask.now));
+        let divided = self.select_subset(ask, tried);
+        self.gather(tried, divided, |it| it.admits(ask.now));
+        if divided && self.should_spill() && self.subsets.spill(ask.key) {
+            self.gather(tried, divided, |it| it.admits(ask.now));
+        }
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
-            self.gather(tried, |it| !it.leaving && it.breaker.standing() == Standing::Joining);
+            let joins = |it: &Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
+            self.gather(tried, divided, joins);
         }
         if self.candidates.is_empty() {
             return None;
         }
         let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
+        self.subsets.on_picked(self.candidates[chosen].place);
         Some(self.candidates[chosen].id)
     }
 
@@ -275,12 +293,13 @@ impl Brain {
         (replica.weight <= 0.0 && replica.admits(ask.now) && !tried.contains(&home)).then_some(home)
     }
 
-    fn gather(&mut self, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
+    fn gather(&mut self, tried: &[ReplicaId], divided: bool, admits: impl Fn(&Replica) -> bool) {
         self.candidates.clear();
         self.candidates.extend(
             self.fleet
                 .iter()
                 .filter(|it| 0.0 < it.weight && admits(it) && !tried.contains(&it.id))
+                .filter(|it| self.subsets.admits(divided, it))
                 .map(candidate),
         );
     }
@@ -308,6 +327,7 @@ impl Brain {
         self.policy.on_sent(request, &booking.ask(now), &candidate(it));
         it.on_sent();
         booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
+        self.note_demand(now, &booking);
         self.requests.insert(request, booking);
         let before = self.sessions.remember(now, key, replica);
         self.sessions_moved_total += u64::from(before.is_some_and(|it| it != replica));
@@ -339,6 +359,7 @@ impl Brain {
     fn release_if_done(&mut self, replica: ReplicaId, actions: &mut Vec<Action>) {
         if self.fleet.get(replica).is_some_and(|it| it.leaving && it.in_flight == 0) {
             self.fleet.leave(replica);
+            self.subsets.touch();
             self.policy.on_left(replica);
             actions.push(Action::Release { replica });
         }

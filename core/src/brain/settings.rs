@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::fleet::BreakerSettings;
 use crate::policy::PolicyName;
 
+use super::subsets::SubsetSettings;
+
 /// Everything one pool's brain is told at its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -12,6 +14,7 @@ pub struct Settings {
     pub retries: RetrySettings,
     pub breaker: BreakerSettings,
     pub sessions: SessionSettings,
+    pub subsets: SubsetSettings,
     /// Where chance starts; two brains with one seed and the same events decide alike.
     pub seed: u64,
 }
@@ -53,6 +56,7 @@ impl Default for Settings {
             retries: RetrySettings::default(),
             breaker: BreakerSettings::default(),
             sessions: SessionSettings::default(),
+            subsets: SubsetSettings::default(),
             seed: 0,
         }
     }

@@ -16,9 +16,10 @@ const GRANTS: &[Grant] = &[
     ("core", "prefix", &["domain"]),
     ("core", "sharding", &["domain"]),
     ("core", "tokens", &["domain"]),
+    ("core", "queue", &["domain"]),
     // The peers' rules keep an index of their own, and some of them price a prefill in time.
     ("core", "policy", &["domain", "cost", "prefix"]),
-    ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "tokens"]),
+    ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "sharding", "tokens"]),
     ("io", "telemetry", &[]),
     ("io", "replicas", &["telemetry"]),
     ("io", "proxy", &["replicas", "telemetry"]),

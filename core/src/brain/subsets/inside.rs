@@ -1,0 +1,84 @@
+//! The brain's side of subsets: it gathers candidates inside them, has rounds planned when they are
+//! due, and passes orders on.
+
+use crate::cost::RequestCost;
+use crate::domain::{Moment, ReplicaId};
+use crate::fleet::{Fleet, Replica, Standing};
+
+use super::super::{Ask, Booking, Brain};
+use super::{AssignmentView, Order, Peer, Subsets};
+
+const MINUTE_MS: f64 = 60_000.0;
+/// How fast an engine works off its line, where nothing better is known.
+const REQUESTS_PER_S: f64 = 8.0;
+
+impl Brain {
+    /// Plans who may use whom, if it is time for that.
+    pub(in crate::brain) fn plan_if_due(&mut self, now: Moment) {
+        if self.subsets.is_due(now) {
+            self.subsets.plan(now, self.fleet.iter().map(peer));
+        }
+    }
+
+    /// Finds who may take a request; says whether that is less than everybody.
+    pub(in crate::brain) fn select_subset(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> bool {
+        if self.subsets.is_stale() {
+            self.plan_if_due(ask.now);
+        }
+        let fleet = &self.fleet;
+        self.subsets.select(ask.key, |it| takes(fleet, ask.now, it, tried))
+    }
+
+    /// Tells whether a subset cannot do: nobody in it takes anything, or everybody's engine has a
+    /// longer line than it empties in time.
+    pub(in crate::brain) fn should_spill(&self) -> bool {
+        let patience_s = self.subsets.spill_after().as_secs_f64();
+        self.candidates.iter().all(|it| {
+            let waiting = it.report.map_or(0, |report| report.waiting);
+            patience_s * REQUESTS_PER_S < f64::from(waiting)
+        })
+    }
+
+    pub(in crate::brain) fn obey(&mut self, now: Moment, order: Order) {
+        let fleet = &self.fleet;
+        self.subsets.obey(now, order, |it| fleet.get(it).map(|it| it.place));
+    }
+
+    /// Notes a request that is sent, for the sizes of subsets.
+    pub(in crate::brain) fn note_demand(&mut self, now: Moment, booking: &Booking) {
+        let Some(it) = self.fleet.get(booking.replica) else { return };
+        let outline = &booking.outline;
+        let output = outline.output_tokens.unwrap_or(0);
+        let cost: &RequestCost = &it.hardware.cost;
+        let work_ms = cost.cost_ms(outline.prompt_tokens, 0, output, outline.prompt_tokens);
+        let work_mu = work_ms / MINUTE_MS * it.hardware.capacity_mu_per_min;
+        let tokens = outline.prompt_tokens.saturating_add(output);
+        self.subsets.on_sent(now, booking.key, work_mu, tokens);
+    }
+
+    /// Shows which replicas hold which keys.
+    pub fn assignment(&self, now: Moment) -> AssignmentView {
+        self.subsets.view(now)
+    }
+}
+
+impl Subsets {
+    /// Tells whether a replica may take the request at hand; `divided` is what selecting said.
+    pub(in crate::brain) fn admits(&self, divided: bool, replica: &Replica) -> bool {
+        (!divided || self.allows(replica.place)) && !self.is_drained(replica.place)
+    }
+}
+
+fn takes(fleet: &Fleet, now: Moment, replica: ReplicaId, tried: &[ReplicaId]) -> bool {
+    !tried.contains(&replica) && fleet.get(replica).is_some_and(|it| it.admits(now))
+}
+
+fn peer(replica: &Replica) -> Peer {
+    Peer {
+        id: replica.id,
+        place: replica.place,
+        capacity_mu_per_min: replica.weight * replica.hardware.capacity_mu_per_min,
+        closed: replica.leaving || replica.weight <= 0.0,
+        out: matches!(replica.breaker.standing(), Standing::Out { .. }),
+    }
+}
