@@ -1,7 +1,6 @@
 //! The brain's side of subsets: it gathers candidates inside them, has rounds planned when they are
 //! due, and passes orders on.
 
-use crate::cost::RequestCost;
 use crate::domain::{Moment, ReplicaId};
 use crate::fleet::{Fleet, Replica, Standing};
 
@@ -9,8 +8,6 @@ use super::super::{Ask, Booking, Brain};
 use super::{AssignmentView, Order, Peer, Subsets};
 
 const MINUTE_MS: f64 = 60_000.0;
-/// How fast an engine works off its line, where nothing better is known.
-const REQUESTS_PER_S: f64 = 8.0;
 
 impl Brain {
     /// Plans who may use whom, if it is time for that.
@@ -29,14 +26,10 @@ impl Brain {
         self.subsets.select(ask.key, |it| takes(fleet, ask.now, it, tried))
     }
 
-    /// Tells whether a subset cannot do: nobody in it takes anything, or everybody's engine has a
-    /// longer line than it empties in time.
+    /// Tells whether a subset cannot do: nobody in it takes anything, or everybody has a long line.
     pub(in crate::brain) fn should_spill(&self) -> bool {
-        let patience_s = self.subsets.spill_after().as_secs_f64();
-        self.candidates.iter().all(|it| {
-            let waiting = it.report.map_or(0, |report| report.waiting);
-            patience_s * REQUESTS_PER_S < f64::from(waiting)
-        })
+        let patience_ms = self.subsets.spill_after().as_secs_f64() * 1e3;
+        self.candidates.iter().all(|it| patience_ms < it.books.wait_ms)
     }
 
     pub(in crate::brain) fn obey(&mut self, now: Moment, order: Order) {
@@ -47,12 +40,10 @@ impl Brain {
     /// Notes a request that is sent, for the sizes of subsets.
     pub(in crate::brain) fn note_demand(&mut self, now: Moment, booking: &Booking) {
         let Some(it) = self.fleet.get(booking.replica) else { return };
-        let outline = &booking.outline;
-        let output = outline.output_tokens.unwrap_or(0);
-        let cost: &RequestCost = &it.hardware.cost;
-        let work_ms = cost.cost_ms(outline.prompt_tokens, 0, output, outline.prompt_tokens);
+        let work_ms = booking.account.charge.work_ms();
         let work_mu = work_ms / MINUTE_MS * it.hardware.capacity_mu_per_min;
-        let tokens = outline.prompt_tokens.saturating_add(output);
+        let output = booking.outline.output_tokens.unwrap_or(0);
+        let tokens = booking.outline.prompt_tokens.saturating_add(output);
         self.subsets.on_sent(now, booking.key, work_mu, tokens);
     }
 
@@ -77,7 +68,7 @@ fn peer(replica: &Replica) -> Peer {
     Peer {
         id: replica.id,
         place: replica.place,
-        capacity_mu_per_min: replica.weight * replica.hardware.capacity_mu_per_min,
+        capacity_mu_per_min: replica.weight * replica.capacity_mu_per_min(),
         closed: replica.leaving || replica.weight <= 0.0,
         out: matches!(replica.breaker.standing(), Standing::Out { .. }),
     }
