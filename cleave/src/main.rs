@@ -1,5 +1,6 @@
 //! The one binary: a table of contents. Each command is a room of its own.
 
+mod assignment;
 mod calibrate;
 mod check_config;
 mod demo;
@@ -28,6 +29,7 @@ struct Cli {
 enum Command {
     Serve(serve::Serve),
     CheckConfig(check_config::CheckConfig),
+    Assignment(assignment::Args),
     Demo(demo::Args),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => args.run(),
         Command::CheckConfig(args) => Ok(check_config::run(&args)),
+        Command::Assignment(args) => args.run(),
         Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),

@@ -154,6 +154,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         limits: Limits::default(),
         timeouts: Timeouts { drain: DRAIN, ..Timeouts::default() },
         session_headers: default_session_headers(),
+        state_dir: None,
     };
     // Lines about requests would run through the live view.
     let router = Router::new(settings, AccessLog::new(LogFormat::Text, false));

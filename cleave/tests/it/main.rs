@@ -11,4 +11,5 @@ mod hostile;
 mod load;
 mod reload;
 mod sessions;
+mod subsets;
 mod tenants;

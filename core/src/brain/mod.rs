@@ -393,9 +393,10 @@ impl Brain {
             (note.chosen, note.ttft_ms) = (Some(replica), Some(booking.account.ttft_ms));
         }
         self.note_demand(now, &booking);
-        self.requests.insert(request, booking);
         let before = self.sessions.remember(now, key, replica);
-        self.sessions_moved_total += u64::from(before.is_some_and(|it| it != replica));
+        booking.moved_from = before.filter(|it| *it != replica);
+        self.note_move(&booking);
+        self.requests.insert(request, booking);
         actions.push(Action::Send { request, replica });
     }
 

@@ -8,13 +8,14 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router as Routes};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::proxy::Router;
 
+use super::assignment;
 use super::load::Load;
 use super::settings::{Secret, Settings};
 use super::status::Status;
@@ -42,6 +43,12 @@ impl AdminServer {
         let guarded = Routes::new()
             .route("/status", get(status))
             .route("/load", get(load))
+            .route("/assignment", get(assignment::show))
+            .route("/assignment/freeze", post(assignment::freeze))
+            .route("/assignment/unfreeze", post(assignment::unfreeze))
+            .route("/assignment/pin/{pool}/{workload}", post(assignment::pin))
+            .route("/drain/{*replica}", post(assignment::drain))
+            .route("/undrain/{*replica}", post(assignment::undrain))
             .route("/metrics", get(metrics))
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
@@ -108,5 +115,8 @@ async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
 }
 
 async fn unknown() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "there are /healthz, /readyz, /status, /load and /metrics\n")
+    (
+        StatusCode::NOT_FOUND,
+        "there are /healthz, /readyz, /status, /load, /assignment and /metrics\n",
+    )
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleave_core::brain;
@@ -18,7 +18,7 @@ use crate::replicas::ProbeSettings;
 use crate::{admin, proxy};
 
 /// Turns raw into settled, and reports what does not go together.
-pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
+pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     check_together(&raw, findings);
     let admin = settle_admin(raw.admin, findings);
     let tls = settle_tls(raw.tls, findings);
@@ -33,8 +33,10 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
     };
     let common = Common { brain, probe };
     let pools = settle_pools(raw.pools, raw.replicas, &common, findings);
+    let state_dir = raw.subsets.state_dir.take().or_else(|| state_dir(raw.listen.0.port()));
     let proxy = proxy::Settings {
         listen: raw.listen.0,
+        state_dir,
         tls,
         threads: raw.threads.unwrap_or_else(cores),
         limits: raw.limits.into(),
@@ -52,6 +54,18 @@ struct Common {
 
 fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Names the folder for what outlives the process: what the service manager gives, else the user's.
+/// A router on any free port is a passing one and keeps nothing.
+fn state_dir(port: u16) -> Option<PathBuf> {
+    let given = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let of_user = || {
+        let state = given("XDG_STATE_HOME");
+        let state = state.or_else(|| given("HOME").map(|it| it.join(".local/state")));
+        state.map(|it| it.join("cleave"))
+    };
+    (port != 0).then(|| given("STATE_DIRECTORY").or_else(of_user)).flatten()
 }
 
 fn check_together(raw: &Raw, findings: &mut Findings) {

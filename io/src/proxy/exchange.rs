@@ -20,7 +20,9 @@ use tracing::debug;
 use crate::replicas::{Answer, Connection, Outgoing, Payload, SendError};
 
 use super::body::Body;
-use super::headers::{Framed, clean_for_client, is_event_stream, write_for_replica};
+use super::headers::{
+    Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
+};
 use super::intake::{self, Intake};
 use super::pool::Member;
 use super::relay::Relay;
@@ -234,7 +236,14 @@ async fn pass(
 fn request_line(visit: &Visit, member: &Member) -> String {
     let path = visit.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let authority = member.origin.authority();
-    format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\n", visit.method)
+    let mut line = format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\n", visit.method);
+    if let Some(previous) = &visit.previous {
+        line.push_str(PREVIOUS_REPLICA.as_str());
+        line.push_str(": ");
+        line.push_str(previous.as_str());
+        line.push_str("\r\n");
+    }
+    line
 }
 
 /// Begins the answer to the client; the rest is read only as the client takes it.

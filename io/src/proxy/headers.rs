@@ -8,6 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Names to a replica who served the session before, for engines that can fetch KV from there.
+pub(super) const PREVIOUS_REPLICA: HeaderName =
+    HeaderName::from_static("x-cleave-previous-replica");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -43,7 +46,8 @@ pub(super) fn write_for_replica(
         let ours = *name == header::HOST
             || *name == header::CONTENT_LENGTH
             || *name == header::EXPECT
-            || *name == REQUEST_ID;
+            || *name == REQUEST_ID
+            || *name == PREVIOUS_REPLICA;
         if !ours && !HOP_BY_HOP.contains(name) && !named.contains(name) {
             write_line(&mut out, name.as_str().as_bytes(), value.as_bytes());
         }

@@ -7,6 +7,7 @@ mod clock;
 mod exchange;
 mod headers;
 mod intake;
+mod keep;
 mod pool;
 mod relay;
 mod rescue;

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
+use cleave_core::brain::{
+    Action, AssignmentView, Brain, Event, Order, Refusal, ReplicaLoad, Snapshot,
+};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
 use tokio::sync::{Notify, oneshot};
@@ -36,6 +38,8 @@ pub struct Pool {
     sooner: Arc<Notify>,
     members: ArcSwap<Vec<Arc<Member>>>,
     spec: ArcSwap<PoolSettings>,
+    /// How long the last round of planning took.
+    planning_nanos: AtomicU64,
 }
 
 type Verdict = Result<ReplicaId, Refusal>;
@@ -155,6 +159,7 @@ impl Pool {
             sooner: Arc::default(),
             members: ArcSwap::default(),
             spec: ArcSwap::from_pointee(PoolSettings { replicas: Vec::new(), ..settings }),
+            planning_nanos: AtomicU64::new(0),
         })
     }
 
@@ -187,6 +192,37 @@ impl Pool {
     /// Tells whether tenants may not find each other's prompts in a cache.
     pub(super) fn keeps_tenants_apart(&self) -> bool {
         self.spec.load().cache == CacheScope::PerTenant
+    }
+
+    /// Shows which replicas hold which keys.
+    pub fn assignment(&self) -> AssignmentView {
+        self.lock().brain.assignment(self.clock.now())
+    }
+
+    /// How long the last round of planning took, with all else that was due then.
+    pub(super) fn planning(&self) -> Duration {
+        Duration::from_nanos(self.planning_nanos.load(Relaxed))
+    }
+
+    /// Passes an order on.
+    pub fn order(&self, order: Order) {
+        self.tell(Event::Ordered(order));
+    }
+
+    /// Finds a replica by its address, with or without the scheme.
+    pub fn find(&self, address: &str) -> Option<ReplicaId> {
+        let members = self.members.load();
+        let found = members.iter().filter(|it| !it.gone.is_cancelled());
+        let named =
+            |it: &&Arc<Member>| it.origin.as_str() == address || it.origin.authority() == address;
+        found.into_iter().find(named).map(|it| it.id)
+    }
+
+    /// Names who served the session of a request before, if it has moved.
+    pub(super) fn moved_from(&self, request: RequestId) -> Option<Origin> {
+        let replica = self.lock().brain.moved_from(request)?;
+        let members = self.members.load();
+        members.iter().find(|it| it.id == replica).map(|it| it.origin.clone())
     }
 
     /// Asks the brain where a request goes, now or next, and waits while it cannot say. Who stops
@@ -225,7 +261,12 @@ impl Pool {
     /// Lets the brain do what only time brings; returns when it wants to be woken next.
     fn on_time(&self) -> Moment {
         self.think(|mind, now| {
+            let rounds = mind.brain.rounds_planned();
             mind.brain.on_time(now, &mut mind.actions);
+            if rounds != mind.brain.rounds_planned() {
+                let took = self.clock.now().since(now).as_nanos();
+                self.planning_nanos.store(u64::try_from(took).unwrap_or(u64::MAX), Relaxed);
+            }
             mind.wake_at = mind.brain.next_wakeup().unwrap_or(Moment::MAX);
             mind.wake_at
         })

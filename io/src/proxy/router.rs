@@ -1,23 +1,26 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. Also
 //! the slow work beside requests: asking replicas how they are, taking on a changed configuration.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::Event;
-use cleave_core::domain::{Moment, RequestId};
+use cleave_core::brain::{Event, Order};
+use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::fleet::Probe;
+use cleave_core::sharding::Generation;
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::task::TaskTracker;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::replicas::{Finding, ask_models, ask_report, probe};
-use crate::telemetry::{AccessLog, Metrics, PoolGauges, ReplicaGauges};
+use crate::telemetry::{AccessLog, AssignmentGauges, Metrics, PoolGauges, ReplicaGauges};
 
 use super::clock::Clock;
+use super::keep;
 use super::pool::{Member, Pool, keep_time};
 use super::settings::{PoolSettings, Settings};
 use super::table::Table;
@@ -25,6 +28,8 @@ use super::table::Table;
 /// Bodies are counted against their common limit in units of this many bytes.
 pub(super) const BUFFER_UNIT_BYTES: usize = 4 << 10;
 const TICK: Duration = Duration::from_millis(250);
+/// How many ticks pass between two looks whether an assignment has changed.
+const TICKS_TO_KEEP: u32 = 8;
 /// How much longer the pause between two looks at an engine's metrics may get while it shows none.
 const REPORT_PAUSE_FACTOR_MAX: u32 = 32;
 
@@ -108,6 +113,7 @@ impl Router {
             let pool = pool.unwrap_or_else(|| {
                 let metrics = self.metrics.pool(&settings.name);
                 let pool = Pool::new(settings.clone(), metrics, self.clock);
+                self.restore(&pool);
                 self.tasks.spawn(keep_time(&pool));
                 pool
             });
@@ -130,9 +136,49 @@ impl Router {
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        let mut kept = BTreeMap::new();
+        for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
+            if tick.is_multiple_of(TICKS_TO_KEEP) {
+                self.keep(&mut kept);
+            }
+        }
+    }
+
+    /// Goes on from the assignment that an earlier run left.
+    fn restore(&self, pool: &Pool) {
+        let Some(folder) = &self.settings.state_dir else { return };
+        let file = keep::file_of(folder, self.settings.listen.port(), &pool.name);
+        match keep::read(&file) {
+            Ok(None) => {}
+            Ok(Some(assignment)) => {
+                let generation = assignment.generation();
+                info!(pool = pool.name, %generation, file = %file.display(), "assignment restored");
+                pool.order(Order::Restore { assignment });
+            }
+            Err(error) => {
+                warn!(pool = pool.name, file = %file.display(), %error, "assignment not restored");
+            }
+        }
+    }
+
+    /// Writes the assignments that have changed since `kept`.
+    fn keep(&self, kept: &mut BTreeMap<String, Generation>) {
+        let Some(folder) = &self.settings.state_dir else { return };
+        for pool in self.pools.load().iter() {
+            let view = pool.assignment();
+            if view.assignment.is_empty() || kept.get(&pool.name) == Some(&view.generation) {
+                continue;
+            }
+            let names = pool.snapshot().replicas.into_iter();
+            let names = names.map(|it| (Place::of(&it.name), it.name)).collect();
+            let file = keep::file_of(folder, self.settings.listen.port(), &pool.name);
+            if let Err(error) = keep::write(&file, &view, &names) {
+                warn!(pool = pool.name, file = %file.display(), %error, "assignment not kept");
+            }
+            // Said once for each change, not every few seconds.
+            kept.insert(pool.name.clone(), view.generation);
         }
     }
 
@@ -161,6 +207,15 @@ impl Router {
                 misses: snapshot.misses,
             };
             self.metrics.set_pool(&pool.name, own, gauges);
+            let view = pool.assignment();
+            let assignment = AssignmentGauges {
+                totals: &view.totals,
+                balance: &view.balance,
+                slices: view.slices.len(),
+                hot_keys: view.hot_keys.len(),
+                planning: pool.planning(),
+            };
+            self.metrics.set_assignment(&pool.name, assignment);
         }
         self.metrics.write()
     }

@@ -24,6 +24,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Headers that may carry a session id, in order; `x-session-id` always comes first.
     pub session_headers: Vec<HeaderName>,
+    /// Where assignments are kept over a restart, if anywhere.
+    pub state_dir: Option<PathBuf>,
 }
 
 /// A certificate chain and its key, both PEM.

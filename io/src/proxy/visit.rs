@@ -9,6 +9,7 @@ use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
+use crate::replicas::Origin;
 use crate::telemetry::Record;
 
 use super::headers::{REQUEST_ID, SESSION_ID};
@@ -31,6 +32,8 @@ pub(super) struct Visit {
     pool: Option<Arc<Pool>>,
     key: Option<SliceKey>,
     member: Option<Arc<Member>>,
+    /// Who served the session before it moved to where this goes.
+    pub(super) previous: Option<Origin>,
     /// Whether the brain still has it on its books.
     booked: bool,
     tries: u32,
@@ -61,6 +64,7 @@ impl Visit {
             pool: None,
             key: None,
             member: None,
+            previous: None,
             booked: false,
             tries: 0,
             status: StatusCode::OK,
@@ -78,9 +82,12 @@ impl Visit {
         key: SliceKey,
         (outline, extent): (Outline, Extent),
     ) -> Result<Arc<Member>, Refusal> {
-        self.pool = Some(pool);
+        self.pool = Some(Arc::clone(&pool));
         self.key = Some(key);
-        self.ask(Event::Arrived { request: self.request, key, outline, extent }).await
+        let placed =
+            self.ask(Event::Arrived { request: self.request, key, outline, extent }).await?;
+        self.previous = pool.moved_from(self.request);
+        Ok(placed)
     }
 
     /// Reports that the try failed, and has the request placed elsewhere.

@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use cleave_core::brain::SubsetTotals;
+use cleave_core::sharding::Balance;
 use cleave_core::tokens::Misses;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -33,6 +35,15 @@ const REPLICA_REPORT_AGE: &str = "cleave_replica_report_age_seconds";
 const TOKENS_PREDICTED: &str = "cleave_tokens_predicted";
 const TOKENS_MISSED: &str = "cleave_tokens_missed";
 const SESSIONS_MOVED: &str = "cleave_sessions_moved";
+const MOVED_TOKENS: &str = "cleave_sessions_moved_tokens";
+const SUBSET_SPILLED: &str = "cleave_subset_spilled";
+const ASSIGNMENT_ROUNDS: &str = "cleave_assignment_rounds";
+const ASSIGNMENT_CHANGES: &str = "cleave_assignment_changes";
+const ASSIGNMENT_CHURN: &str = "cleave_assignment_churn";
+const ASSIGNMENT_LOAD: &str = "cleave_assignment_load";
+const ASSIGNMENT_SLICES: &str = "cleave_assignment_slices";
+const ASSIGNMENT_HOT_KEYS: &str = "cleave_assignment_hot_keys";
+const ASSIGNMENT_PLANNING: &str = "cleave_assignment_planning_seconds";
 
 /// Half a millisecond to ten minutes, doubling and a bit.
 const SECONDS: [f64; 16] = [
@@ -80,6 +91,65 @@ pub struct Metrics {
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
     sessions_moved: Family<PoolLabel, Counter>,
+    assignment: AssignmentFamilies,
+}
+
+/// What is told of assignments.
+#[derive(Debug, Default)]
+struct AssignmentFamilies {
+    moved_tokens: Family<PoolLabel, Counter>,
+    spilled: Family<PoolLabel, Counter>,
+    rounds: Family<PoolLabel, Counter>,
+    changes: Family<PoolLabel, Counter>,
+    churn: Family<KindLabel, Counter<f64, AtomicU64>>,
+    load: Family<KindLabel, Gauge<f64, AtomicU64>>,
+    slices: Family<PoolLabel, Gauge>,
+    hot_keys: Family<PoolLabel, Gauge>,
+    planning: Family<PoolLabel, Gauge<f64, AtomicU64>>,
+}
+
+impl AssignmentFamilies {
+    fn register(&self, it: &mut Registry) {
+        it.register(
+            MOVED_TOKENS,
+            "Prompt tokens computed again because their session had moved",
+            self.moved_tokens.clone(),
+        );
+        it.register(
+            SUBSET_SPILLED,
+            "Requests sent beyond their workload's subset",
+            self.spilled.clone(),
+        );
+        it.register(ASSIGNMENT_ROUNDS, "Rounds planned", self.rounds.clone());
+        it.register(ASSIGNMENT_CHANGES, "Rounds that changed something", self.changes.clone());
+        it.register(
+            ASSIGNMENT_CHURN,
+            "Share of all load that changed hands, by cause",
+            self.churn.clone(),
+        );
+        it.register(
+            ASSIGNMENT_LOAD,
+            "Load of replicas as a share of capacity, by what it is",
+            self.load.clone(),
+        );
+        it.register(ASSIGNMENT_SLICES, "Slices of the key space", self.slices.clone());
+        it.register(ASSIGNMENT_HOT_KEYS, "Sessions that stand out", self.hot_keys.clone());
+        it.register(
+            ASSIGNMENT_PLANNING,
+            "How long the last round of planning took",
+            self.planning.clone(),
+        );
+    }
+}
+
+/// One pool's assignment at the time of a scrape.
+#[derive(Clone, Copy, Debug)]
+pub struct AssignmentGauges<'a> {
+    pub totals: &'a SubsetTotals,
+    pub balance: &'a Balance,
+    pub slices: usize,
+    pub hot_keys: usize,
+    pub planning: Duration,
 }
 
 /// What requests of one pool touch.
@@ -142,6 +212,7 @@ impl Default for Metrics {
             tokens_predicted: Family::default(),
             tokens_missed: Family::default(),
             sessions_moved: Family::default(),
+            assignment: AssignmentFamilies::default(),
         };
         it.register();
         it
@@ -205,6 +276,7 @@ impl Metrics {
             "Sessions that changed replica since the start",
             self.sessions_moved.clone(),
         );
+        self.assignment.register(it);
     }
 
     /// Makes the handles of one pool.
@@ -254,6 +326,38 @@ impl Metrics {
                 self.replica_report_age.get_or_create(&label).set(age.as_secs_f64());
             }
         }
+    }
+
+    /// Sets what is told of a pool's assignment.
+    pub fn set_assignment(&self, pool: &str, it: AssignmentGauges<'_>) {
+        let label = PoolLabel { pool: pool.to_owned() };
+        let count = |family: &Family<PoolLabel, Counter>, value: u64| {
+            family.get_or_create(&label).inner().store(value, Relaxed);
+        };
+        let (own, totals, balance) = (&self.assignment, it.totals, it.balance);
+        count(&own.moved_tokens, totals.moved_tokens);
+        count(&own.spilled, totals.spilled);
+        count(&own.rounds, totals.rounds);
+        count(&own.changes, totals.changes);
+        let kind = |kind| KindLabel { pool: pool.to_owned(), kind };
+        let churn =
+            [("removal", totals.removal), ("addition", totals.addition), ("choice", totals.choice)];
+        for (name, value) in churn {
+            own.churn.get_or_create(&kind(name)).inner().store(value.to_bits(), Relaxed);
+        }
+        for (name, value) in [
+            ("mean", balance.mean),
+            ("max", balance.max),
+            ("min", balance.min),
+            ("max_possible", balance.mean + balance.imbalance_bound),
+            ("max_static", balance.static_max),
+        ] {
+            own.load.get_or_create(&kind(name)).set(value);
+        }
+        let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        own.slices.get_or_create(&label).set(whole(it.slices));
+        own.hot_keys.get_or_create(&label).set(whole(it.hot_keys));
+        own.planning.get_or_create(&label).set(it.planning.as_secs_f64());
     }
 
     /// Forgets every replica's figures, before they are set anew.
@@ -318,6 +422,11 @@ mod tests {
             report_age: Some(Duration::from_millis(1500)),
         };
         metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
+        let (totals, balance) = (SubsetTotals::default(), Balance::default());
+        let (slices, hot_keys, planning) = (3, 1, Duration::from_millis(2));
+        let assignment =
+            AssignmentGauges { totals: &totals, balance: &balance, slices, hot_keys, planning };
+        metrics.set_assignment("p", assignment);
         let text = metrics.write();
         let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
         let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();

@@ -1,7 +1,7 @@
 //! The brain's side of subsets: it gathers candidates inside them, has rounds planned when they are
 //! due, and passes orders on.
 
-use crate::domain::{Moment, ReplicaId};
+use crate::domain::{Moment, ReplicaId, RequestId};
 use crate::fleet::{Fleet, Replica, Standing};
 
 use super::super::{Ask, Booking, Brain};
@@ -45,6 +45,26 @@ impl Brain {
         let output = booking.outline.output_tokens.unwrap_or(0);
         let tokens = booking.outline.prompt_tokens.saturating_add(output);
         self.subsets.on_sent(now, booking.key, work_mu, tokens);
+    }
+
+    /// Counts a session that changed its replica, and what is computed again for that.
+    pub(in crate::brain) fn note_move(&mut self, booking: &Booking) {
+        if booking.moved_from.is_some() {
+            self.sessions_moved_total += 1;
+            let cached = booking.account.cached_tokens;
+            self.subsets.on_moved(booking.outline.prompt_tokens.saturating_sub(cached));
+        }
+    }
+
+    /// Names who served the session of a request before it moved to where it is now, and so may
+    /// still have its state.
+    pub fn moved_from(&self, request: RequestId) -> Option<ReplicaId> {
+        self.requests.get(&request)?.moved_from
+    }
+
+    /// Counts the rounds that were planned.
+    pub const fn rounds_planned(&self) -> u64 {
+        self.subsets.totals.rounds
     }
 
     /// Shows which replicas hold which keys.

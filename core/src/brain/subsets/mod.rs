@@ -59,6 +59,8 @@ pub struct SubsetTotals {
     pub spilled: u64,
     /// Requests that a stand-in might have taken, because a holder was out.
     pub stood_in: u64,
+    /// Prompt tokens that were computed again because their session had moved.
+    pub moved_tokens: u64,
 }
 
 #[derive(Debug)]
@@ -340,6 +342,10 @@ impl Subsets {
         if self.chosen.get(self.inside..).is_some_and(|it| it.contains(&place)) {
             self.totals.spilled += 1;
         }
+    }
+
+    pub(super) fn on_moved(&mut self, tokens: u32) {
+        self.totals.moved_tokens += u64::from(tokens);
     }
 
     pub(super) const fn spill_after(&self) -> Duration {
