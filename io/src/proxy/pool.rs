@@ -261,6 +261,8 @@ impl Pool {
             match present.get(origin) {
                 Some(member) => {
                     self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
+                    let hardware = Arc::clone(&replica.hardware);
+                    self.tell(Event::Classed { replica: member.id, hardware });
                 }
                 None => joined.push(self.join(replica, ids)),
             }
@@ -313,6 +315,7 @@ mod tests {
     use cleave_core::brain::{self, Outcome, SessionSettings};
     use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
+    use cleave_core::policy::PolicyName;
 
     use crate::telemetry::Metrics;
 
@@ -336,7 +339,11 @@ mod tests {
             models: Vec::new(),
             aliases: BTreeMap::new(),
             replicas: (0..replicas).map(replica).collect(),
-            brain: brain::Settings { sessions, ..brain::Settings::default() },
+            brain: brain::Settings {
+                policy: PolicyName::Session,
+                sessions,
+                ..brain::Settings::default()
+            },
             probe: ProbeSettings::default(),
         };
         let pool = Pool::new(settings.clone(), Metrics::default().pool("stress"), Clock::start());
