@@ -19,7 +19,7 @@ use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::PoolMetrics;
 
 use super::clock::Clock;
-use super::settings::{PoolSettings, ReplicaSettings};
+use super::settings::{CacheScope, PoolSettings, ReplicaSettings};
 
 /// Timers are no finer than this.
 const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -184,6 +184,11 @@ impl Pool {
         self.spec.load().probe.clone()
     }
 
+    /// Tells whether tenants may not find each other's prompts in a cache.
+    pub(super) fn keeps_tenants_apart(&self) -> bool {
+        self.spec.load().cache == CacheScope::PerTenant
+    }
+
     /// Asks the brain where a request goes, now or next, and waits while it cannot say. Who stops
     /// waiting must tell the brain that the request has ended.
     pub(super) async fn place(
@@ -338,6 +343,7 @@ mod tests {
             name: "stress".to_owned(),
             models: Vec::new(),
             aliases: BTreeMap::new(),
+            cache: CacheScope::Shared,
             replicas: (0..replicas).map(replica).collect(),
             brain: brain::Settings {
                 policy: PolicyName::Session,
