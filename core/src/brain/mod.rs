@@ -5,6 +5,7 @@
 
 mod budget;
 mod event;
+mod explain;
 pub mod invariants;
 mod sessions;
 mod settings;
@@ -23,10 +24,12 @@ use crate::policy::{self, Ask, Candidate, Policy};
 use crate::tokens::Lengths;
 
 pub use event::{Action, Event, Failure, Outcome, Refusal};
+pub use explain::{Considered, Explanation, Other, Shadows, Why};
 pub use settings::{RetrySettings, SessionSettings, Settings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
 
 use budget::RetryBudget;
+use explain::Explaining;
 use sessions::Sessions;
 
 /// How often the session table is swept a little.
@@ -47,6 +50,7 @@ pub struct Brain {
     budget: RetryBudget,
     swept_at: Moment,
     sessions_moved_total: u64,
+    explaining: Explaining,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
 }
@@ -87,6 +91,7 @@ impl Brain {
             budget: RetryBudget::new(settings.retries),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
+            explaining: Explaining::default(),
             candidates: Vec::new(),
             settings,
         }
@@ -222,6 +227,7 @@ impl Brain {
         usage: Usage,
         actions: &mut Vec<Action>,
     ) {
+        self.explaining.forget(request);
         let Some(booking) = self.take(now, request) else { return };
         let Booking { key, extent, outline, .. } = &booking;
         self.lengths.on_ended(*key, extent, outline, usage, outcome == Outcome::Done);
@@ -242,6 +248,8 @@ impl Brain {
         if self.policy.keeps_sessions()
             && let Some(home) = self.closed_home(ask, tried)
         {
+            // It was not chosen among others.
+            self.candidates.clear();
             return Some(home);
         }
         self.gather(tried, |it| it.admits(ask.now));
@@ -294,6 +302,7 @@ impl Brain {
         mut booking: Booking,
         actions: &mut Vec<Action>,
     ) {
+        self.explain_choice(now, request, &booking);
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get_mut(replica) else { return };
         self.policy.on_sent(request, &booking.ask(now), &candidate(it));

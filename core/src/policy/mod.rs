@@ -16,6 +16,7 @@ mod rendezvous;
 mod residency;
 mod ring;
 mod span;
+mod terms;
 
 use std::fmt::Debug;
 
@@ -25,6 +26,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::domain::{Moment, Outline, Place, ReplicaId, Report, RequestId, SliceKey};
 
 pub use name::UnknownPolicy;
+pub use terms::Terms;
 
 policies! {
     session: Session "session" => session::Session;
@@ -77,6 +79,12 @@ pub struct Candidate {
 pub trait Policy: Debug + Send {
     /// Returns the position of the chosen candidate. There is always at least one, in order of id.
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize;
+
+    /// Says what the candidate at that position would have cost; asked after `pick`, of the same request
+    /// and candidates. `None` where the rule prices nothing.
+    fn terms(&self, _: &Ask<'_>, _: &[Candidate], _position: usize) -> Option<Terms> {
+        None
+    }
 
     /// Tells whether the rule means to keep a session where it is. Then a replica of weight 0 goes
     /// on serving the sessions it has.

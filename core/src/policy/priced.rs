@@ -15,7 +15,7 @@ use super::ledger::{Ledger, Load};
 use super::mooncake::own_ms;
 use super::residency::Residency;
 use super::span::{float, ms_of, prefill_ms, sequence_ms, whole_us};
-use super::{Ask, Candidate, Policy, rendezvous};
+use super::{Ask, Candidate, Policy, Terms, rendezvous};
 
 /// What it counts that a token is evicted, beside computing it once more. Above 1, because who was
 /// evicted comes back, evicts in turn, and waits meanwhile. The simulator is flat from 2 to 4.
@@ -70,6 +70,19 @@ impl Policy for Priced {
             }
         }
         best.0
+    }
+
+    fn terms(&self, ask: &Ask<'_>, candidates: &[Candidate], position: usize) -> Option<Terms> {
+        let candidate = &candidates[position];
+        let price = self.price(ask.outline, candidate, position);
+        Some(Terms {
+            wait_ms: price.wait,
+            prefill_ms: price.own,
+            evict_ms: EVICT * price.evict,
+            slow_ms: HOLD_UP * price.hold_up,
+            price_ms: price.total_ms() / candidate.weight,
+            cached_tokens: ask.outline.tokens_in(self.residency.blocks(position)),
+        })
     }
 
     fn keeps_sessions(&self) -> bool {

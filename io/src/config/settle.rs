@@ -7,12 +7,13 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use cleave_core::brain;
+use http::HeaderValue;
 
 use super::problem::{Findings, Wrong, join, plain};
-use super::raw::{Admin, Kind, Pool, Raw, Replica, Slots, Tls};
+use super::raw::{Admin, Explain, Kind, Pool, Raw, Replica, Slots, Tls};
 use super::{Config, read_bytes, read_text};
 use crate::admin::Secret;
-use crate::proxy::{CacheScope, PoolSettings, ReplicaSettings, TlsSettings};
+use crate::proxy::{CacheScope, ExplainSettings, PoolSettings, ReplicaSettings, TlsSettings};
 use crate::replicas::ProbeSettings;
 use crate::{admin, proxy};
 
@@ -37,6 +38,7 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
         threads: raw.threads.unwrap_or_else(cores),
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
+        explain: settle_explain(&raw.explain, admin.token.as_ref()),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
     Config { proxy, pools, admin, telemetry: raw.log.into() }
@@ -79,6 +81,16 @@ fn settle_admin(raw: Admin, findings: &mut Findings) -> admin::Settings {
         secret.map_err(|wrong| findings.report("admin.token_file", wrong)).ok()
     });
     admin::Settings { listen: listen.0, token: token.map(|it| it.0).or(from_file) }
+}
+
+/// A client that wants to see decisions shows what an operator would.
+fn settle_explain(raw: &Explain, token: Option<&Secret>) -> ExplainSettings {
+    let token = token.map(|Secret(token)| {
+        let mut value = HeaderValue::try_from(token).expect("a token is visible ASCII");
+        value.set_sensitive(true);
+        value
+    });
+    ExplainSettings { sample: raw.sample, kept_max: raw.kept_max, token }
 }
 
 fn settle_tls(raw: Tls, findings: &mut Findings) -> Option<TlsSettings> {

@@ -35,6 +35,7 @@ pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) ->
     let request_id = intake::request_id(&parts.headers, || worker.fresh_id());
     let router = Arc::clone(&worker.router);
     let mut visit = Visit::new(router, parts.method.clone(), parts.uri.clone(), request_id);
+    visit.explain(&parts.headers);
     visit.session = intake::session(&parts.headers, &worker.router.settings.session_headers);
     let served = match own_answer(&worker, &parts) {
         Some(own) => own,

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
+use cleave_core::brain::{
+    Action, Brain, Event, Explanation, Refusal, ReplicaLoad, Shadows, Snapshot,
+};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
@@ -84,6 +86,20 @@ impl Pool {
     /// What is booked on each replica.
     pub fn load(&self) -> Vec<ReplicaLoad> {
         self.lock().brain.load()
+    }
+
+    /// What was predicted for decisions that were kept.
+    pub fn shadows(&self) -> Shadows {
+        self.lock().brain.shadows()
+    }
+
+    /// Has the next decision on a request explained.
+    pub(super) fn explain(&self, request: RequestId) {
+        self.lock().brain.explain(request);
+    }
+
+    pub(super) fn take_explanation(&self, request: RequestId) -> Option<Explanation> {
+        self.lock().brain.take_explanation(request)
     }
 
     /// What it serves, as far as is known.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cleave_core::brain;
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
 
 use crate::replicas::{Origin, ProbeSettings};
 
@@ -22,6 +22,18 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Headers that may carry a session id, in order; `x-session-id` always comes first.
     pub session_headers: Vec<HeaderName>,
+    pub explain: ExplainSettings,
+}
+
+/// Which decisions are kept, to be asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainSettings {
+    /// The share of requests whose decision is kept, from 0 to 1.
+    pub sample: f64,
+    /// How many are kept; the oldest makes room.
+    pub kept_max: usize,
+    /// What a request must say to have its decision kept and shown; anything, where there is nothing.
+    pub token: Option<HeaderValue>,
 }
 
 /// A certificate chain and its key, both PEM.
@@ -90,6 +102,12 @@ pub struct ReplicaSettings {
     pub origin: Origin,
     /// Its share of sessions, relative to the others; at 0 it takes no new session.
     pub weight: f64,
+}
+
+impl Default for ExplainSettings {
+    fn default() -> Self {
+        Self { sample: 0.01, kept_max: 1000, token: None }
+    }
 }
 
 impl Default for Limits {

@@ -17,7 +17,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
-pub(super) use sections::{Admin, Breaker, Health, Limits, Log, Retries, Sessions, Timeouts, Tls};
+pub(super) use sections::{
+    Admin, Breaker, Explain, Health, Limits, Log, Retries, Sessions, Timeouts, Tls,
+};
 pub(super) use text::{Kind, Text, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
@@ -53,6 +55,7 @@ pub(super) struct Raw {
     pub retries: Retries,
     pub breaker: Breaker,
     pub health: Health,
+    pub explain: Explain,
     pub log: Log,
     /// The pools: replicas that serve the same models. A request goes to the pool of its `model`.
     #[serde(deserialize_with = "slots")]
@@ -128,6 +131,7 @@ impl Default for Raw {
             retries: Retries::default(),
             breaker: Breaker::default(),
             health: Health::default(),
+            explain: Explain::default(),
             log: Log::default(),
             pools: Vec::new(),
         }
