@@ -55,7 +55,7 @@ impl Args {
     async fn fetch(&self) -> anyhow::Result<Bytes> {
         let admin = self.admin.trim_end_matches('/');
         ensure!(admin.starts_with("http://"), "{admin}: give the admin port as http://HOST:PORT");
-        let id = self.request.iter().map(|it| format!("/{it}")).collect::<String>();
+        let id = self.request.as_ref().map_or(String::new(), |it| format!("/{it}"));
         let mut request = Request::get(format!("{admin}/explain{id}"));
         if let Some(file) = &self.token_file {
             let token = std::fs::read_to_string(file)

@@ -110,7 +110,12 @@ impl World {
         };
         for number in 0..u32::try_from(replicas).expect("a fleet is smaller") {
             let (replica, name) = (ReplicaId(number), format!("http://gpu-{number}:8000"));
-            world.tell(Event::Joined { replica, name, weight: 1.0 });
+            world.tell(Event::Joined {
+                replica,
+                name,
+                weight: 1.0,
+                hardware: std::sync::Arc::default(),
+            });
             world.tell(Event::Probed { replica, probe: Probe::Passed });
         }
         // Every prompt has been there once, and the fleet is as busy as it will stay.

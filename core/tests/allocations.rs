@@ -14,7 +14,11 @@ fn brain(policy: PolicyName, replicas: u32, actions: &mut Vec<Action>) -> Brain 
     let mut brain = Brain::new(Settings { policy, ..Settings::default() });
     for number in 0..replicas {
         let (replica, name) = (ReplicaId(number), format!("http://gpu-{number}:8000"));
-        brain.on_event(Moment::ZERO, Event::Joined { replica, name, weight: 1.0 }, actions);
+        brain.on_event(
+            Moment::ZERO,
+            Event::Joined { replica, name, weight: 1.0, hardware: std::sync::Arc::default() },
+            actions,
+        );
         let passed = Event::Probed { replica, probe: Probe::Passed };
         brain.on_event(Moment::ZERO, passed, actions);
     }

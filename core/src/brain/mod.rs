@@ -23,7 +23,7 @@ use crate::fleet::{Fleet, Reason, Replica, Standing};
 use crate::policy::{self, Ask, Candidate, Policy};
 use crate::tokens::Lengths;
 
-pub use event::{Action, Event, Failure, Outcome, Refusal};
+pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 pub use explain::{Considered, Explanation, Other, Shadows, Why};
 pub use settings::{RetrySettings, SessionSettings, Settings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
@@ -64,6 +64,8 @@ struct Booking {
     replica: ReplicaId,
     /// Whether its first byte has come: from then on it cannot go elsewhere.
     answering: bool,
+    /// Tokens of its answer that have come so far.
+    streamed_tokens: u32,
     /// Whether it went to a replica that was out, to see whether it is back.
     trial: bool,
     /// Where it was before, in vain.
@@ -106,11 +108,16 @@ impl Brain {
             }
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
+            Event::Streamed { request, output_tokens } => {
+                if let Some(booking) = self.requests.get_mut(&request) {
+                    booking.streamed_tokens = output_tokens;
+                }
+            }
             Event::Ended { request, outcome, usage } => {
                 self.on_ended(now, request, outcome, usage, actions);
             }
-            Event::Joined { replica, name, weight } => {
-                let it = Replica::new(replica, name, weight, self.settings.breaker);
+            Event::Joined { replica, name, weight, hardware } => {
+                let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
                 self.policy.on_joined(replica, it.place);
                 self.fleet.join(it);
             }
@@ -139,12 +146,13 @@ impl Brain {
         debug_assert!(invariants::ledger_matches_requests(self));
     }
 
-    /// When to call `on_time` next if nothing else happens.
+    /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
     pub fn next_wakeup(&self) -> Option<Moment> {
         Some(self.swept_at + SWEEP_INTERVAL)
     }
 
-    pub fn on_time(&mut self, now: Moment) {
+    /// Does what only time brings, and appends what must be done.
+    pub fn on_time(&mut self, now: Moment, _: &mut Vec<Action>) {
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
             self.swept_at = now;
@@ -169,6 +177,7 @@ impl Brain {
                     extent,
                     replica,
                     answering: false,
+                    streamed_tokens: 0,
                     trial: false,
                     tried: Vec::new(),
                     suspects: Vec::new(),

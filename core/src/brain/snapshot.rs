@@ -98,7 +98,8 @@ impl Brain {
             } else {
                 load.waiting_prompt_tokens += prompt_tokens;
             }
-            load.output_tokens += u64::from(outline.output_tokens.unwrap_or(0));
+            let expected = outline.output_tokens.unwrap_or(0).max(booking.streamed_tokens);
+            load.output_tokens += u64::from(expected);
         }
         loads
     }

@@ -3,6 +3,9 @@
 
 mod breaker;
 
+use std::sync::Arc;
+
+use crate::cost::Hardware;
 use crate::domain::{Moment, Place, ReplicaId, Report};
 
 pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
@@ -15,6 +18,8 @@ pub struct Replica {
     pub name: String,
     /// Its share of sessions.
     pub weight: f64,
+    /// What work takes there.
+    pub hardware: Arc<Hardware>,
     /// It takes nothing more and goes when it is done.
     pub leaving: bool,
     pub breaker: Breaker,
@@ -28,7 +33,13 @@ pub struct Replica {
 }
 
 impl Replica {
-    pub fn new(id: ReplicaId, name: String, weight: f64, settings: BreakerSettings) -> Self {
+    pub fn new(
+        id: ReplicaId,
+        name: String,
+        weight: f64,
+        hardware: Arc<Hardware>,
+        settings: BreakerSettings,
+    ) -> Self {
         let place = Place::of(&name);
         let breaker = Breaker::new(settings);
         let (sent_total, failed_total, in_flight) = (0, 0, 0);
@@ -36,6 +47,7 @@ impl Replica {
             id,
             name,
             weight,
+            hardware,
             leaving: false,
             breaker,
             in_flight,

@@ -90,7 +90,7 @@ fn unescape(mut json: &[u8], into: &mut Vec<u8>) {
             Some(b'n') => (Some('\n'), 2),
             Some(b't') => (Some('\t'), 2),
             Some(b'r') => (Some('\r'), 2),
-            Some(&(mark @ (b'"' | b'\\' | b'/'))) => (Some(char::from(mark)), 2),
+            Some(&mark @ (b'"' | b'\\' | b'/')) => (Some(char::from(mark)), 2),
             Some(b'u') => (code_unit(escape), 6),
             _ => (None, 1),
         };

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 
 use cleave_core::brain;
 use http::HeaderValue;
@@ -188,7 +189,7 @@ fn settle_replicas(
             continue;
         }
         seen.insert(origin.clone(), index);
-        settled.push(ReplicaSettings { origin, weight });
+        settled.push(ReplicaSettings { origin, weight, hardware: Arc::default() });
     }
     settled
 }

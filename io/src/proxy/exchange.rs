@@ -91,7 +91,7 @@ async fn serve(
 
     // Pick: the decision and its booking are one step.
     let apart = pool.keeps_tenants_apart().then_some(tenant);
-    let placed = visit.place(pool, key, found.outline(model, apart));
+    let placed = visit.place(pool, key, found.outline(model, apart)).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
 
     // Send, and send elsewhere while nothing has come back.
@@ -155,7 +155,7 @@ async fn try_each(
         };
         let reason = tried.as_ref().map_or_else(ToString::to_string, |it| it.status.to_string());
         debug!(replica = %member.origin, reason, "try failed");
-        member = match (visit.place_again(failure), tried) {
+        member = match (visit.place_again(failure).await, tried) {
             (Ok(next), _) => next,
             // The replica's own words say more than ours would.
             (Err(_), Ok(answer)) => return Ok(answer),
@@ -211,7 +211,7 @@ async fn pass(
         match Connection::open(&member.origin, timeouts.connect).await {
             Ok(connection) => break connection,
             Err(last) => {
-                let placed = visit.place_again(Failure::Unreachable);
+                let placed = visit.place_again(Failure::Unreachable).await;
                 let tries = visit.tries();
                 member = placed.map_err(|it| ServeError::refused(it, tries, Some(last)))?;
             }

@@ -99,21 +99,21 @@ impl Explanations {
 
     /// Keeps what is known of a request so far, in place of what was known before.
     pub(super) fn put(&self, kept: &Kept) {
-        let mut shelf = self.lock();
-        let known = shelf.kept.iter().rposition(|it| it.request == kept.request);
-        shelf.bytes += kept.bytes();
+        let mut all = self.lock();
+        let known = all.kept.iter().rposition(|it| it.request == kept.request);
+        all.bytes += kept.bytes();
         if let Some(at) = known {
-            let before = std::mem::replace(&mut shelf.kept[at], kept.clone());
-            shelf.bytes -= before.bytes();
+            let before = std::mem::replace(&mut all.kept[at], kept.clone());
+            all.bytes -= before.bytes();
         } else if kept.came.is_none() {
-            shelf.kept.push_back(kept.clone());
+            all.kept.push_back(kept.clone());
         } else {
             // It had to make room while it ran.
-            shelf.bytes -= kept.bytes();
+            all.bytes -= kept.bytes();
         }
-        while self.settings.kept_max < shelf.kept.len() || BYTES_MAX < shelf.bytes {
-            let Some(oldest) = shelf.kept.pop_front() else { return };
-            shelf.bytes -= oldest.bytes();
+        while self.settings.kept_max < all.kept.len() || BYTES_MAX < all.bytes {
+            let Some(oldest) = all.kept.pop_front() else { return };
+            all.bytes -= oldest.bytes();
         }
     }
 
@@ -223,9 +223,9 @@ mod tests {
         let explanations = keeping(usize::MAX);
         let long = "x".repeat(1 << 20);
         (0..40).for_each(|it| explanations.put(&kept(it, &long)));
-        let shelf = explanations.lock();
-        assert!(shelf.bytes <= BYTES_MAX && 10 < shelf.kept.len());
-        assert_eq!(shelf.bytes, shelf.kept.iter().map(Kept::bytes).sum());
+        let all = explanations.lock();
+        assert!(all.bytes <= BYTES_MAX && 10 < all.kept.len());
+        assert_eq!(all.bytes, all.kept.iter().map(Kept::bytes).sum::<usize>());
     }
 
     #[test]

@@ -17,7 +17,8 @@ impl Fleet {
         let mut fleet = Self { brain, requests: 0 };
         for number in 0..replicas {
             let (replica, name) = (ReplicaId(number), format!("http://gpu-{number}:8000"));
-            fleet.tell(Event::Joined { replica, name, weight: 1.0 });
+            let hardware = std::sync::Arc::default();
+            fleet.tell(Event::Joined { replica, name, weight: 1.0, hardware });
             fleet.tell(Event::Probed { replica, probe: Probe::Passed });
         }
         fleet
