@@ -171,6 +171,7 @@ fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettin
         aliases: BTreeMap::new(),
         replicas: origins.map(replica).collect(),
         cache: CacheScope::Shared,
+        tokenizer: None,
         brain: brain::Settings { policy, ..brain::Settings::default() },
         probe: ProbeSettings::default(),
     }

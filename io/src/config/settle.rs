@@ -16,6 +16,7 @@ use super::{Config, read_bytes, read_text};
 use crate::admin::Secret;
 use crate::proxy::{CacheScope, ExplainSettings, PoolSettings, ReplicaSettings, TlsSettings};
 use crate::replicas::ProbeSettings;
+use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::{admin, proxy};
 
 /// Turns raw into settled, and reports what does not go together.
@@ -147,6 +148,7 @@ fn settle_pools(
             models: Vec::new(),
             aliases: BTreeMap::new(),
             cache: CacheScope::default(),
+            tokenizer: None,
             replicas,
             brain: common.brain.clone(),
             probe: common.probe.clone(),
@@ -161,12 +163,26 @@ fn settle_pools(
             models: pool.models.into_iter().flatten().map(|it| it.0).collect(),
             aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
             cache: pool.cache.0,
+            tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, index, findings)),
             replicas: settle_replicas(pool.replicas, &replicas, findings),
             brain: brain::Settings { policy, ..common.brain.clone() },
             probe: common.probe.clone(),
         });
     }
     settled
+}
+
+fn settle_tokenizer(file: &Path, index: usize, findings: &mut Findings) -> Option<Tokenizer> {
+    let loaded = Tokenizer::load(file);
+    let report = |error: TokenizerError| {
+        let remedy = match error {
+            TokenizerError::Absent => "build cleave with --features tokenizer, or remove it",
+            TokenizerError::Unreadable(_) => "give the tokenizer.json that came with the model",
+        };
+        findings
+            .report(&format!("pools[{index}].tokenizer"), Wrong::new(error.to_string(), remedy));
+    };
+    loaded.map_err(report).ok()
 }
 
 fn settle_replicas(

@@ -19,6 +19,7 @@ use tracing::info;
 
 use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::PoolMetrics;
+use crate::tokenizer::Tokenizer;
 
 use super::clock::Clock;
 use super::settings::{CacheScope, PoolSettings, ReplicaSettings};
@@ -200,6 +201,10 @@ impl Pool {
         self.spec.load().probe.clone()
     }
 
+    pub(super) fn tokenizer(&self) -> Option<Tokenizer> {
+        self.spec.load().tokenizer.clone()
+    }
+
     /// Tells whether tenants may not find each other's prompts in a cache.
     pub(super) fn keeps_tenants_apart(&self) -> bool {
         self.spec.load().cache == CacheScope::PerTenant
@@ -357,6 +362,7 @@ mod tests {
             models: Vec::new(),
             aliases: BTreeMap::new(),
             cache: CacheScope::Shared,
+            tokenizer: None,
             replicas: (0..replicas).map(replica).collect(),
             brain: brain::Settings { sessions, ..brain::Settings::default() },
             probe: ProbeSettings::default(),

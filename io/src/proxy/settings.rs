@@ -12,6 +12,7 @@ use cleave_core::cost::Hardware;
 use http::{HeaderName, HeaderValue};
 
 use crate::replicas::{Origin, ProbeSettings};
+use crate::tokenizer::Tokenizer;
 
 /// How clients reach the router, and what they may ask of it.
 #[derive(Clone, Debug)]
@@ -83,6 +84,8 @@ pub struct PoolSettings {
     /// Other names for models, alias to model.
     pub aliases: BTreeMap<String, String>,
     pub cache: CacheScope,
+    /// Counts its prompts; without one they are estimated.
+    pub tokenizer: Option<Tokenizer>,
     pub replicas: Vec<ReplicaSettings>,
     pub brain: brain::Settings,
     pub probe: ProbeSettings,

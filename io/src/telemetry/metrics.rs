@@ -33,6 +33,7 @@ const REPLICA_FAILED: &str = "cleave_replica_failed";
 const REPLICA_REPORT_AGE: &str = "cleave_replica_report_age_seconds";
 const TOKENS_PREDICTED: &str = "cleave_tokens_predicted";
 const TOKENS_MISSED: &str = "cleave_tokens_missed";
+const TOKENS_COUNTED: &str = "cleave_tokens_counted";
 const SHADOW_TTFT: &str = "cleave_shadow_ttft_seconds";
 const SHADOW_DECISIONS: &str = "cleave_shadow_decisions";
 const SESSIONS_MOVED: &str = "cleave_sessions_moved";
@@ -82,6 +83,7 @@ pub struct Metrics {
     replica_report_age: Family<ReplicaLabel, Gauge<f64, AtomicU64>>,
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
     shadow_ttft: Family<KindLabel, Counter<f64, AtomicU64>>,
     shadow_decisions: Family<PoolLabel, Counter>,
     sessions_moved: Family<PoolLabel, Counter>,
@@ -93,6 +95,7 @@ pub struct PoolMetrics {
     pool: String,
     answered: [Counter; 5],
     refused: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
     pub retries: Counter,
     /// Answers that broke off after their first byte.
     pub cut: Counter,
@@ -147,6 +150,7 @@ impl Default for Metrics {
             replica_report_age: Family::default(),
             tokens_predicted: Family::default(),
             tokens_missed: Family::default(),
+            tokens_counted: Family::default(),
             shadow_ttft: Family::default(),
             shadow_decisions: Family::default(),
             sessions_moved: Family::default(),
@@ -209,6 +213,11 @@ impl Metrics {
             self.tokens_missed.clone(),
         );
         it.register(
+            TOKENS_COUNTED,
+            "Prompts given to the pool's tokenizer, by what came of it",
+            self.tokens_counted.clone(),
+        );
+        it.register(
             SHADOW_TTFT,
             "Time to first token as predicted, where kept requests went and where others would send them",
             self.shadow_ttft.clone(),
@@ -233,6 +242,7 @@ impl Metrics {
             pool: pool.to_owned(),
             answered,
             refused: self.refused.clone(),
+            tokens_counted: self.tokens_counted.clone(),
             retries: self.retries.get_or_create_owned(&label),
             cut: self.cut.get_or_create_owned(&label),
             cancelled: self.cancelled.get_or_create_owned(&label),
@@ -311,6 +321,11 @@ impl PoolMetrics {
         self.answered[class].inc();
     }
 
+    /// Notes what came of counting a prompt.
+    pub fn on_counted(&self, came: &'static str) {
+        self.tokens_counted.of(&self.pool, came).inc();
+    }
+
     pub fn on_refused(&self, reason: &'static str) {
         self.refused.of(&self.pool, reason).inc();
     }
@@ -347,6 +362,7 @@ mod tests {
     fn the_guide_lists_every_metric_and_no_other() {
         let metrics = Metrics::default();
         metrics.pool("p").on_refused("r");
+        metrics.pool("p").on_counted("late");
         let replica = ReplicaGauges {
             replica: "http://gpu-0:8000",
             up: true,

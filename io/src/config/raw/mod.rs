@@ -9,6 +9,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use cleave_core::policy::PolicyName;
 use schemars::JsonSchema;
@@ -85,6 +86,9 @@ pub(super) struct Pool {
     /// own in the body that goes out, which vLLM, SGLang and TensorRT-LLM heed.
     #[serde(default = "cache_default")]
     pub cache: Text<CacheScope>,
+    /// The `tokenizer.json` of the pool's models, to count prompts as the engines do. Without it they
+    /// are estimated from their bytes. Needs a build with the feature `tokenizer`.
+    pub tokenizer: Option<PathBuf>,
     /// The pool's replicas, each a URL or a table. May be empty, to be filled later.
     #[serde(default, deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>")]
