@@ -157,9 +157,8 @@ fn candidates(it: &Try) -> Table {
 
 fn what_if(it: &Try) -> Table {
     let mut table = table(&["policy", "replica", "ttft ms", "against ours"], 2);
-    let ours = it.terms.map(|it| it.ttft_ms);
     for other in &it.what_if {
-        let more = ours.and_then(|ours| Some(other.ttft_ms? - ours));
+        let more = other.ttft_ms.map(|theirs| theirs - it.ttft_ms);
         let more = more.map_or("-".to_owned(), |it| format!("{it:+.1}"));
         table.add_row([other.policy.clone(), other.replica.clone(), number(other.ttft_ms), more]);
     }
@@ -169,7 +168,7 @@ fn what_if(it: &Try) -> Table {
 /// Says what came of it, beside what was expected.
 fn came(it: &OutcomeSeen, last: Option<&Try>) -> String {
     let tokens = |it: Option<u32>| it.map_or("?".to_owned(), |it| it.to_string());
-    let predicted = last.and_then(|it| it.terms).map(|it| it.ttft_ms);
+    let predicted = last.map(|it| it.ttft_ms);
     format!(
         "came to: {}, status {}, {:.1} ms in all\n\
          first token after {} ms, predicted {} ms\n\
@@ -197,7 +196,7 @@ fn list(all: &[Explained]) -> String {
             last.map_or(it.refusal.clone().unwrap_or_default(), |it| it.why.clone()),
             it.tries.len().to_string(),
             number(it.outcome.as_ref().and_then(|it| it.ttft_ms)),
-            number(last.and_then(|it| it.terms).map(|it| it.ttft_ms)),
+            number(last.map(|it| it.ttft_ms)),
             it.outcome.as_ref().map_or("running".to_owned(), |it| it.outcome.clone()),
         ]);
     }

@@ -12,7 +12,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Standing;
-use crate::policy::{self, Ask, Policy, PolicyName, Terms};
+use crate::policy::{self, Ask, Candidate, Policy, PolicyName, Terms};
 
 use super::{Booking, Brain};
 
@@ -40,7 +40,9 @@ pub struct Explanation {
     pub replica: ReplicaId,
     pub name: String,
     pub why: Why,
-    /// What the chosen one was expected to cost, where the policy prices.
+    /// The time to the first token, as predicted when it was booked.
+    pub ttft_ms: f64,
+    /// How the chosen one was weighed, where the policy weighs in time.
     pub terms: Option<Terms>,
     /// How many could have been chosen.
     pub candidates: usize,
@@ -182,8 +184,10 @@ impl Brain {
 
     fn explanation(&mut self, now: Moment, booking: &Booking) -> Explanation {
         let ask = booking.ask(now);
+        let mut weighed = Vec::new();
+        self.policy.terms(&ask, &self.candidates, &mut weighed);
         let mut considered: Vec<Considered> =
-            (0..self.candidates.len()).map(|at| self.considered(&ask, at)).collect();
+            self.candidates.iter().map(|it| self.considered(it, &weighed)).collect();
         let others = self.ask_others(&ask, &considered);
         let chosen = considered.iter().find(|it| it.replica == booking.replica);
         let terms = chosen.and_then(|it| it.terms);
@@ -203,6 +207,7 @@ impl Brain {
             replica: booking.replica,
             name: self.name_of(booking.replica),
             why,
+            ttft_ms: 0.0,
             terms,
             candidates: self.candidates.len(),
             considered,
@@ -210,14 +215,13 @@ impl Brain {
         }
     }
 
-    fn considered(&self, ask: &Ask<'_>, position: usize) -> Considered {
-        let candidate = &self.candidates[position];
+    fn considered(&self, candidate: &Candidate, weighed: &[Terms]) -> Considered {
         Considered {
             replica: candidate.id,
             name: self.name_of(candidate.id),
             weight: candidate.weight,
             in_flight: candidate.in_flight,
-            terms: self.policy.terms(ask, &self.candidates, position),
+            terms: weighed.iter().find(|it| it.replica == candidate.id).copied(),
         }
     }
 
@@ -249,6 +253,13 @@ impl Brain {
         }
     }
 
+    /// Adds what the books predict, once the choice is booked.
+    pub(super) fn explain_booking(&mut self, request: RequestId, ttft_ms: f64) {
+        if let Some(Some(it)) = self.explaining.marked.get_mut(&request) {
+            it.ttft_ms = ttft_ms;
+        }
+    }
+
     fn name_of(&self, replica: ReplicaId) -> String {
         self.fleet.get(replica).map(|it| it.name.clone()).unwrap_or_default()
     }
@@ -264,9 +275,9 @@ impl Explaining {
         let Some(chosen) = explanation.terms else { return };
         let shadows = &mut self.shadows;
         shadows.decisions_total += 1;
-        shadows.chosen_ttft_ms += chosen.ttft_ms();
+        shadows.chosen_ttft_ms += chosen.ttft_ms;
         for ((_, sum), other) in shadows.others_ttft_ms.iter_mut().zip(&explanation.others) {
-            *sum += other.terms.map_or(0.0, |it| it.ttft_ms());
+            *sum += other.terms.map_or(0.0, |it| it.ttft_ms);
         }
     }
 }

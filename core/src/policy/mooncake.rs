@@ -34,10 +34,11 @@ impl Policy for Mooncake {
         })
     }
 
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         let held = self.residency.on_sent(ask, to);
         let prefill = whole_us(own_ms(ask.outline, held));
         self.line.on_sent(request, to.id, Load { prefill, rest: 0 });
+        held
     }
 
     fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {

@@ -38,7 +38,9 @@ pub struct Try {
     pub session: String,
     pub prompt_tokens: u32,
     pub output_tokens_expected: Option<u32>,
-    /// What the chosen one was expected to cost; null where the policy prices nothing.
+    /// The time to the first token, as predicted when it was booked.
+    pub ttft_ms: f64,
+    /// How the chosen one was weighed; null where the policy does not weigh in time.
     pub terms: Option<Terms>,
     /// How many could have been chosen.
     pub candidates_total: usize,
@@ -127,7 +129,7 @@ impl Try {
         let what_if = choice.others.iter().map(|it| WhatIf {
             policy: it.policy.to_string(),
             replica: it.name.clone(),
-            ttft_ms: it.terms.map(|it| it.ttft_ms()),
+            ttft_ms: it.terms.map(|it| it.ttft_ms),
             price_ms: it.terms.map(|it| it.price_ms),
         });
         Self {
@@ -138,6 +140,7 @@ impl Try {
             session: choice.key.to_string(),
             prompt_tokens: choice.prompt_tokens,
             output_tokens_expected: choice.output_tokens,
+            ttft_ms: choice.ttft_ms,
             terms: choice.terms.map(Terms::of),
             candidates_total: choice.candidates,
             candidates: choice.considered.iter().map(Candidate::of).collect(),
@@ -155,9 +158,15 @@ impl Candidate {
 
 impl Terms {
     fn of(it: policy::Terms) -> Self {
-        let policy::Terms { wait_ms, prefill_ms, evict_ms, slow_ms, price_ms, cached_tokens } = it;
-        let ttft_ms = it.ttft_ms();
-        Self { ttft_ms, wait_ms, prefill_ms, evict_ms, slow_ms, price_ms, cached_tokens }
+        Self {
+            ttft_ms: it.ttft_ms,
+            wait_ms: it.wait_ms,
+            prefill_ms: it.prefill_ms,
+            evict_ms: it.evict_ms,
+            slow_ms: it.slow_ms,
+            price_ms: it.price_ms,
+            cached_tokens: it.cached_tokens,
+        }
     }
 }
 

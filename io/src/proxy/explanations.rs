@@ -152,16 +152,16 @@ impl Kept {
             format!("{} why={} try={tries} candidates={candidates}", it.name, it.why.as_str());
         let prompt = it.prompt_tokens;
         if let Some(terms) = it.terms {
-            let (ttft, price, cached) = (terms.ttft_ms(), terms.price_ms, terms.cached_tokens);
+            let (price, cached) = (terms.price_ms, terms.cached_tokens);
             write!(
                 line,
-                " ttft_ms={ttft:.1} wait_ms={:.1} prefill_ms={:.1} evict_ms={:.1} slow_ms={:.1} \
+                " wait_ms={:.1} prefill_ms={:.1} evict_ms={:.1} slow_ms={:.1} \
                  price_ms={price:.1} cached_tokens={cached}",
                 terms.wait_ms, terms.prefill_ms, terms.evict_ms, terms.slow_ms,
             )
             .expect("text grows");
         }
-        write!(line, " prompt_tokens={prompt}").expect("text grows");
+        write!(line, " prompt_tokens={prompt} ttft_ms={:.1}", it.ttft_ms).expect("text grows");
         Some(line)
     }
 

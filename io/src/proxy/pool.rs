@@ -167,7 +167,7 @@ impl Pool {
 
     /// What is booked on each replica.
     pub fn load(&self) -> Vec<ReplicaLoad> {
-        self.lock().brain.load()
+        self.lock().brain.load(self.clock.now())
     }
 
     /// What was predicted for decisions that were kept.
