@@ -52,13 +52,24 @@ impl Watch for Onlooker<'_> {
     }
 }
 
-/// Runs one policy with one seed.
+/// Runs one policy with one seed; where faults are about, once more without them, beside which it is
+/// held.
 pub(crate) fn run(
     plan: &Plan,
     policy: PolicyName,
     seed: u64,
     bar: &ProgressBar,
 ) -> anyhow::Result<Run> {
+    let mut run = run_once(plan, policy, seed, bar)?;
+    if run.results.others.is_some() {
+        let mut calm = plan.clone();
+        calm.settings.calm = true;
+        run.results.pair_with(run_once(&calm, policy, seed, bar)?.results);
+    }
+    Ok(run)
+}
+
+fn run_once(plan: &Plan, policy: PolicyName, seed: u64, bar: &ProgressBar) -> anyhow::Result<Run> {
     let began = Instant::now();
     let mut onlooker = Onlooker { zero: began, bar, unseen: 0 };
     let mut world = World::new(plan.settings(policy, seed));

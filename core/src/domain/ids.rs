@@ -10,7 +10,7 @@ pub struct ReplicaId(pub u32);
 
 /// Where a replica stands for hashing: from its address alone, so the same in every router, whatever
 /// the order of their lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub u64);
 
 impl Place {

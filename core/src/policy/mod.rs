@@ -10,6 +10,7 @@ mod table;
 
 #[cfg(test)]
 mod bench;
+mod booked;
 mod books;
 mod ledger;
 mod name;
@@ -35,8 +36,10 @@ policies! {
     least_requests: LeastRequests "least_requests" => least_requests::LeastRequests;
     power_of_two: PowerOfTwo "power_of_two" => power_of_two::PowerOfTwo;
     least_work: LeastWork "least_work" => least_work::LeastWork::default();
-    consistent_hash: ConsistentHash "consistent_hash" => consistent_hash::ConsistentHash::default();
-    bounded_load: BoundedLoad "bounded_load" => bounded_load::BoundedLoad::default();
+    consistent_hash:
+        ConsistentHash "consistent_hash" => ring::OnRing::<consistent_hash::ConsistentHash>::default();
+    bounded_load:
+        BoundedLoad "bounded_load" => ring::OnRing::<bounded_load::BoundedLoad>::default();
     sglang_cache_aware:
         SglangCacheAware "sglang_cache_aware" => sglang_cache_aware::CacheAware::default();
     smg_cache_aware: SmgCacheAware "smg_cache_aware" => smg_cache_aware::CacheAware::default();
@@ -45,10 +48,11 @@ policies! {
         Dynamo16 "dynamo_16" => dynamo::Dynamo::new(16.0);
     llmd: Llmd "llmd" => llmd::Llmd::new(0.0),
         LlmdNoHitLru "llmd_no_hit_lru" => llmd::Llmd::new(2.0);
-    llmd_sticky: LlmdSticky "llmd_sticky" => llmd_sticky::LlmdSticky::default();
-    lmetric: Lmetric "lmetric" => lmetric::Lmetric::default();
+    llmd_sticky:
+        LlmdSticky "llmd_sticky" => booked::Booked::<llmd_sticky::LlmdSticky>::default();
+    lmetric: Lmetric "lmetric" => booked::Booked::<lmetric::Lmetric>::default();
     preble: Preble "preble" => preble::Preble::default();
-    mooncake: Mooncake "mooncake" => mooncake::Mooncake::default();
+    mooncake: Mooncake "mooncake" => booked::Booked::<mooncake::Mooncake>::default();
     priced: Priced "priced" => priced::Priced::default();
     dicer_ring: DicerRing "dicer_ring" => dicer_ring::DicerRing::default();
 }

@@ -185,6 +185,10 @@ impl World {
     /// Forgets what was measured so far, and lets the script of faults begin.
     pub fn start_measuring(&mut self) {
         self.start_measuring_calm();
+        self.measures.others = self.settings.others(self.now);
+        if self.settings.calm {
+            return;
+        }
         for (number, fault) in self.settings.faults.iter().enumerate() {
             self.heap.push(self.now + fault.at, Happening::Fault { number });
         }
