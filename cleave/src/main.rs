@@ -3,6 +3,7 @@
 mod calibrate;
 mod check_config;
 mod demo;
+mod explain;
 mod hardware;
 mod mock;
 mod serve;
@@ -31,6 +32,7 @@ enum Command {
     Demo(demo::Args),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
+    Explain(explain::Args),
     Simulate(Box<simulate::Args>),
 }
 
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::CheckConfig(args) => Ok(check_config::run(&args)),
         Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Explain(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Simulate(args) => args.run().map(|()| ExitCode::SUCCESS),
     };

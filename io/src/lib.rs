@@ -6,3 +6,4 @@ pub mod config;
 pub mod proxy;
 pub mod replicas;
 pub mod telemetry;
+pub mod tokenizer;

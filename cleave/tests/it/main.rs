@@ -6,6 +6,7 @@
 mod support;
 
 mod bytes;
+mod explain;
 mod failures;
 mod hostile;
 mod load;

@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleave_core::brain;
+use http::HeaderValue;
 
 use super::costs::{Books, Source};
 use super::problem::{Findings, Wrong, join, plain};
-use super::raw::{Admin, Kind, Pool, Raw, Replica, Slots, Tls};
+use super::raw::{Admin, Explain, Kind, Pool, Raw, Replica, Slots, Tls};
 use super::{Config, read_bytes, read_text};
 use crate::admin::Secret;
-use crate::proxy::{CacheScope, PoolSettings, ReplicaSettings, TlsSettings};
+use crate::proxy::{CacheScope, ExplainSettings, PoolSettings, ReplicaSettings, TlsSettings};
 use crate::replicas::ProbeSettings;
+use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::{admin, proxy};
 
 /// Turns raw into settled, and reports what does not go together.
@@ -39,6 +41,7 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
         threads: raw.threads.unwrap_or_else(cores),
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
+        explain: settle_explain(&raw.explain, admin.token.as_ref()),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
     Config { proxy, pools, admin, telemetry: raw.log.into() }
@@ -83,6 +86,16 @@ fn settle_admin(raw: Admin, findings: &mut Findings) -> admin::Settings {
         secret.map_err(|wrong| findings.report("admin.token_file", wrong)).ok()
     });
     admin::Settings { listen: listen.0, token: token.map(|it| it.0).or(from_file) }
+}
+
+/// A client that wants to see decisions shows what an operator would.
+fn settle_explain(raw: &Explain, token: Option<&Secret>) -> ExplainSettings {
+    let token = token.map(|Secret(token)| {
+        let mut value = HeaderValue::try_from(token).expect("a token is visible ASCII");
+        value.set_sensitive(true);
+        value
+    });
+    ExplainSettings { sample: raw.sample, kept_max: raw.kept_max, token }
 }
 
 fn settle_tls(raw: Tls, findings: &mut Findings) -> Option<TlsSettings> {
@@ -140,6 +153,7 @@ fn settle_pools(
             models: Vec::new(),
             aliases: BTreeMap::new(),
             cache: CacheScope::default(),
+            tokenizer: None,
             replicas,
             brain: common.brain.clone(),
             probe: common.probe.clone(),
@@ -159,6 +173,7 @@ fn settle_pools(
             aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
             replicas,
             cache: pool.cache.0,
+            tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, index, findings)),
             brain: brain::Settings { policy, ..common.brain.clone() },
             probe: common.probe.clone(),
         });
@@ -178,6 +193,19 @@ fn read_books(pools: &Slots<Pool>, common: &Common, findings: &mut Findings) -> 
         }
     }
     books
+}
+
+fn settle_tokenizer(file: &Path, index: usize, findings: &mut Findings) -> Option<Tokenizer> {
+    let loaded = Tokenizer::load(file);
+    let report = |error: TokenizerError| {
+        let remedy = match error {
+            TokenizerError::Absent => "build cleave with --features tokenizer, or remove it",
+            TokenizerError::Unreadable(_) => "give the tokenizer.json that came with the model",
+        };
+        findings
+            .report(&format!("pools[{index}].tokenizer"), Wrong::new(error.to_string(), remedy));
+    };
+    loaded.map_err(report).ok()
 }
 
 fn settle_replicas(

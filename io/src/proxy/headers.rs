@@ -8,6 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Asks for the decision to be kept and shown.
+pub(super) const EXPLAIN: HeaderName = HeaderName::from_static("x-cleave-explain");
+/// Shows it.
+pub(super) const DECISION: HeaderName = HeaderName::from_static("x-cleave-decision");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -43,7 +47,8 @@ pub(super) fn write_for_replica(
         let ours = *name == header::HOST
             || *name == header::CONTENT_LENGTH
             || *name == header::EXPECT
-            || *name == REQUEST_ID;
+            || *name == REQUEST_ID
+            || *name == EXPLAIN;
         if !ours && !HOP_BY_HOP.contains(name) && !named.contains(name) {
             write_line(&mut out, name.as_str().as_bytes(), value.as_bytes());
         }
@@ -135,6 +140,7 @@ mod tests {
             ("content-length", "99"),
             ("expect", "100-continue"),
             ("x-request-id", "theirs"),
+            ("x-cleave-explain", "token"),
             ("authorization", "Bearer k"),
             ("x-session-id", "s"),
         ]);

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
+use cleave_core::brain::{
+    Action, Brain, Event, Explanation, Refusal, ReplicaLoad, Shadows, Snapshot,
+};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
 use tokio::sync::{Notify, oneshot};
@@ -17,6 +19,7 @@ use tracing::info;
 
 use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::PoolMetrics;
+use crate::tokenizer::Tokenizer;
 
 use super::clock::Clock;
 use super::settings::{CacheScope, PoolSettings, ReplicaSettings};
@@ -167,6 +170,20 @@ impl Pool {
         self.lock().brain.load(self.clock.now())
     }
 
+    /// What was predicted for decisions that were kept.
+    pub fn shadows(&self) -> Shadows {
+        self.lock().brain.shadows()
+    }
+
+    /// Has the next decision on a request explained.
+    pub(super) fn explain(&self, request: RequestId) {
+        self.lock().brain.explain(request);
+    }
+
+    pub(super) fn take_explanation(&self, request: RequestId) -> Option<Explanation> {
+        self.lock().brain.take_explanation(request)
+    }
+
     /// What it serves, as far as is known.
     pub fn models(&self) -> Vec<String> {
         super::table::models_of(self).into_iter().map(|it| it.id).collect()
@@ -182,6 +199,10 @@ impl Pool {
 
     pub(super) fn probe_settings(&self) -> ProbeSettings {
         self.spec.load().probe.clone()
+    }
+
+    pub(super) fn tokenizer(&self) -> Option<Tokenizer> {
+        self.spec.load().tokenizer.clone()
     }
 
     /// Tells whether tenants may not find each other's prompts in a cache.
@@ -344,6 +365,7 @@ mod tests {
             models: Vec::new(),
             aliases: BTreeMap::new(),
             cache: CacheScope::Shared,
+            tokenizer: None,
             replicas: (0..replicas).map(replica).collect(),
             brain: brain::Settings {
                 policy: PolicyName::Session,

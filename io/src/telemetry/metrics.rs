@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use cleave_core::brain::Shadows;
 use cleave_core::tokens::Misses;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -32,6 +33,9 @@ const REPLICA_FAILED: &str = "cleave_replica_failed";
 const REPLICA_REPORT_AGE: &str = "cleave_replica_report_age_seconds";
 const TOKENS_PREDICTED: &str = "cleave_tokens_predicted";
 const TOKENS_MISSED: &str = "cleave_tokens_missed";
+const TOKENS_COUNTED: &str = "cleave_tokens_counted";
+const SHADOW_TTFT: &str = "cleave_shadow_ttft_seconds";
+const SHADOW_DECISIONS: &str = "cleave_shadow_decisions";
 const SESSIONS_MOVED: &str = "cleave_sessions_moved";
 
 /// Half a millisecond to ten minutes, doubling and a bit.
@@ -79,6 +83,9 @@ pub struct Metrics {
     replica_report_age: Family<ReplicaLabel, Gauge<f64, AtomicU64>>,
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
+    shadow_ttft: Family<KindLabel, Counter<f64, AtomicU64>>,
+    shadow_decisions: Family<PoolLabel, Counter>,
     sessions_moved: Family<PoolLabel, Counter>,
 }
 
@@ -88,6 +95,7 @@ pub struct PoolMetrics {
     pool: String,
     answered: [Counter; 5],
     refused: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
     pub retries: Counter,
     /// Answers that broke off after their first byte.
     pub cut: Counter,
@@ -101,10 +109,11 @@ pub struct PoolMetrics {
 }
 
 /// One pool's figures at the time of a scrape.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct PoolGauges {
     pub sessions_moved_total: u64,
     pub misses: Misses,
+    pub shadows: Shadows,
 }
 
 /// One replica's state at the time of a scrape.
@@ -141,6 +150,9 @@ impl Default for Metrics {
             replica_report_age: Family::default(),
             tokens_predicted: Family::default(),
             tokens_missed: Family::default(),
+            tokens_counted: Family::default(),
+            shadow_ttft: Family::default(),
+            shadow_decisions: Family::default(),
             sessions_moved: Family::default(),
         };
         it.register();
@@ -201,6 +213,21 @@ impl Metrics {
             self.tokens_missed.clone(),
         );
         it.register(
+            TOKENS_COUNTED,
+            "Prompts given to the pool's tokenizer, by what came of it",
+            self.tokens_counted.clone(),
+        );
+        it.register(
+            SHADOW_TTFT,
+            "Time to first token as predicted, where kept requests went and where others would send them",
+            self.shadow_ttft.clone(),
+        );
+        it.register(
+            SHADOW_DECISIONS,
+            "Kept decisions that other policies were asked about",
+            self.shadow_decisions.clone(),
+        );
+        it.register(
             SESSIONS_MOVED,
             "Sessions that changed replica since the start",
             self.sessions_moved.clone(),
@@ -215,6 +242,7 @@ impl Metrics {
             pool: pool.to_owned(),
             answered,
             refused: self.refused.clone(),
+            tokens_counted: self.tokens_counted.clone(),
             retries: self.retries.get_or_create_owned(&label),
             cut: self.cut.get_or_create_owned(&label),
             cancelled: self.cancelled.get_or_create_owned(&label),
@@ -243,6 +271,7 @@ impl Metrics {
             set(&self.tokens_predicted, miss.predicted_tokens);
             set(&self.tokens_missed, miss.missed_tokens);
         }
+        self.set_shadows(pool, &label, own.shadows);
         for it in replicas {
             let label = ReplicaLabel { pool: pool.to_owned(), replica: it.replica.to_owned() };
             self.replica_up.get_or_create(&label).set(it.up.into());
@@ -254,6 +283,18 @@ impl Metrics {
                 self.replica_report_age.get_or_create(&label).set(age.as_secs_f64());
             }
         }
+    }
+
+    fn set_shadows(&self, pool: &str, label: &PoolLabel, shadows: Shadows) {
+        let chosen = ("chosen", shadows.chosen_ttft_ms);
+        let others = shadows.others_ttft_ms.map(|(policy, ms)| (policy.as_str(), ms));
+        for (kind, ms) in std::iter::once(chosen).chain(others) {
+            let label = KindLabel { pool: pool.to_owned(), kind };
+            let seconds = (ms / 1e3).to_bits();
+            self.shadow_ttft.get_or_create(&label).inner().store(seconds, Relaxed);
+        }
+        let decisions = shadows.decisions_total;
+        self.shadow_decisions.get_or_create(label).inner().store(decisions, Relaxed);
     }
 
     /// Forgets every replica's figures, before they are set anew.
@@ -280,6 +321,11 @@ impl PoolMetrics {
         self.answered[class].inc();
     }
 
+    /// Notes what came of counting a prompt.
+    pub fn on_counted(&self, came: &'static str) {
+        self.tokens_counted.of(&self.pool, came).inc();
+    }
+
     pub fn on_refused(&self, reason: &'static str) {
         self.refused.of(&self.pool, reason).inc();
     }
@@ -302,12 +348,21 @@ fn seconds() -> Histogram {
 
 #[cfg(test)]
 mod tests {
+    use cleave_core::brain::{Brain, Settings};
+
     use super::*;
+
+    /// A pool in which nothing has happened.
+    fn idle() -> PoolGauges {
+        let shadows = Brain::new(Settings::default()).shadows();
+        PoolGauges { sessions_moved_total: 0, misses: Misses::default(), shadows }
+    }
 
     #[test]
     fn the_guide_lists_every_metric_and_no_other() {
         let metrics = Metrics::default();
         metrics.pool("p").on_refused("r");
+        metrics.pool("p").on_counted("late");
         let replica = ReplicaGauges {
             replica: "http://gpu-0:8000",
             up: true,
@@ -317,7 +372,7 @@ mod tests {
             failed_total: 4,
             report_age: Some(Duration::from_millis(1500)),
         };
-        metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
+        metrics.set_pool("p", idle(), [replica].into_iter());
         let text = metrics.write();
         let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
         let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();
@@ -345,7 +400,7 @@ mod tests {
             failed_total: 0,
             report_age: None,
         };
-        metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
+        metrics.set_pool("p", idle(), [replica].into_iter());
         metrics.clear_replicas();
         assert!(!metrics.write().contains("gone"));
     }

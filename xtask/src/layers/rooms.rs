@@ -22,10 +22,11 @@ const GRANTS: &[Grant] = &[
     ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "tokens"]),
     ("io", "telemetry", &[]),
     ("io", "replicas", &["telemetry"]),
-    ("io", "proxy", &["replicas", "telemetry"]),
+    ("io", "tokenizer", &[]),
+    ("io", "proxy", &["replicas", "telemetry", "tokenizer"]),
     ("io", "admin", &["proxy", "replicas", "telemetry"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
-    ("io", "config", &["admin", "proxy", "replicas", "telemetry"]),
+    ("io", "config", &["admin", "proxy", "replicas", "telemetry", "tokenizer"]),
     ("sim", "engine", &[]),
     ("sim", "traces", &[]),
     ("sim", "work", &[]),

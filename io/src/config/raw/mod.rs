@@ -18,7 +18,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
-pub(super) use sections::{Admin, Breaker, Health, Limits, Log, Retries, Sessions, Timeouts, Tls};
+pub(super) use sections::{
+    Admin, Breaker, Explain, Health, Limits, Log, Retries, Sessions, Timeouts, Tls,
+};
 pub(super) use text::{Kind, Text, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
@@ -59,6 +61,7 @@ pub(super) struct Raw {
     pub retries: Retries,
     pub breaker: Breaker,
     pub health: Health,
+    pub explain: Explain,
     pub log: Log,
     /// The pools: replicas that serve the same models. A request goes to the pool of its `model`.
     #[serde(deserialize_with = "slots")]
@@ -95,6 +98,9 @@ pub(super) struct Pool {
     /// own in the body that goes out, which vLLM, SGLang and TensorRT-LLM heed.
     #[serde(default = "cache_default")]
     pub cache: Text<CacheScope>,
+    /// The `tokenizer.json` of the pool's models, to count prompts as the engines do. Without it they
+    /// are estimated from their bytes. Needs a build with the feature `tokenizer`.
+    pub tokenizer: Option<PathBuf>,
     /// The pool's replicas, each a URL or a table. May be empty, to be filled later.
     #[serde(default, deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>")]
@@ -145,6 +151,7 @@ impl Default for Raw {
             retries: Retries::default(),
             breaker: Breaker::default(),
             health: Health::default(),
+            explain: Explain::default(),
             log: Log::default(),
             pools: Vec::new(),
         }

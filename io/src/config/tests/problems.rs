@@ -118,7 +118,7 @@ fn a_value_of_the_wrong_kind_is_told_the_right_one() {
     check(
         "pools = 3",
         &["file:1: pools: is a whole number; give a list, each a table of name, models, aliases, \
-           policy, costs, class, cache, replicas"],
+           policy, costs, class, cache, tokenizer, replicas"],
     );
 }
 
@@ -236,6 +236,16 @@ fn a_file_that_cannot_be_read_is_named_where_it_was_asked_for() {
     let file = std::path::Path::new("no/such/cleave.toml");
     let result = super::load(Some(file), std::iter::empty(), super::Flags::default());
     assert_eq!(lines(result), [format!("no/such/cleave.toml: {missing}")]);
+}
+
+#[cfg(not(feature = "tokenizer"))]
+#[test]
+fn a_tokenizer_in_a_build_without_one_is_refused() {
+    check(
+        "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]\ntokenizer = \"Cargo.toml\"",
+        &["file:4: pools[0].tokenizer: this build counts no tokens; build cleave with --features \
+           tokenizer, or remove it"],
+    );
 }
 
 #[test]

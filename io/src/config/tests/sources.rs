@@ -115,7 +115,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 30] = [
+const OTHERS: [(&str, &str); 32] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -143,6 +143,8 @@ const OTHERS: [(&str, &str); 30] = [
     ("health.interval", "1ms"),
     ("health.timeout", "1ms"),
     ("health.report_interval", "1ms"),
+    ("explain.sample", "1"),
+    ("explain.kept_max", "1"),
     ("log.format", "json"),
     ("log.level", "warn"),
     ("log.access", "false"),
@@ -209,6 +211,7 @@ fn what_nobody_sets_is_as_the_other_rooms_default_it() {
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());
+    assert_eq!(proxy.explain, crate::proxy::ExplainSettings::default());
     assert_eq!(proxy.session_headers, crate::proxy::default_session_headers());
     assert_eq!(admin.listen.to_string(), "127.0.0.1:9090");
     assert_eq!(telemetry, crate::telemetry::Settings::default());
