@@ -9,6 +9,7 @@ mod bytes;
 mod failures;
 mod hostile;
 mod load;
+mod priced;
 mod reload;
 mod sessions;
 mod tenants;
