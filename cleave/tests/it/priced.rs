@@ -1,12 +1,28 @@
 //! The default policy: sessions stay with their cache, and work follows what replicas can do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde::Deserialize;
 use tokio::task::JoinSet;
 
 use crate::support::{Mock, Request, Router, ask};
+
+#[derive(Deserialize)]
+struct Chat {
+    usage: Usage,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    prompt_tokens_details: Details,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: u32,
+}
 
 /// Starts a router that is told nothing of policies.
 async fn by_default(replicas: &str, count: usize) -> Router {
@@ -40,14 +56,14 @@ async fn a_session_stays_with_its_cache_though_nothing_names_it() {
         let mut messages = said("system", &format!("{session} is a number. ").repeat(250));
         let mut home = None;
         for turn in 0..4 {
-            messages += &format!(",{}", said("user", &format!("turn {turn}")));
+            write!(messages, ",{}", said("user", &format!("turn {turn}"))).unwrap();
             let answer = router.ask(&chat(&messages)).await;
             let replica = answer.header("x-mock-replica").unwrap().to_owned();
             assert_eq!(home.get_or_insert(replica.clone()), &replica, "{session}, turn {turn}");
-            let usage: Value = serde_json::from_slice(&answer.body).unwrap();
-            let cached = usage["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
-            assert!(turn == 0 || Some(500) < cached, "{}", answer.text());
-            messages += &format!(",{}", said("assistant", "yes"));
+            let chat: Chat = serde_json::from_slice(&answer.body).unwrap();
+            let cached = chat.usage.prompt_tokens_details.cached_tokens;
+            assert!(turn == 0 || 500 < cached, "{}", answer.text());
+            write!(messages, ",{}", said("assistant", "yes")).unwrap();
         }
         homes.extend(home);
     }
