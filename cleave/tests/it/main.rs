@@ -10,6 +10,7 @@ mod explain;
 mod failures;
 mod hostile;
 mod load;
+mod priced;
 mod reload;
 mod sessions;
 mod tenants;

@@ -165,14 +165,14 @@ impl Visit {
     pub(super) fn on_piece(&mut self, piece: &[u8]) {
         let before = self.streamed_tokens();
         self.meter.on_chunk(piece);
-        if self.stream && streamed_is_due(before, self.streamed_tokens()) {
-            self.tell_streamed();
-        }
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
             if self.stream {
                 self.tell_answering();
             }
+        }
+        if self.stream && streamed_is_due(before, self.streamed_tokens()) {
+            self.tell_streamed();
         }
         self.on_sign_of_life();
     }
