@@ -37,10 +37,15 @@ pub(crate) struct What {
     #[arg(long = "loop", value_enum)]
     pace: Option<Pace>,
     /// Play so many times as fast; for sessions, start so many times as often
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
     rate_scale: Option<f64>,
     /// Bring so much of the work the fleet can do, by the cost model with an endless cache
-    #[arg(long, value_name = "SHARE", conflicts_with = "rate_scale")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        conflicts_with = "rate_scale",
+        allow_negative_numbers = true
+    )]
     load: Option<f64>,
     /// Play the trace from here, in trace time
     #[arg(long, value_name = "TIME", value_parser = span)]

@@ -52,6 +52,9 @@ impl Plan {
         };
         let seed = scenario.seed.unwrap_or(0);
         let source = source(&scenario.workload)?;
+        if let Some(warmup) = &scenario.workload.warmup {
+            format_of(warmup).context("the warm-up")?;
+        }
         let replay = replay(&scenario.workload, &source, seed)?;
         let settings = Settings {
             replicas: fleet(&scenario.fleet)?,
@@ -126,16 +129,22 @@ fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyName>> {
     match names {
         [] => Ok(vec![PolicyName::Session, PolicyName::RoundRobin]),
         [all] if all == "all" => Ok(PolicyName::ALL.to_vec()),
-        names => names
-            .iter()
-            .map(|name| name.trim().parse().with_context(|| format!("{name:?}")))
-            .collect(),
+        names => {
+            let mut policies = Vec::new();
+            for name in names {
+                let policy = name.trim().parse().with_context(|| format!("{name:?}"))?;
+                ensure!(!policies.contains(&policy), "{name} is named twice");
+                policies.push(policy);
+            }
+            Ok(policies)
+        }
     }
 }
 
 fn source(it: &WorkloadSection) -> anyhow::Result<Source> {
     if let Some(preset) = &it.synthetic {
         ensure!(it.traces.is_empty(), "a workload is recorded or generated, not both");
+        ensure!(!it.compose, "--compose takes two traces: who sends when (ServeGen), and what");
         if presets::named(preset).is_none() {
             let names: Vec<_> = presets::names().collect();
             bail!("no preset is called {preset:?}; there are: {}", names.join(", "));

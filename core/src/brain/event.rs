@@ -53,6 +53,11 @@ pub enum Event {
         replica: ReplicaId,
         weight: f64,
     },
+    /// The operator says otherwise than before what work takes there.
+    Classed {
+        replica: ReplicaId,
+        hardware: Arc<Hardware>,
+    },
     /// The operator takes the replica away: nothing new goes there, what runs there finishes.
     Leaving {
         replica: ReplicaId,

@@ -113,6 +113,11 @@ impl Brain {
                     it.weight = weight;
                 }
             }
+            Event::Classed { replica, hardware } => {
+                if let Some(it) = self.fleet.get_mut(replica) {
+                    it.hardware = hardware;
+                }
+            }
             Event::Leaving { replica } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.leaving = true;

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleave_core::brain;
 use http::HeaderValue;
 
+use super::costs::{Books, Source};
 use super::problem::{Findings, Wrong, join, plain};
 use super::raw::{Admin, Explain, Kind, Pool, Raw, Replica, Slots, Tls};
 use super::{Config, read_bytes, read_text};
@@ -32,7 +33,7 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
         sessions: raw.sessions.settings(),
         seed: brain::Settings::default().seed,
     };
-    let common = Common { brain, probe };
+    let common = Common { brain, probe, costs: raw.costs };
     let pools = settle_pools(raw.pools, raw.replicas, &common, findings);
     let proxy = proxy::Settings {
         listen: raw.listen.0,
@@ -50,6 +51,8 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
 struct Common {
     brain: brain::Settings,
     probe: ProbeSettings,
+    /// The file of coefficients.
+    costs: Option<PathBuf>,
 }
 
 fn cores() -> NonZeroUsize {
@@ -140,9 +143,11 @@ fn settle_pools(
         findings.report("replicas", Wrong::new("there is no replica to send to", remedy));
     }
     check_names(&pools, findings);
+    let books = read_books(&pools, common, findings);
     let mut settled = Vec::with_capacity(pools.len().max(1));
     if !replicas.is_empty() {
-        let replicas = settle_replicas(replicas, "replicas", findings);
+        let source = books.source(common.costs.as_deref(), Vec::new(), None);
+        let replicas = settle_replicas(replicas, "replicas", source, findings);
         settled.push(PoolSettings {
             name: "default".to_owned(),
             models: Vec::new(),
@@ -157,14 +162,18 @@ fn settle_pools(
     for (index, pool) in pools.into_iter().enumerate() {
         let Some(pool) = pool else { continue };
         let policy = pool.policy.map_or(common.brain.policy, |it| it.0);
-        let replicas = format!("pools[{index}].replicas");
+        let path = format!("pools[{index}].replicas");
+        let costs = pool.costs.as_deref().or(common.costs.as_deref());
+        let models = pool.models.iter().flatten().map(|it| it.0.as_str()).collect();
+        let source = books.source(costs, models, pool.class.as_deref());
+        let replicas = settle_replicas(pool.replicas, &path, source, findings);
         settled.push(PoolSettings {
             name: pool.name,
             models: pool.models.into_iter().flatten().map(|it| it.0).collect(),
             aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
+            replicas,
             cache: pool.cache.0,
             tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, index, findings)),
-            replicas: settle_replicas(pool.replicas, &replicas, findings),
             brain: brain::Settings { policy, ..common.brain.clone() },
             probe: common.probe.clone(),
         });
@@ -185,18 +194,33 @@ fn settle_tokenizer(file: &Path, index: usize, findings: &mut Findings) -> Optio
     loaded.map_err(report).ok()
 }
 
+/// Reads every file of coefficients that is named, by the pools or for all of them.
+fn read_books(pools: &Slots<Pool>, common: &Common, findings: &mut Findings) -> Books {
+    let mut books = Books::default();
+    if let Some(file) = &common.costs {
+        books.read("costs", file, findings);
+    }
+    for (index, pool) in pools.iter().enumerate() {
+        if let Some(file) = pool.as_ref().and_then(|it| it.costs.as_ref()) {
+            books.read(&format!("pools[{index}].costs"), file, findings);
+        }
+    }
+    books
+}
+
 fn settle_replicas(
     raw: Slots<Replica>,
     path: &str,
+    mut source: Option<Source<'_>>,
     findings: &mut Findings,
 ) -> Vec<ReplicaSettings> {
     let mut seen = BTreeMap::new();
     let mut settled = Vec::with_capacity(raw.len());
     for (index, replica) in raw.into_iter().enumerate() {
-        let (origin, weight) = match replica {
+        let (origin, weight, class) = match replica {
             None => continue,
-            Some(Replica::Url(url)) => (url.0, 1.0),
-            Some(Replica::Table(table)) => (table.url.0, table.weight),
+            Some(Replica::Url(url)) => (url.0, 1.0, None),
+            Some(Replica::Table(table)) => (table.url.0, table.weight, table.class),
         };
         if let Some(first) = seen.get(&origin) {
             let what = format!("{origin} is already {path}[{first}]");
@@ -205,9 +229,27 @@ fn settle_replicas(
             continue;
         }
         seen.insert(origin.clone(), index);
-        settled.push(ReplicaSettings { origin, weight, hardware: Arc::default() });
+        // Where a file is refused, that was reported; what stands in for it is never used.
+        let hardware = match source.as_mut().map(|it| it.hardware(class.as_deref())) {
+            None => Arc::default(),
+            Some(Ok(hardware)) => hardware,
+            Some(Err(wrong)) => {
+                let at =
+                    if class.is_some() { format!("{path}[{index}].class") } else { pool_of(path) };
+                findings.report(&at, wrong);
+                Arc::default()
+            }
+        };
+        settled.push(ReplicaSettings { origin, weight, hardware });
     }
     settled
+}
+
+/// Names what gave a replica its class when it gave none itself.
+fn pool_of(replicas: &str) -> String {
+    replicas
+        .strip_suffix(".replicas")
+        .map_or_else(|| "costs".to_owned(), |it| format!("{it}.class"))
 }
 
 /// Checks that pool names, model names and aliases each mean one thing over all pools.

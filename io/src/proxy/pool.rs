@@ -287,6 +287,8 @@ impl Pool {
             match present.get(origin) {
                 Some(member) => {
                     self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
+                    let hardware = Arc::clone(&replica.hardware);
+                    self.tell(Event::Classed { replica: member.id, hardware });
                 }
                 None => joined.push(self.join(replica, ids)),
             }
@@ -339,6 +341,7 @@ mod tests {
     use cleave_core::brain::{self, Outcome, SessionSettings};
     use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
+    use cleave_core::policy::PolicyName;
 
     use crate::telemetry::Metrics;
 
@@ -364,7 +367,11 @@ mod tests {
             cache: CacheScope::Shared,
             tokenizer: None,
             replicas: (0..replicas).map(replica).collect(),
-            brain: brain::Settings { sessions, ..brain::Settings::default() },
+            brain: brain::Settings {
+                policy: PolicyName::Session,
+                sessions,
+                ..brain::Settings::default()
+            },
             probe: ProbeSettings::default(),
         };
         let pool = Pool::new(settings.clone(), Metrics::default().pool("stress"), Clock::start());

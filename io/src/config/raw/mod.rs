@@ -42,8 +42,13 @@ pub(super) struct Raw {
     #[schemars(range(min = 1, max = 1024), extend("x-default" = "one per core"))]
     pub threads: Option<NonZeroUsize>,
     /// How a replica is picked for a request, in every pool that does not say otherwise.
-    /// `session` keeps each conversation on the replica that has its cache.
+    /// `priced` weighs for every replica, in milliseconds, what a request would wait there, what is cached
+    /// there and whom it would hold up.
     pub policy: Text<PolicyName>,
+    /// File of coefficients, as `cleave calibrate` writes it: what work takes on each class of replicas.
+    /// For every pool that does not name its own. Without one, times are guessed from the model's name.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub costs: Option<PathBuf>,
     /// The replicas, when one pool is enough; short for one entry in `pools` named `default`.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>", extend("x-applies" = "reload"))]
@@ -81,6 +86,13 @@ pub(super) struct Pool {
     /// How a replica is picked in this pool; the top-level `policy` unless given.
     #[schemars(extend("x-applies" = "restart", "x-default" = "the top-level `policy`"))]
     pub policy: Option<Text<PolicyName>>,
+    /// File of coefficients for this pool; the top-level `costs` unless given.
+    #[schemars(extend("x-default" = "the top-level `costs`"))]
+    pub costs: Option<PathBuf>,
+    /// Class of its replicas, unless they name their own: one in `costs`, or without that a GPU
+    /// that is built in (`b200`, `mi300x`, `h200`, `h100`, `a100`, `l40s`, `l4`).
+    #[schemars(length(min = 1, max = 256), extend("x-default" = "the first class listed for the model"))]
+    pub class: Option<String>,
     /// Who may find whose prompts in a replica's cache. With `shared` everybody, as engines do it by
     /// themselves. With `per_tenant` each tenant only its own: every API key gets a `cache_salt` of its
     /// own in the body that goes out, which vLLM, SGLang and TensorRT-LLM heed.
@@ -100,7 +112,7 @@ pub(super) struct Pool {
 #[serde(transparent)]
 pub(super) struct ModelName(#[schemars(length(min = 1, max = 256))] pub String);
 
-/// One replica: its URL alone, or a table with its weight.
+/// One replica: its URL alone, or a table with its weight and its class.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Replica {
@@ -108,7 +120,7 @@ pub(super) enum Replica {
     Table(ReplicaTable),
 }
 
-/// One replica and its weight.
+/// One replica, its weight and its class.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReplicaTable {
@@ -118,6 +130,9 @@ pub(super) struct ReplicaTable {
     #[serde(default = "weight_default")]
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub weight: f64,
+    /// The class of its hardware; the pool's `class` unless given.
+    #[schemars(length(min = 1, max = 256), extend("x-default" = "the pool's `class`"))]
+    pub class: Option<String>,
 }
 
 impl Default for Raw {
@@ -126,6 +141,7 @@ impl Default for Raw {
             listen: Text(([127, 0, 0, 1], 8080).into()),
             threads: None,
             policy: Text(cleave_core::brain::Settings::default().policy),
+            costs: None,
             replicas: Vec::new(),
             admin: Admin::default(),
             tls: Tls::default(),

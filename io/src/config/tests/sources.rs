@@ -93,13 +93,14 @@ fn a_problem_names_the_variable_or_the_flag_it_came_from() {
          listen address such as \"127.0.0.1:8080\"",
         "CLEAVE__LOG: log.format: xml is not a choice; give one of \"text\", \"json\"",
         "CLEAVE__REPLICAS__0__WEIGHT: replicas[0]: nothing can be set inside, because it is text; \
-         give a replica address such as \"http://gpu-0:8000\" or a table of url, weight",
+         give a replica address such as \"http://gpu-0:8000\" or a table of url, weight, class",
         "CLEAVE__REPLICAS__7: replicas.7: is no index of the list; the next free index is 1",
         "cleave__threads: says the same as CLEAVE__THREADS; unset one of the two",
         "--admin: admin.listen: is not an address to listen on; write it as IP:PORT, for example \
          127.0.0.1:8080, or 0.0.0.0:8080 for every interface",
         "--policy: policy: sessions is not a choice; did you mean \"session\"? give one of \
-         \"session\", \"round_robin\", \"random\", \"least_requests\", \"power_of_two\"",
+         \"priced\", \"session\", \"round_robin\", \"random\", \"least_requests\", \
+         \"power_of_two\"",
     ];
     assert_eq!(lines(load_all(ENOUGH, &variables, flags)), want);
 }
