@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use cleave_core::brain::Foresight;
 use cleave_core::policy::PolicyName;
 use cleave_sim::bounds::{self, Bounds};
 use cleave_sim::results::{Curves, Results};
@@ -22,6 +23,8 @@ pub(crate) struct Run {
     pub(crate) results: Results,
     pub(crate) curves: Curves,
     pub(crate) decisions: Decisions,
+    /// How well the routers predicted first tokens.
+    pub(crate) foresight: Foresight,
     pub(crate) wall: Duration,
 }
 
@@ -84,6 +87,7 @@ fn run_once(plan: &Plan, policy: PolicyName, seed: u64, bar: &ProgressBar) -> an
         results: Results::of(&world, policy.as_str()),
         curves: Curves::of(&world),
         decisions: world.decisions(),
+        foresight: world.foresight(),
         wall: began.elapsed(),
     })
 }

@@ -59,10 +59,11 @@ impl<R: Rule> Policy for Booked<R> {
         R::pick(&self.books, ask, candidates, chance)
     }
 
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         let held = self.books.residency.on_sent(ask, to);
         let prefill = R::charge(ask.outline, held);
         self.books.ledger.on_sent(request, to.id, Load { prefill, rest: 0 });
+        held
     }
 
     fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {

@@ -11,6 +11,7 @@ mod table;
 #[cfg(test)]
 mod bench;
 mod booked;
+mod books;
 mod ledger;
 mod name;
 mod rendezvous;
@@ -25,6 +26,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::domain::{Moment, Outline, Place, ReplicaId, Report, RequestId, SliceKey};
 
+pub use books::{Books, Terms};
 pub use name::UnknownPolicy;
 
 policies! {
@@ -74,6 +76,7 @@ pub struct Candidate {
     pub in_flight: u32,
     /// What its engine said last, as old as it is; `None` when it never said anything.
     pub report: Option<Report>,
+    pub books: Books,
 }
 
 /// A rule for choosing one of several replicas. Whoever asks it also tells it what came of it, so
@@ -92,8 +95,15 @@ pub trait Policy: Debug + Send {
     fn on_joined(&mut self, _: ReplicaId, _: Place) {}
 
     /// Notes that the request goes to that replica, by this rule or past it; the request is not yet
-    /// among those in flight there.
-    fn on_sent(&mut self, _: RequestId, _: &Ask<'_>, _: &Candidate) {}
+    /// among those in flight there. Returns how many leading blocks of the prompt the rule believes
+    /// to be there already, for the books; none if it does not keep track.
+    fn on_sent(&mut self, _: RequestId, _: &Ask<'_>, _: &Candidate) -> usize {
+        0
+    }
+
+    /// Shows how the rule weighs every candidate, for people who ask why. Changes nothing that later
+    /// choices depend on. A rule that does not weigh in time shows nothing.
+    fn terms(&mut self, _: &Ask<'_>, _: &[Candidate], _: &mut Vec<Terms>) {}
 
     /// Notes the first sign of an answer; said at most once for each time it was sent.
     fn on_first_token(&mut self, _: Moment, _: RequestId, _: ReplicaId) {}

@@ -164,7 +164,7 @@ impl Pool {
 
     /// What is booked on each replica.
     pub fn load(&self) -> Vec<ReplicaLoad> {
-        self.lock().brain.load()
+        self.lock().brain.load(self.clock.now())
     }
 
     /// What it serves, as far as is known.

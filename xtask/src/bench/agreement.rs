@@ -169,7 +169,7 @@ fn play(cleave: &Path, folder: &Path, arrivals: &[Arrival]) -> Result<Quantiles>
     })?;
     // What takes time to make is made before the clock runs.
     let bodies: Vec<Vec<u8>> = arrivals.iter().map(|it| request(*it, address)).collect();
-    let (tell, times) = mpsc::channel();
+    let (tell, times) = mpsc::sync_channel(arrivals.len());
     let zero = Instant::now() + Duration::from_millis(200);
     thread::scope(|scope| {
         for (it, body) in arrivals.iter().zip(&bodies) {

@@ -9,6 +9,7 @@ mod load;
 mod meter;
 mod mock;
 mod overhead;
+mod planner;
 mod proxies;
 mod table;
 
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Line,
     /// Measure what it costs to decide where a request goes
     Decision(decision::Args),
+    /// Measure a round of the auto-sharder and a lookup
+    Planner,
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
@@ -42,5 +45,6 @@ pub(crate) fn run(command: &Command) -> Result<()> {
             must(cargo.current_dir(repo::root()))
         }
         Command::Decision(args) => decision::run(args),
+        Command::Planner => planner::run(),
     }
 }
