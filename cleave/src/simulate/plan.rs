@@ -13,7 +13,7 @@ use cleave_sim::traces::{
     Class, ClassShare, Format, Loop, Mix, Replay, Scale, Starts, Tenant, TraceError, Workload,
     format_of, presets,
 };
-use cleave_sim::world::{Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+use cleave_sim::world::{Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
 use super::load;
 use super::scenario::{
@@ -61,6 +61,7 @@ impl Plan {
             routers: scenario.routers.count.unwrap_or(1),
             brain: brain::Settings::default(),
             view: view(scenario.routers)?,
+            exchange: exchange(scenario.routers)?,
             timeouts: timeouts(scenario.routers),
             faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,
             calm: false,
@@ -269,6 +270,16 @@ fn view(it: RouterSection) -> anyhow::Result<View> {
     let interval = it.scrape_interval.map_or(base.interval, |Span(time)| time);
     ensure!(!interval.is_zero(), "scrape_interval must be above 0");
     Ok(View { interval, delay: it.scrape_delay.map_or(base.delay, |Span(time)| time) })
+}
+
+fn exchange(it: RouterSection) -> anyhow::Result<Option<Exchange>> {
+    let Some(Span(interval)) = it.exchange_interval else {
+        ensure!(it.exchange_delay.is_none(), "exchange_delay needs an exchange_interval beside it");
+        return Ok(None);
+    };
+    ensure!(!interval.is_zero(), "exchange_interval must be above 0");
+    let delay = it.exchange_delay.map_or(View::default().delay, |Span(time)| time);
+    Ok(Some(Exchange { interval, delay }))
 }
 
 fn timeouts(it: RouterSection) -> Timeouts {
