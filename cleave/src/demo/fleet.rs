@@ -170,5 +170,6 @@ fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettin
         replicas: origins.map(|origin| ReplicaSettings { origin, weight: 1.0 }).collect(),
         brain: brain::Settings { policy, ..brain::Settings::default() },
         probe: ProbeSettings::default(),
+        resume: false,
     }
 }

@@ -58,7 +58,7 @@ struct Booking {
     outline: Outline,
     extent: Extent,
     replica: ReplicaId,
-    /// Whether its first byte has come: from then on it cannot go elsewhere.
+    /// Whether its first byte has come from where it is now.
     answering: bool,
     /// Whether it went to a replica that was out, to see whether it is back.
     trial: bool,
@@ -184,13 +184,16 @@ impl Brain {
         let Some(mut booking) = self.take(now, request) else { return };
         let failed = booking.replica;
         match failure {
-            Failure::Unreachable => self.blame(now, failed, Reason::Unreachable),
+            Failure::Unreachable | Failure::Cut => {
+                self.blame(now, failed, Reason::Unreachable);
+            }
             Failure::Status if booking.trial => self.blame(now, failed, Reason::Failing),
             Failure::Status => booking.suspects.push(failed),
             // An engine that says it is full is well; only this request should go elsewhere.
             Failure::Busy => self.praise(failed),
         }
         booking.tried.push(failed);
+        booking.answering = false;
         match self.pick_again(now, &booking) {
             Ok(replica) => {
                 booking.replica = replica;

@@ -29,7 +29,7 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
         sessions: raw.sessions.settings(),
         seed: brain::Settings::default().seed,
     };
-    let common = Common { brain, probe };
+    let common = Common { brain, probe, resume: raw.resume };
     let pools = settle_pools(raw.pools, raw.replicas, &common, findings);
     let proxy = proxy::Settings {
         listen: raw.listen.0,
@@ -46,6 +46,7 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
 struct Common {
     brain: brain::Settings,
     probe: ProbeSettings,
+    resume: bool,
 }
 
 fn cores() -> NonZeroUsize {
@@ -136,6 +137,7 @@ fn settle_pools(
             replicas,
             brain: common.brain.clone(),
             probe: common.probe.clone(),
+            resume: common.resume,
         });
     }
     for (index, pool) in pools.into_iter().enumerate() {
@@ -149,6 +151,7 @@ fn settle_pools(
             replicas: settle_replicas(pool.replicas, &replicas, findings),
             brain: brain::Settings { policy, ..common.brain.clone() },
             probe: common.probe.clone(),
+            resume: pool.resume.unwrap_or(common.resume),
         });
     }
     settled

@@ -25,6 +25,7 @@ use super::intake::{self, Intake};
 use super::pool::Member;
 use super::relay::Relay;
 use super::rescue::{ServeError, json};
+use super::resume::{Kept, Spare};
 use super::table::Route;
 use super::visit::Visit;
 use super::worker::Worker;
@@ -39,7 +40,7 @@ pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) ->
     let served = match own_answer(&worker, &parts) {
         Some(own) => own,
         None => match serve(&worker, &mut visit, parts, body).await {
-            Ok(answer) => return relay(worker, visit, answer),
+            Ok((answer, spare)) => return relay(worker, visit, answer, spare),
             Err(error) => Err(error),
         },
     };
@@ -69,13 +70,14 @@ async fn serve(
     visit: &mut Visit,
     parts: Parts,
     body: Incoming,
-) -> Result<Answer, ServeError> {
+) -> Result<(Answer, Option<Box<Spare>>), ServeError> {
     // Intake and peek: what is asked, by whom, in which session.
     let router = &worker.router;
     let taken = intake::take_body(router, &parts.method, &parts.headers, body).await?;
-    let mut found = match &taken {
-        Intake::Held { body, .. } => peek(visit.api, body)?,
-        Intake::Passing(_) | Intake::Nothing => Peek::default(),
+    let held = taken.held();
+    let mut found = match &held {
+        Some(body) => peek(visit.api, body)?,
+        None => Peek::default(),
     };
     let named = visit.session.take().or(found.session.take());
     let session = named.unwrap_or_else(|| SessionId::bounded(worker.fresh_id().as_bytes()));
@@ -87,6 +89,7 @@ async fn serve(
     let tenant = intake::tenant(&parts.headers);
     let model = known_as.as_deref().or(model).unwrap_or("");
     let key = SliceKey::new(tenant, model, session);
+    let resumes = found.stream && pool.spec().resume;
 
     // Pick: the decision and its booking are one step.
     let placed = visit.place(pool, key, found.outline(model));
@@ -98,17 +101,23 @@ async fn serve(
         Intake::Passing(body) => {
             let framed = passing_framed(&body);
             let head = head(framed);
-            pass(worker, visit, member, &head, body, framed == Framed::Chunked).await
+            let chunked = framed == Framed::Chunked;
+            Ok((pass(worker, visit, member, &head, body, chunked).await?, None))
         }
-        Intake::Held { ref body, .. } => {
-            let payload = pack(body, &found, known_as.as_deref());
+        Intake::Held { body, share } => {
+            let payload = pack(&body, &found, known_as.as_deref());
             let head = head(Framed::Length(payload.len()));
-            try_each(worker, visit, member, &head, &payload).await
+            let answer = try_each(worker, visit, member, &head, &payload).await?;
+            let renamed = known_as.map(|it| (found.model_span, it));
+            let kept = || Kept { body, share, headers: parts.headers, renamed };
+            let spare =
+                resumes.then(kept).and_then(|it| Spare::new(router, visit.api, &answer, it));
+            Ok((answer, spare))
         }
         Intake::Nothing => {
             let bare = matches!(parts.method, Method::GET | Method::HEAD);
             let head = head(if bare { Framed::Nothing } else { Framed::Length(0) });
-            try_each(worker, visit, member, &head, &Payload::default()).await
+            Ok((try_each(worker, visit, member, &head, &Payload::default()).await?, None))
         }
     }
 }
@@ -118,7 +127,7 @@ fn pack(body: &Bytes, found: &Peek<'_>, known_as: Option<&str>) -> Payload {
     match known_as {
         None => Payload([body.clone(), Bytes::new(), Bytes::new()]),
         Some(model) => {
-            let Range { start, end } = found.model_span;
+            let Range { start, end } = found.model_span.clone();
             Payload([body.slice(..start), quoted(model).into(), body.slice(end..)])
         }
     }
@@ -130,7 +139,7 @@ fn passing_framed(body: &Incoming) -> Framed {
 }
 
 /// Sends a request whose body is held to one replica after another, as far as the brain allows.
-async fn try_each(
+pub(super) async fn try_each(
     worker: &Worker,
     visit: &mut Visit,
     mut member: Arc<Member>,
@@ -231,13 +240,18 @@ fn request_line(visit: &Visit, member: &Member) -> String {
 }
 
 /// Begins the answer to the client; the rest is read only as the client takes it.
-fn relay(worker: Arc<Worker>, mut visit: Visit, answer: Answer) -> Response<Body> {
+fn relay(
+    worker: Arc<Worker>,
+    mut visit: Visit,
+    answer: Answer,
+    spare: Option<Box<Spare>>,
+) -> Response<Body> {
     let Answer { status, mut headers, body } = answer;
     let stream = is_event_stream(&headers);
     visit.answering(status, stream);
     clean_for_client(&mut headers, stream);
     visit.sign(&mut headers);
-    let relay = Relay::new(worker, visit, body, stream);
+    let relay = Relay::new(worker, visit, body, stream, spare);
     let mut answer = Response::new(Body::Relay(Box::new(relay)));
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;

@@ -240,6 +240,7 @@ mod tests {
             replicas: (0..replicas).map(replica).collect(),
             brain: brain::Settings { sessions, ..brain::Settings::default() },
             probe: ProbeSettings::default(),
+            resume: false,
         };
         let pool = Pool::new(settings.clone(), Metrics::default().pool("stress"), Clock::start());
         for member in pool.apply(settings, &AtomicU32::new(0)) {

@@ -71,6 +71,8 @@ pub struct PoolSettings {
     pub replicas: Vec<ReplicaSettings>,
     pub brain: brain::Settings,
     pub probe: ProbeSettings,
+    /// Whether a stream that broke off goes on from another replica.
+    pub resume: bool,
 }
 
 /// One replica of a pool.

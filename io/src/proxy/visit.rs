@@ -141,6 +141,15 @@ impl Visit {
         self.on_sign_of_life();
     }
 
+    /// Notes that another replica has begun to go on with the answer.
+    pub(super) fn resumed(&self) {
+        self.tell_answering();
+        self.on_sign_of_life();
+        if let Some(pool) = &self.pool {
+            pool.metrics.resumed.inc();
+        }
+    }
+
     pub(super) fn finish(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }

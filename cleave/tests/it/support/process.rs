@@ -180,6 +180,13 @@ impl Router {
         ask(self.address, request).await
     }
 
+    /// Sums a counter over all its labels.
+    pub(crate) async fn counter(&self, name: &str) -> u64 {
+        let metrics = ask(self.admin, &Request::get("/metrics")).await;
+        let lines = metrics.text().lines().filter(|it| it.split(['{', ' ']).next() == Some(name));
+        lines.filter_map(|it| it.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    }
+
     pub(crate) async fn status(&self) -> Status {
         let answer = ask(self.admin, &Request::get("/status")).await;
         serde_json::from_slice(&answer.body).expect("the status is as documented")

@@ -40,6 +40,10 @@ pub(super) struct Raw {
     /// How a replica is picked for a request, in every pool that does not say otherwise.
     /// `session` keeps each conversation on the replica that has its cache.
     pub policy: Text<PolicyName>,
+    /// Lets a streamed answer that breaks off go on from another replica, in every pool that does not
+    /// say otherwise. The engines must be able to continue a message: vLLM and SGLang are.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub resume: bool,
     /// The replicas, when one pool is enough; short for one entry in `pools` named `default`.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>", extend("x-applies" = "reload"))]
@@ -76,6 +80,10 @@ pub(super) struct Pool {
     /// How a replica is picked in this pool; the top-level `policy` unless given.
     #[schemars(extend("x-applies" = "restart", "x-default" = "the top-level `policy`"))]
     pub policy: Option<Text<PolicyName>>,
+    /// Lets a streamed answer that breaks off go on from another replica of this pool; the top-level
+    /// `resume` unless given.
+    #[schemars(extend("x-default" = "the top-level `resume`"))]
+    pub resume: Option<bool>,
     /// The pool's replicas, each a URL or a table. May be empty, to be filled later.
     #[serde(default, deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>")]
@@ -113,6 +121,7 @@ impl Default for Raw {
             listen: Text(([127, 0, 0, 1], 8080).into()),
             threads: None,
             policy: Text(cleave_core::brain::Settings::default().policy),
+            resume: false,
             replicas: Vec::new(),
             admin: Admin::default(),
             tls: Tls::default(),
