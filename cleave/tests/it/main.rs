@@ -6,8 +6,10 @@
 mod support;
 
 mod bytes;
+mod discovery;
 mod failures;
 mod hostile;
 mod load;
 mod reload;
+mod restart;
 mod sessions;

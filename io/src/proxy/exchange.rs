@@ -74,9 +74,9 @@ async fn serve(
     // Intake and peek: what is asked, by whom, in which session.
     let router = &worker.router;
     let taken = intake::take_body(router, &parts.method, &parts.headers, body).await?;
-    let held = taken.held();
-    let mut found = match &held {
-        Some(body) => peek(visit.api, body)?,
+    let body = taken.held();
+    let mut found = match &body {
+        Some(json) => peek(visit.api, json)?,
         None => Peek::default(),
     };
     let named = visit.session.take().or(found.session.take());

@@ -26,6 +26,7 @@ struct Seen {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the names are the API's")]
 struct Usage {
     prompt_tokens: u32,
     completion_tokens: u32,

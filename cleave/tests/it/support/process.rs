@@ -88,6 +88,12 @@ impl Process {
         self.child.wait().unwrap()
     }
 
+    /// Waits until it ends by itself, though another process may go on writing to its log.
+    pub(crate) async fn gone(&mut self) -> ExitStatus {
+        eventually("the process ends", async || self.child.try_wait().unwrap().is_some()).await;
+        self.child.wait().unwrap()
+    }
+
     /// Memory of the process that is in use now, in bytes.
     pub(crate) fn rss_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
@@ -206,6 +212,25 @@ impl Router {
     /// Waits until the log says `what`.
     pub(crate) async fn says(&self, what: &str) {
         eventually(what, async || self.process.log().contains(what)).await;
+    }
+}
+
+/// A router that another one has started, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Successor(String);
+
+impl Router {
+    /// Finds the process that has taken over.
+    pub(crate) fn successor(&self) -> Successor {
+        let log = self.process.log();
+        let after = log.split("pid=").nth(1).expect("the log names it");
+        Successor(after.split(|it: char| !it.is_ascii_digit()).next().unwrap().to_owned())
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        _ = Command::new("sh").args(["-c", &format!("kill -KILL {}", self.0)]).status();
     }
 }
 
