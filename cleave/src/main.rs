@@ -4,9 +4,13 @@ mod calibrate;
 mod check_config;
 mod demo;
 mod hardware;
+mod membership;
 mod mock;
 mod serve;
 mod simulate;
+mod style;
+mod successor;
+mod top;
 
 use std::process::ExitCode;
 
@@ -27,6 +31,7 @@ struct Cli {
 enum Command {
     Serve(serve::Serve),
     CheckConfig(check_config::CheckConfig),
+    Top(top::Args),
     Demo(demo::Args),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
@@ -37,6 +42,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => args.run(),
         Command::CheckConfig(args) => Ok(check_config::run(&args)),
+        Command::Top(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),

@@ -217,10 +217,8 @@ impl Spoiled {
     pub(super) fn new(inner: Body, how: Spoil, chunks: u32) -> Self {
         // An answer in one piece has no chunk to spare, and its length was promised.
         let stream = inner.size_hint().exact().is_none();
-        let how = match how {
-            Spoil::Short | Spoil::Garbage if !stream => Spoil::Cut,
-            how => how,
-        };
+        let needs_stream = matches!(how, Spoil::Short | Spoil::Garbage);
+        let how = if needs_stream && !stream { Spoil::Cut } else { how };
         let chunks_left = if stream { chunks } else { 0 };
         Self { inner, how, chunks_left, stage: Stage::Whole }
     }

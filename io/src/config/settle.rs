@@ -30,6 +30,9 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
         seed: brain::Settings::default().seed,
     };
     let common = Common { brain, probe, resume: raw.resume };
+    let each = raw.pools.iter().flatten();
+    let discover = each.filter_map(|it| Some((it.name.clone(), it.discover.as_ref()?.0.clone())));
+    let discover = discover.collect();
     let pools = settle_pools(raw.pools, raw.replicas, &common, findings);
     let proxy = proxy::Settings {
         listen: raw.listen.0,
@@ -39,7 +42,7 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
         timeouts: raw.timeouts.into(),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    Config { proxy, pools, admin, telemetry: raw.log.into() }
+    Config { proxy, pools, discover, admin, telemetry: raw.log.into() }
 }
 
 /// What every pool starts with.
@@ -119,7 +122,9 @@ fn settle_pools(
         findings.report("replicas", Wrong::new("are given beside pools", remedy));
     }
     let is_served = !replicas.is_empty()
-        || pools.iter().any(|pool| pool.as_ref().is_none_or(|it| !it.replicas.is_empty()));
+        || pools.iter().any(|pool| {
+            pool.as_ref().is_none_or(|it| !it.replicas.is_empty() || it.discover.is_some())
+        });
     // Refused lists were taken out; they may well have had replicas in them.
     if !is_served && !findings.is_refused("replicas") && !findings.is_refused("pools") {
         let remedy = "give one with --replica http://HOST:PORT, or in the file as \

@@ -20,10 +20,11 @@ const GRANTS: &[Grant] = &[
     ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "tokens"]),
     ("io", "telemetry", &[]),
     ("io", "replicas", &["telemetry"]),
+    ("io", "discovery", &["replicas"]),
     ("io", "proxy", &["replicas", "telemetry"]),
     ("io", "admin", &["proxy", "replicas", "telemetry"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
-    ("io", "config", &["admin", "proxy", "replicas", "telemetry"]),
+    ("io", "config", &["admin", "discovery", "proxy", "replicas", "telemetry"]),
     ("sim", "engine", &[]),
     ("sim", "traces", &[]),
     ("sim", "work", &[]),

@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::discovery::Source;
 use crate::replicas::Origin;
 pub(super) use sections::{Admin, Breaker, Health, Limits, Log, Retries, Sessions, Timeouts, Tls};
 pub(super) use text::{Kind, Text, check};
@@ -88,6 +89,9 @@ pub(super) struct Pool {
     #[serde(default, deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>")]
     pub replicas: Slots<Replica>,
+    /// Where more of the pool's replicas are found: `file:PATH` (an address on each line, read again
+    /// when it changes), `dns:HOST:PORT` (every address of the name) or `srv:NAME` (every service).
+    pub discover: Option<Text<Source>>,
 }
 
 /// A model's name as clients send it.
