@@ -8,6 +8,7 @@ mod meter;
 mod mock;
 mod overhead;
 mod proxies;
+mod soak;
 mod table;
 
 use anyhow::Result;
@@ -17,10 +18,13 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Measure what a proxy costs: Cleave beside nginx, haproxy and, where installed, other routers
     Overhead(overhead::Args),
+    /// Hold ten thousand slow streams open while a thousand clients a second come and go
+    Soak(soak::Args),
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
+        Command::Soak(args) => soak::run(args),
     }
 }

@@ -30,9 +30,10 @@ impl Engine<'_> {
         while at < rest.len() {
             let size = self.sizes[tokens % self.sizes.len()].min(rest.len() - at);
             let word = quoted(&rest[at..at + size].iter().collect::<String>());
-            let words = match self.api {
-                Api::Chat => format!(r#""delta":{{"content":{word},"tool_calls":null}}"#),
-                _ => format!(r#""text":{word}"#),
+            let words = if self.api == Api::Chat {
+                format!(r#""delta":{{"content":{word},"tool_calls":null}}"#)
+            } else {
+                format!(r#""text":{word}"#)
             };
             events.push(self.event(&words, "null"));
             (at, tokens) = (at + size, tokens + 1);
@@ -138,6 +139,7 @@ struct SeenDelta {
 }
 
 #[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names are the API's")]
 struct SeenUsage {
     prompt_tokens: u32,
     completion_tokens: u32,
