@@ -87,7 +87,8 @@ impl State {
             for origin in &watch.found {
                 // What the configuration says of a replica counts.
                 if pool.replicas.iter().all(|it| it.origin != *origin) {
-                    pool.replicas.push(ReplicaSettings { origin: origin.clone(), weight: 1.0 });
+                    let (origin, hardware) = (origin.clone(), Arc::default());
+                    pool.replicas.push(ReplicaSettings { origin, weight: 1.0, hardware });
                 }
             }
         }

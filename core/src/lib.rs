@@ -9,4 +9,6 @@ pub mod fleet;
 pub mod policy;
 pub mod prefix;
 pub mod protocol;
+pub mod queue;
+pub mod sharding;
 pub mod tokens;

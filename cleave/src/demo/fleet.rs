@@ -14,8 +14,8 @@ use anyhow::Context as _;
 use cleave_core::brain;
 use cleave_core::policy::PolicyName;
 use cleave_io::proxy::{
-    BindError, Limits, PoolSettings, ReplicaSettings, Router, Server, Settings, Timeouts,
-    default_session_headers,
+    BindError, CacheScope, Limits, PoolSettings, ReplicaSettings, Router, Server, Settings,
+    Timeouts, default_session_headers,
 };
 use cleave_io::replicas::{Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
@@ -163,11 +163,13 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
 
 /// Names the pool after its policy: another name is another pool, with a brain of its own.
 fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettings {
+    let replica = |origin| ReplicaSettings { origin, weight: 1.0, hardware: Arc::default() };
     PoolSettings {
         name: policy.to_string(),
         models: vec![MODEL.to_owned()],
         aliases: BTreeMap::new(),
-        replicas: origins.map(|origin| ReplicaSettings { origin, weight: 1.0 }).collect(),
+        replicas: origins.map(replica).collect(),
+        cache: CacheScope::Shared,
         brain: brain::Settings { policy, ..brain::Settings::default() },
         probe: ProbeSettings::default(),
         resume: false,

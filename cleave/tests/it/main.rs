@@ -13,3 +13,4 @@ mod load;
 mod reload;
 mod restart;
 mod sessions;
+mod tenants;

@@ -1,9 +1,13 @@
 //! The words between the brain and whoever drives it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::{Extent, Outline, ReplicaId, Report, RequestId, SliceKey, Usage};
-use crate::fleet::Probe;
+use crate::cost::Hardware;
+use crate::domain::{
+    Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
+};
+use crate::fleet::{Booked, Probe};
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +28,14 @@ pub enum Event {
     Answering {
         request: RequestId,
     },
-    /// It is over; said once for every request that was sent and not refused.
+    /// So many tokens of its answer have come so far. Said now and then, as [`streamed_is_due`]
+    /// tells, and not for every token.
+    Streamed {
+        request: RequestId,
+        output_tokens: u32,
+    },
+    /// It is over; said once for every request that was sent and not refused, and for one that left
+    /// before its verdict came.
     Ended {
         request: RequestId,
         outcome: Outcome,
@@ -35,6 +46,8 @@ pub enum Event {
         replica: ReplicaId,
         name: String,
         weight: f64,
+        /// What work takes there.
+        hardware: Arc<Hardware>,
     },
     Weighed {
         replica: ReplicaId,
@@ -53,6 +66,20 @@ pub enum Event {
         replica: ReplicaId,
         report: Report,
     },
+    /// Another router said what it has booked; each word of it replaces its last.
+    Heard {
+        router: RouterId,
+        /// When it was so, by our own clock.
+        taken_at: Moment,
+        loads: Vec<HeardLoad>,
+    },
+}
+
+/// What another router has booked on one replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeardLoad {
+    pub replica: ReplicaId,
+    pub booked: Booked,
 }
 
 /// How a try failed.
@@ -79,7 +106,22 @@ pub enum Outcome {
     Cut,
 }
 
-/// What must be done.
+/// Tells whether a stream that has grown from `before` to `now` tokens is to be spoken of: at 8, 16
+/// and 32 tokens and every 32 from there, so that a driver may ask at every token and tell hardly any.
+pub const fn streamed_is_due(before: u32, now: u32) -> bool {
+    milestone(before) != milestone(now)
+}
+
+const fn milestone(tokens: u32) -> u32 {
+    match tokens {
+        0..8 => 0,
+        8..16 => 8,
+        16..32 => 16,
+        _ => tokens - tokens % 32,
+    }
+}
+
+/// What must be done. A request that has arrived and got neither `Send` nor `Refuse` waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Send {
@@ -94,6 +136,17 @@ pub enum Action {
     Release {
         replica: ReplicaId,
     },
+}
+
+impl Action {
+    /// The verdict on a request, if it is one.
+    pub const fn verdict(self) -> Option<(RequestId, Result<ReplicaId, Refusal>)> {
+        match self {
+            Self::Send { request, replica } => Some((request, Ok(replica))),
+            Self::Refuse { request, refusal } => Some((request, Err(refusal))),
+            Self::Release { .. } => None,
+        }
+    }
 }
 
 /// Why a request is not sent, or not sent again.
@@ -114,5 +167,17 @@ impl Refusal {
             Self::TriesSpent => "tries_spent",
             Self::BudgetSpent => "retry_budget_spent",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_spoken_of_at_doublings_and_then_at_even_steps() {
+        let told: Vec<u32> = (1..=130).filter(|it| streamed_is_due(it - 1, *it)).collect();
+        assert_eq!(told, [8, 16, 32, 64, 96, 128]);
+        assert!(streamed_is_due(9, 300) && !streamed_is_due(129, 130));
     }
 }

@@ -3,8 +3,12 @@
 //! never waits, never reads a clock and never does what it decides: the driver does, under one lock
 //! per pool, and the simulator does the same in virtual time.
 
+mod accounts;
+mod booking;
 mod budget;
+mod decision;
 mod event;
+mod foresight;
 pub mod invariants;
 mod sessions;
 mod settings;
@@ -18,14 +22,19 @@ use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
-use crate::fleet::{Fleet, Reason, Replica, Standing};
-use crate::policy::{self, Ask, Candidate, Policy};
-use crate::tokens::Lengths;
+use crate::fleet::{Drift, Fleet, Reason, Replica, Standing};
+use crate::policy::{self, Ask, Candidate, Policy, PolicyName};
+use crate::tokens::{Lengths, Recent};
 
-pub use event::{Action, Event, Failure, Outcome, Refusal};
+pub use accounts::WorkloadDrift;
+pub use decision::{Decision, Shadow};
+pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
+pub use foresight::Foresight;
 pub use settings::{RetrySettings, SessionSettings, Settings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
 
+use accounts::candidate;
+use booking::Booking;
 use budget::RetryBudget;
 use sessions::Sessions;
 
@@ -33,6 +42,9 @@ use sessions::Sessions;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What a refused client is told to wait when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Whose choices are noted beside ours.
+const SHADOWS: [PolicyName; 2] = [PolicyName::RoundRobin, PolicyName::PowerOfTwo];
 
 /// The state machine of one pool.
 #[derive(Debug)]
@@ -44,35 +56,21 @@ pub struct Brain {
     requests: IndexMap<RequestId, Booking, FxBuildHasher>,
     sessions: Sessions,
     lengths: Lengths,
+    workloads: Recent<Drift>,
+    foresight: Foresight,
+    accounts_opened: u64,
+    accounts_closed: u64,
     budget: RetryBudget,
     swept_at: Moment,
     sessions_moved_total: u64,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
-}
-
-/// One request that was sent and has not ended.
-#[derive(Debug)]
-struct Booking {
-    key: SliceKey,
-    outline: Outline,
-    extent: Extent,
-    replica: ReplicaId,
-    /// Whether its first byte has come from where it is now.
-    answering: bool,
-    /// Whether it went to a replica that was out, to see whether it is back.
-    trial: bool,
-    /// Where it was before, in vain.
-    tried: Vec<ReplicaId>,
-    /// Those of them that answered with an error. They are blamed only if somebody else does better:
-    /// a request that fails everywhere is itself to blame.
-    suspects: Vec<ReplicaId>,
-}
-
-impl Booking {
-    fn ask(&self, now: Moment) -> Ask<'_> {
-        Ask { now, key: self.key, outline: &self.outline }
-    }
+    /// Whether somebody wants to know why.
+    is_noting: bool,
+    note: Option<Decision>,
+    shadows: Vec<Box<dyn Policy>>,
+    /// Apart from that of decisions, which must not depend on whether anybody asks.
+    shadow_chance: Pcg64Mcg,
 }
 
 impl Brain {
@@ -84,10 +82,18 @@ impl Brain {
             requests: IndexMap::default(),
             sessions: Sessions::new(settings.sessions),
             lengths: Lengths::default(),
+            workloads: Recent::new(accounts::WORKLOADS_MAX),
+            foresight: Foresight::default(),
+            accounts_opened: 0,
+            accounts_closed: 0,
             budget: RetryBudget::new(settings.retries),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
             candidates: Vec::new(),
+            is_noting: false,
+            note: None,
+            shadows: SHADOWS.into_iter().map(policy::make).collect(),
+            shadow_chance: Pcg64Mcg::seed_from_u64(settings.seed),
             settings,
         }
     }
@@ -101,11 +107,14 @@ impl Brain {
             }
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
+            Event::Streamed { request, output_tokens } => {
+                self.on_streamed(request, output_tokens);
+            }
             Event::Ended { request, outcome, usage } => {
                 self.on_ended(now, request, outcome, usage, actions);
             }
-            Event::Joined { replica, name, weight } => {
-                let it = Replica::new(replica, name, weight, self.settings.breaker);
+            Event::Joined { replica, name, weight, hardware } => {
+                let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
                 self.policy.on_joined(replica, it.place);
                 self.fleet.join(it);
             }
@@ -127,21 +136,31 @@ impl Brain {
             }
             Event::Reported { replica, report } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
-                    it.report = Some(report);
+                    it.hearsay.on_report(report);
+                }
+            }
+            Event::Heard { router, taken_at, loads } => {
+                for HeardLoad { replica, booked } in loads {
+                    if let Some(it) = self.fleet.get_mut(replica) {
+                        it.hearsay.on_heard(router, taken_at, booked);
+                    }
                 }
             }
         }
         debug_assert!(invariants::ledger_matches_requests(self));
+        debug_assert!(invariants::accounts_are_closed_once(self));
     }
 
-    /// When to call `on_time` next if nothing else happens.
+    /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
     pub fn next_wakeup(&self) -> Option<Moment> {
         Some(self.swept_at + SWEEP_INTERVAL)
     }
 
-    pub fn on_time(&mut self, now: Moment) {
+    /// Does what only time brings, and appends what must be done.
+    pub fn on_time(&mut self, now: Moment, _: &mut Vec<Action>) {
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
+            self.fleet.on_time(now);
             self.swept_at = now;
         }
     }
@@ -156,18 +175,9 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.budget.on_arrival(self.requests.len());
-        match self.pick(&Ask { now, key, outline: &outline }, &[]) {
+        match self.pick(request, &Ask { now, key, outline: &outline }, &[]) {
             Some(replica) => {
-                let booking = Booking {
-                    key,
-                    outline,
-                    extent,
-                    replica,
-                    answering: false,
-                    trial: false,
-                    tried: Vec::new(),
-                    suspects: Vec::new(),
-                };
+                let booking = Booking::new(key, outline, extent, replica);
                 self.send(now, request, booking, actions);
             }
             None => actions.push(Action::Refuse { request, refusal: self.nobody(now) }),
@@ -181,7 +191,7 @@ impl Brain {
         failure: Failure,
         actions: &mut Vec<Action>,
     ) {
-        let Some(mut booking) = self.take(now, request) else { return };
+        let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
         match failure {
             Failure::Unreachable | Failure::Cut => {
@@ -193,8 +203,7 @@ impl Brain {
             Failure::Busy => self.praise(failed),
         }
         booking.tried.push(failed);
-        booking.answering = false;
-        match self.pick_again(now, &booking) {
+        match self.pick_again(now, request, &booking) {
             Ok(replica) => {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
@@ -208,7 +217,7 @@ impl Brain {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let replica = booking.replica;
         let suspects = std::mem::take(&mut booking.suspects);
-        if !std::mem::replace(&mut booking.answering, true) {
+        if self.begin_account(now, request) {
             self.policy.on_first_token(now, request, replica);
         }
         self.praise(replica);
@@ -225,12 +234,11 @@ impl Brain {
         usage: Usage,
         actions: &mut Vec<Action>,
     ) {
-        let Some(booking) = self.take(now, request) else { return };
-        let Booking { key, extent, outline, .. } = &booking;
-        self.lengths.on_ended(*key, extent, outline, usage, outcome == Outcome::Done);
+        let Some(booking) = self.close_account(now, request) else { return };
+        self.learn(now, &booking, outcome, usage);
         match outcome {
             Outcome::Cut => self.blame(now, booking.replica, Reason::Unreachable),
-            Outcome::Cancelled if booking.trial && !booking.answering => {
+            Outcome::Cancelled if booking.trial && !booking.is_answering() => {
                 if let Some(it) = self.fleet.get_mut(booking.replica) {
                     it.breaker.on_trial_abandoned(now);
                 }
@@ -241,22 +249,71 @@ impl Brain {
     }
 
     /// Chooses a replica other than those tried; the only place where policies are asked.
-    fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
+    fn pick(
+        &mut self,
+        request: RequestId,
+        ask: &Ask<'_>,
+        tried: &[ReplicaId],
+    ) -> Option<ReplicaId> {
         if self.policy.keeps_sessions()
             && let Some(home) = self.closed_home(ask, tried)
         {
             return Some(home);
         }
-        self.gather(tried, |it| it.admits(ask.now));
+        self.gather(ask.now, tried, |it| it.admits(ask.now));
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
-            self.gather(tried, |it| !it.leaving && it.breaker.standing() == Standing::Joining);
+            let joins = |it: &Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
+            self.gather(ask.now, tried, joins);
+        }
+        if std::mem::take(&mut self.is_noting) {
+            self.note_decision(request, ask, tried);
         }
         if self.candidates.is_empty() {
             return None;
         }
         let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
         Some(self.candidates[chosen].id)
+    }
+
+    /// Asks for the next decision to be noted; [`Self::take_note`] then has it.
+    pub fn note_next(&mut self) {
+        self.is_noting = true;
+        self.note = None;
+    }
+
+    /// Takes the note of the last decision, if one was asked for and made since.
+    pub fn take_note(&mut self) -> Option<Decision> {
+        self.is_noting = false;
+        self.note.take()
+    }
+
+    /// Writes down who could take a request, and how everybody weighs them.
+    fn note_decision(&mut self, request: RequestId, ask: &Ask<'_>, tried: &[ReplicaId]) {
+        let (candidates, chance) = (&self.candidates, &mut self.shadow_chance);
+        let mut terms = Vec::new();
+        let mut shadows = Vec::new();
+        if !candidates.is_empty() {
+            self.policy.terms(ask, candidates, &mut terms);
+            for (policy, rule) in SHADOWS.into_iter().zip(&mut self.shadows) {
+                let replica = candidates[rule.pick(ask, candidates, chance)].id;
+                shadows.push(Shadow { policy, replica });
+            }
+        }
+        self.note = Some(Decision {
+            request,
+            key: ask.key,
+            at: ask.now,
+            policy: self.settings.policy,
+            prompt_tokens: ask.outline.prompt_tokens,
+            output_tokens: ask.outline.output_tokens,
+            tried: tried.to_vec(),
+            candidates: candidates.iter().map(|it| it.id).collect(),
+            terms,
+            chosen: None,
+            ttft_ms: None,
+            shadows,
+        });
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
@@ -269,22 +326,28 @@ impl Brain {
         (replica.weight <= 0.0 && replica.admits(ask.now) && !tried.contains(&home)).then_some(home)
     }
 
-    fn gather(&mut self, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
+    fn gather(&mut self, now: Moment, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
+        let usual = self.fleet.strangers_usual();
         self.candidates.clear();
         self.candidates.extend(
             self.fleet
                 .iter()
                 .filter(|it| 0.0 < it.weight && admits(it) && !tried.contains(&it.id))
-                .map(candidate),
+                .map(|it| candidate(it, now, usual)),
         );
     }
 
-    fn pick_again(&mut self, now: Moment, booking: &Booking) -> Result<ReplicaId, Refusal> {
+    fn pick_again(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        booking: &Booking,
+    ) -> Result<ReplicaId, Refusal> {
         let tries = u32::try_from(booking.tried.len()).unwrap_or(u32::MAX);
         if self.settings.retries.tries_max <= tries {
             return Err(Refusal::TriesSpent);
         }
-        let Some(replica) = self.pick(&booking.ask(now), &booking.tried) else {
+        let Some(replica) = self.pick(request, &booking.ask(now), &booking.tried) else {
             return Err(Refusal::TriesSpent);
         };
         if self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
@@ -298,24 +361,19 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         let (key, replica) = (booking.key, booking.replica);
-        let Some(it) = self.fleet.get_mut(replica) else { return };
-        self.policy.on_sent(request, &booking.ask(now), &candidate(it));
-        it.on_sent();
-        booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
+        let Some(it) = self.fleet.get(replica) else { return };
+        let candidate = candidate(it, now, self.fleet.strangers_usual());
+        let held = self.policy.on_sent(request, &booking.ask(now), &candidate);
+        self.open_account(now, &mut booking, &candidate, held);
+        let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
+        booking.trial = matches!(standing, Some(Standing::Trial { .. }));
+        if let Some(note) = self.note.as_mut().filter(|it| it.request == request) {
+            (note.chosen, note.ttft_ms) = (Some(replica), Some(booking.account.ttft_ms));
+        }
         self.requests.insert(request, booking);
         let before = self.sessions.remember(now, key, replica);
         self.sessions_moved_total += u64::from(before.is_some_and(|it| it != replica));
         actions.push(Action::Send { request, replica });
-    }
-
-    /// Takes a request off the books. `None` when it is not on them: it ends once, whatever comes.
-    fn take(&mut self, now: Moment, request: RequestId) -> Option<Booking> {
-        let booking = self.requests.swap_remove(&request)?;
-        self.policy.on_ended(now, request, booking.replica);
-        if let Some(it) = self.fleet.get_mut(booking.replica) {
-            it.on_ended();
-        }
-        Some(booking)
     }
 
     fn blame(&mut self, now: Moment, replica: ReplicaId, reason: Reason) {
@@ -347,17 +405,6 @@ impl Brain {
             }
         });
         Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }
-    }
-}
-
-/// Shows a policy what it may know of a replica.
-fn candidate(replica: &Replica) -> Candidate {
-    Candidate {
-        id: replica.id,
-        place: replica.place,
-        weight: replica.weight,
-        in_flight: replica.in_flight,
-        report: replica.report,
     }
 }
 

@@ -25,7 +25,7 @@ use super::intake::{self, Intake};
 use super::pool::Member;
 use super::relay::Relay;
 use super::rescue::{ServeError, json};
-use super::resume::{Kept, Spare};
+use super::resume::{Kept, Spare, Splice};
 use super::table::Route;
 use super::visit::Visit;
 use super::worker::Worker;
@@ -92,7 +92,8 @@ async fn serve(
     let resumes = found.stream && pool.spec().resume;
 
     // Pick: the decision and its booking are one step.
-    let placed = visit.place(pool, key, found.outline(model));
+    let apart = pool.keeps_tenants_apart().then_some(tenant);
+    let placed = visit.place(pool, key, found.outline(model, apart)).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
 
     // Send, and send elsewhere while nothing has come back.
@@ -105,11 +106,11 @@ async fn serve(
             Ok((pass(worker, visit, member, &head, body, chunked).await?, None))
         }
         Intake::Held { body, share } => {
-            let payload = pack(&body, &found, known_as.as_deref());
+            let splices = splices(&found, known_as.as_deref(), apart);
+            let payload = pack(&body, &splices);
             let head = head(Framed::Length(payload.len()));
             let answer = try_each(worker, visit, member, &head, &payload).await?;
-            let renamed = known_as.map(|it| (found.model_span, it));
-            let kept = || Kept { body, share, headers: parts.headers, renamed };
+            let kept = || Kept { body, share, headers: parts.headers, splices };
             let spare =
                 resumes.then(kept).and_then(|it| Spare::new(router, visit.api, &answer, it));
             Ok((answer, spare))
@@ -122,15 +123,28 @@ async fn serve(
     }
 }
 
-/// Makes the body that goes out: as it came, but for a model that goes by another name.
-fn pack(body: &Bytes, found: &Peek<'_>, known_as: Option<&str>) -> Payload {
-    match known_as {
-        None => Payload([body.clone(), Bytes::new(), Bytes::new()]),
-        Some(model) => {
-            let Range { start, end } = found.model_span.clone();
-            Payload([body.slice(..start), quoted(model).into(), body.slice(end..)])
-        }
+/// Lists what of a body goes out otherwise than it came: a model that goes by another name, and the salt
+/// of a tenant that is kept apart.
+fn splices(found: &Peek<'_>, known_as: Option<&str>, tenant: Option<u64>) -> Vec<Splice> {
+    let model = known_as.map(|it| (found.model_span.clone(), quoted(it)));
+    let mut splices = Vec::new();
+    splices.extend(model);
+    splices.extend(tenant.and_then(|it| found.salt(it)));
+    splices.sort_by_key(|(span, _)| span.start);
+    splices
+}
+
+/// Makes the body that goes out: as it came, but for the splices.
+fn pack(body: &Bytes, splices: &[Splice]) -> Payload {
+    let mut payload = Payload::default();
+    let mut done = 0;
+    for (at, (Range { start, end }, text)) in splices.iter().enumerate() {
+        payload.0[2 * at] = body.slice(done..*start);
+        payload.0[2 * at + 1] = Bytes::copy_from_slice(text.as_bytes());
+        done = *end;
     }
+    payload.0[4] = body.slice(done..);
+    payload
 }
 
 fn passing_framed(body: &Incoming) -> Framed {
@@ -156,7 +170,7 @@ pub(super) async fn try_each(
         };
         let reason = tried.as_ref().map_or_else(ToString::to_string, |it| it.status.to_string());
         debug!(replica = %member.origin, reason, "try failed");
-        member = match (visit.place_again(failure), tried) {
+        member = match (visit.place_again(failure).await, tried) {
             (Ok(next), _) => next,
             // The replica's own words say more than ours would.
             (Err(_), Ok(answer)) => return Ok(answer),
@@ -212,7 +226,7 @@ async fn pass(
         match Connection::open(&member.origin, timeouts.connect).await {
             Ok(connection) => break connection,
             Err(last) => {
-                let placed = visit.place_again(Failure::Unreachable);
+                let placed = visit.place_again(Failure::Unreachable).await;
                 let tries = visit.tries();
                 member = placed.map_err(|it| ServeError::refused(it, tries, Some(last)))?;
             }

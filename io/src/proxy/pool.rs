@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -16,7 +19,12 @@ use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::PoolMetrics;
 
 use super::clock::Clock;
-use super::settings::PoolSettings;
+use super::settings::{CacheScope, PoolSettings, ReplicaSettings};
+
+/// Timers are no finer than this.
+const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
+/// How soon it is noticed that nobody has the pool any more.
+const WAKE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Pool {
@@ -24,15 +32,87 @@ pub struct Pool {
     pub(super) metrics: PoolMetrics,
     clock: Clock,
     mind: Mutex<Mind>,
+    /// Told when the brain wants to be woken sooner than was planned.
+    sooner: Arc<Notify>,
     members: ArcSwap<Vec<Arc<Member>>>,
     spec: ArcSwap<PoolSettings>,
 }
 
-/// The brain and the list it writes its actions to, reused.
+type Verdict = Result<ReplicaId, Refusal>;
+
+/// The brain, the list it writes its actions to, reused, and those who wait for one.
 #[derive(Debug)]
 struct Mind {
     brain: Brain,
     actions: Vec<Action>,
+    /// Requests without a verdict yet. As many as the brain holds, which bounds them.
+    waiting: BTreeMap<RequestId, oneshot::Sender<Verdict>>,
+    /// When the brain is woken next.
+    wake_at: Moment,
+}
+
+/// What came of asking the brain.
+#[derive(Debug)]
+enum Asked {
+    Now(Verdict),
+    Later(oneshot::Receiver<Verdict>),
+}
+
+impl Mind {
+    fn new(brain: Brain) -> Self {
+        Self { brain, actions: Vec::new(), waiting: BTreeMap::new(), wake_at: Moment::ZERO }
+    }
+
+    /// Takes the verdict on a request that has just asked, or a place among those who wait for one.
+    fn take_verdict(&mut self, request: RequestId) -> Asked {
+        let own = |action: &Action| action.verdict().filter(|it| it.0 == request);
+        let found = self.actions.iter().enumerate().find_map(|(at, it)| Some((at, own(it)?.1)));
+        if let Some((at, verdict)) = found {
+            self.actions.remove(at);
+            return Asked::Now(verdict);
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.insert(request, sender);
+        Asked::Later(receiver)
+    }
+
+    /// Hands verdicts to those who wait for them, and lists the replicas that are let go.
+    fn hand_out(&mut self, released: &mut Vec<ReplicaId>) {
+        for action in self.actions.drain(..) {
+            if let Some((request, verdict)) = action.verdict()
+                && let Some(waiting) = self.waiting.remove(&request)
+            {
+                // Who is no longer there tells the brain so, which then takes it off its books.
+                _ = waiting.send(verdict);
+            }
+            if let Action::Release { replica } = action {
+                released.push(replica);
+            }
+        }
+    }
+
+    /// Tells whether the brain wants to be woken before it was going to be.
+    fn is_due_sooner(&mut self) -> bool {
+        let next = self.brain.next_wakeup().filter(|at| *at < self.wake_at);
+        self.wake_at = next.unwrap_or(self.wake_at);
+        next.is_some()
+    }
+}
+
+/// Wakes the brain of a pool whenever it asks for it, for as long as anybody has the pool.
+pub(super) fn keep_time(pool: &Arc<Pool>) -> impl Future<Output = ()> + Send + use<> {
+    let (clock, sooner) = (pool.clock, Arc::clone(&pool.sooner));
+    let pool = Arc::downgrade(pool);
+    async move {
+        loop {
+            let Some(next) = pool.upgrade().map(|it| it.on_time()) else { return };
+            let pause = next.since(clock.now()).clamp(WAKE_PAUSE_MIN, WAKE_PAUSE_MAX);
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = sooner.notified() => sleep(WAKE_PAUSE_MIN).await,
+            }
+        }
+    }
 }
 
 /// One replica, as the data plane needs it.
@@ -71,7 +151,8 @@ impl Pool {
             name: settings.name.clone(),
             metrics,
             clock,
-            mind: Mutex::new(Mind { brain, actions: Vec::new() }),
+            mind: Mutex::new(Mind::new(brain)),
+            sooner: Arc::default(),
             members: ArcSwap::default(),
             spec: ArcSwap::from_pointee(PoolSettings { replicas: Vec::new(), ..settings }),
         })
@@ -83,7 +164,7 @@ impl Pool {
 
     /// What is booked on each replica.
     pub fn load(&self) -> Vec<ReplicaLoad> {
-        self.lock().brain.load()
+        self.lock().brain.load(self.clock.now())
     }
 
     /// What it serves, as far as is known.
@@ -103,19 +184,29 @@ impl Pool {
         self.spec.load().probe.clone()
     }
 
-    /// Asks the brain where a request goes, now or next.
-    pub(super) fn place(&self, request: RequestId, event: Event) -> Result<Arc<Member>, Refusal> {
-        let mut verdict = None;
-        self.tell_and(event, |action| match *action {
-            Action::Send { request: whose, replica } if whose == request => {
-                verdict = Some(Ok(replica));
-            }
-            Action::Refuse { request: whose, refusal } if whose == request => {
-                verdict = Some(Err(refusal));
-            }
-            Action::Send { .. } | Action::Refuse { .. } | Action::Release { .. } => {}
+    /// Tells whether tenants may not find each other's prompts in a cache.
+    pub(super) fn keeps_tenants_apart(&self) -> bool {
+        self.spec.load().cache == CacheScope::PerTenant
+    }
+
+    /// Asks the brain where a request goes, now or next, and waits while it cannot say. Who stops
+    /// waiting must tell the brain that the request has ended.
+    pub(super) async fn place(
+        &self,
+        request: RequestId,
+        event: Event,
+    ) -> Result<Arc<Member>, Refusal> {
+        let asked = self.think(|mind, now| {
+            mind.brain.on_event(now, event, &mut mind.actions);
+            mind.take_verdict(request)
         });
-        let replica = verdict.expect("the brain answers for every request that asks")?;
+        let verdict = match asked {
+            Asked::Now(verdict) => verdict,
+            Asked::Later(coming) => {
+                coming.await.expect("the brain answers for every request that asks")
+            }
+        };
+        let replica = verdict?;
         let members = self.members.load();
         let at = members.binary_search_by_key(&replica, |it| it.id);
         Ok(members[at.expect("who can be chosen is a member")].clone())
@@ -123,32 +214,40 @@ impl Pool {
 
     /// Tells the brain what happened.
     pub(super) fn tell(&self, event: Event) {
-        self.tell_and(event, |_| {});
+        self.think(|mind, now| {
+            if let Event::Ended { request, .. } = event {
+                mind.waiting.remove(&request);
+            }
+            mind.brain.on_event(now, event, &mut mind.actions);
+        });
     }
 
-    /// Lets the brain tidy up.
-    pub(super) fn on_time(&self) {
-        self.lock().brain.on_time(self.clock.now());
+    /// Lets the brain do what only time brings; returns when it wants to be woken next.
+    fn on_time(&self) -> Moment {
+        self.think(|mind, now| {
+            mind.brain.on_time(now, &mut mind.actions);
+            mind.wake_at = mind.brain.next_wakeup().unwrap_or(Moment::MAX);
+            mind.wake_at
+        })
     }
 
-    fn tell_and(&self, event: Event, mut see: impl FnMut(&Action)) {
+    /// Has the brain think about something, under the lock, and hands out what it decided.
+    fn think<T>(&self, about: impl FnOnce(&mut Mind, Moment) -> T) -> T {
         let mut released = Vec::new();
-        {
+        let thought = {
             let mut mind = self.lock();
             // Read under the lock, so that the brain's time never runs backwards.
-            let now = self.clock.now();
-            let Mind { brain, actions } = &mut *mind;
-            brain.on_event(now, event, actions);
-            for action in actions.drain(..) {
-                see(&action);
-                if let Action::Release { replica } = action {
-                    released.push(replica);
-                }
+            let thought = about(&mut mind, self.clock.now());
+            mind.hand_out(&mut released);
+            if mind.is_due_sooner() {
+                self.sooner.notify_one();
             }
-        }
+            thought
+        };
         for replica in released {
             self.release(replica);
         }
+        thought
     }
 
     /// Takes on new settings: replicas come, change weight, or finish and leave. Returns those that
@@ -160,15 +259,15 @@ impl Pool {
             .filter(|it| !it.gone.is_cancelled())
             .map(|it| (&it.origin, it))
             .collect();
-        let wanted: BTreeMap<&Origin, f64> =
-            new.replicas.iter().map(|it| (&it.origin, it.weight)).collect();
+        let wanted: BTreeMap<&Origin, &ReplicaSettings> =
+            new.replicas.iter().map(|it| (&it.origin, it)).collect();
         let mut joined = Vec::new();
-        for (origin, weight) in &wanted {
+        for (origin, replica) in &wanted {
             match present.get(origin) {
                 Some(member) => {
-                    self.tell(Event::Weighed { replica: member.id, weight: *weight });
+                    self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
                 }
-                None => joined.push(self.join((*origin).clone(), *weight, ids)),
+                None => joined.push(self.join(replica, ids)),
             }
         }
         for (origin, member) in present {
@@ -182,8 +281,9 @@ impl Pool {
         joined
     }
 
-    fn join(&self, origin: Origin, weight: f64, ids: &AtomicU32) -> Arc<Member> {
-        let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), origin);
+    fn join(&self, replica: &ReplicaSettings, ids: &AtomicU32) -> Arc<Member> {
+        let weight = replica.weight;
+        let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), replica.origin.clone());
         info!(pool = self.name, replica = %member.origin, weight, "replica joining");
         // First a member, then a candidate: who can be chosen must be found.
         self.members.rcu(|all| {
@@ -192,7 +292,8 @@ impl Pool {
             all
         });
         let name = member.origin.as_str().to_owned();
-        self.tell(Event::Joined { replica: member.id, name, weight });
+        let hardware = Arc::clone(&replica.hardware);
+        self.tell(Event::Joined { replica: member.id, name, weight, hardware });
         member
     }
 
@@ -210,13 +311,14 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
     use std::thread;
 
     use cleave_core::brain::{self, Outcome, SessionSettings};
     use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
 
-    use crate::proxy::settings::ReplicaSettings;
     use crate::telemetry::Metrics;
 
     use super::*;
@@ -231,12 +333,14 @@ mod tests {
         let replica = |number| ReplicaSettings {
             origin: format!("http://replica-{number}:8000").parse().unwrap(),
             weight: 1.0,
+            hardware: Arc::default(),
         };
         let sessions = SessionSettings { bytes_max: TABLE_BYTES, ..SessionSettings::default() };
         let settings = PoolSettings {
             name: "stress".to_owned(),
             models: Vec::new(),
             aliases: BTreeMap::new(),
+            cache: CacheScope::Shared,
             replicas: (0..replicas).map(replica).collect(),
             brain: brain::Settings { sessions, ..brain::Settings::default() },
             probe: ProbeSettings::default(),
@@ -253,11 +357,33 @@ mod tests {
     fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
         let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
         let (outline, extent) = Default::default();
-        let member = pool.place(request, Event::Arrived { request, key, outline, extent }).unwrap();
+        let arrived = Event::Arrived { request, key, outline, extent };
+        let Poll::Ready(placed) =
+            pin!(pool.place(request, arrived)).poll(&mut Context::from_waker(Waker::noop()))
+        else {
+            panic!("nobody waits where there is room");
+        };
+        let member = placed.unwrap();
         pool.tell(Event::Answering { request });
         let (outcome, usage) = (Outcome::Done, Usage::default());
         pool.tell(Event::Ended { request, outcome, usage });
         member.id
+    }
+
+    #[test]
+    fn a_verdict_that_comes_later_reaches_who_waits_for_it() {
+        let mut mind = Mind::new(Brain::new(brain::Settings::default()));
+        let [held, gone, quick] = [1, 2, 3].map(RequestId);
+        let Asked::Later(mut coming) = mind.take_verdict(held) else { panic!("nothing was said") };
+        drop(mind.take_verdict(gone));
+        let replica = ReplicaId(7);
+        let send = |request| Action::Send { request, replica };
+        mind.actions = vec![send(held), send(quick), Action::Release { replica }, send(gone)];
+        assert!(matches!(mind.take_verdict(quick), Asked::Now(Ok(ReplicaId(7)))));
+        let mut released = Vec::new();
+        mind.hand_out(&mut released);
+        assert_eq!((coming.try_recv(), released), (Ok(Ok(replica)), vec![replica]));
+        assert!(mind.waiting.is_empty() && mind.actions.is_empty());
     }
 
     #[test]

@@ -33,9 +33,12 @@ pub(super) struct Kept {
     pub(super) body: Bytes,
     pub(super) share: OwnedSemaphorePermit,
     pub(super) headers: HeaderMap,
-    /// Where the model's name stands, and what the replicas call it.
-    pub(super) renamed: Option<(Range<usize>, Arc<str>)>,
+    /// What of the body goes out otherwise than it came.
+    pub(super) splices: Vec<Splice>,
 }
+
+/// A part of a body, and what stands in its place.
+pub(super) type Splice = (Range<usize>, String);
 
 pub(super) struct Spare {
     resume: Resume,
@@ -150,12 +153,13 @@ impl Spare {
     async fn find_rest(&self, worker: &Worker, visit: &mut Visit) -> io::Result<AnswerBody> {
         let member = visit
             .place_again(Failure::Cut)
+            .await
             .map_err(|refusal| io::Error::other(refusal.as_str()))?;
-        let Kept { body, headers, renamed, .. } = &self.kept;
-        let renamed = renamed.as_ref().map(|(span, model)| (span.clone(), model.as_ref()));
-        let rest = Bytes::from(self.resume.body(body, renamed));
+        let Kept { body, headers, splices, .. } = &self.kept;
+        let rest = Bytes::from(self.resume.body(body, splices));
         let head = write_for_replica(headers, &visit.request_id, Framed::Length(rest.len()));
-        let payload = Payload([rest, Bytes::new(), Bytes::new()]);
+        let mut payload = Payload::default();
+        payload.0[0] = rest;
         let answer = try_each(worker, visit, member, &head, &payload).await;
         let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;
         if !is_plain_stream(&answer) {

@@ -18,7 +18,7 @@ use crate::replicas::{Finding, ask_models, ask_report, probe};
 use crate::telemetry::{AccessLog, Metrics, PoolGauges, ReplicaGauges};
 
 use super::clock::Clock;
-use super::pool::{Member, Pool};
+use super::pool::{Member, Pool, keep_time};
 use super::settings::{PoolSettings, Settings};
 use super::table::Table;
 
@@ -107,7 +107,9 @@ impl Router {
             let pool = old.iter().find(|it| it.name == settings.name).cloned();
             let pool = pool.unwrap_or_else(|| {
                 let metrics = self.metrics.pool(&settings.name);
-                Pool::new(settings.clone(), metrics, self.clock)
+                let pool = Pool::new(settings.clone(), metrics, self.clock);
+                self.tasks.spawn(keep_time(&pool));
+                pool
             });
             for member in pool.apply(settings, &self.replicas) {
                 self.tasks.spawn(Arc::clone(self).watch(pool.clone(), member.clone()));
@@ -131,9 +133,6 @@ impl Router {
         loop {
             ticks.tick().await;
             self.access.flush();
-            for pool in self.pools.load().iter() {
-                pool.on_time();
-            }
         }
     }
 

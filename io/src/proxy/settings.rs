@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cleave_core::brain;
+use cleave_core::cost::Hardware;
 use http::HeaderName;
 
 use crate::replicas::{Origin, ProbeSettings};
@@ -68,11 +70,22 @@ pub struct PoolSettings {
     pub models: Vec<String>,
     /// Other names for models, alias to model.
     pub aliases: BTreeMap<String, String>,
+    pub cache: CacheScope,
     pub replicas: Vec<ReplicaSettings>,
     pub brain: brain::Settings,
     pub probe: ProbeSettings,
     /// Whether a stream that broke off goes on from another replica.
     pub resume: bool,
+}
+
+/// Who may find whose prompts in a replica's cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheScope {
+    /// Everybody, as engines do it by themselves.
+    #[default]
+    Shared,
+    /// Each tenant only its own.
+    PerTenant,
 }
 
 /// One replica of a pool.
@@ -81,6 +94,8 @@ pub struct ReplicaSettings {
     pub origin: Origin,
     /// Its share of sessions, relative to the others; at 0 it takes no new session.
     pub weight: f64,
+    /// What work takes there.
+    pub hardware: Arc<Hardware>,
 }
 
 impl Default for Limits {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cleave_core::brain::{Event, Failure, Outcome, Refusal};
+use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
@@ -72,7 +72,7 @@ impl Visit {
     }
 
     /// Has the request placed for the first time.
-    pub(super) fn place(
+    pub(super) async fn place(
         &mut self,
         pool: Arc<Pool>,
         key: SliceKey,
@@ -80,29 +80,33 @@ impl Visit {
     ) -> Result<Arc<Member>, Refusal> {
         self.pool = Some(pool);
         self.key = Some(key);
-        self.ask(Event::Arrived { request: self.request, key, outline, extent })
+        self.ask(Event::Arrived { request: self.request, key, outline, extent }).await
     }
 
     /// Reports that the try failed, and has the request placed elsewhere.
-    pub(super) fn place_again(&mut self, failure: Failure) -> Result<Arc<Member>, Refusal> {
-        let member = self.ask(Event::Failed { request: self.request, failure })?;
+    pub(super) async fn place_again(&mut self, failure: Failure) -> Result<Arc<Member>, Refusal> {
+        let member = self.ask(Event::Failed { request: self.request, failure }).await?;
         if let Some(pool) = &self.pool {
             pool.metrics.retries.inc();
         }
         Ok(member)
     }
 
-    fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
-        let pool = self.pool.as_ref().expect("a visit is placed in a pool");
-        self.booked = false;
-        let placed = pool.place(self.request, event);
+    /// Asks the brain, and waits for its verdict. Until it refuses, the request is on its books:
+    /// whoever drops this while it waits takes it off.
+    async fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
+        let pool = Arc::clone(self.pool.as_ref().expect("a visit is placed in a pool"));
+        self.booked = true;
+        let placed = pool.place(self.request, event).await;
         match &placed {
             Ok(member) => {
-                self.booked = true;
                 self.tries += 1;
                 self.member = Some(member.clone());
             }
-            Err(refusal) => pool.metrics.on_refused(refusal.as_str()),
+            Err(refusal) => {
+                self.booked = false;
+                pool.metrics.on_refused(refusal.as_str());
+            }
         }
         placed
     }
@@ -131,7 +135,11 @@ impl Visit {
     }
 
     pub(super) fn on_piece(&mut self, piece: &[u8]) {
+        let before = self.streamed_tokens();
         self.meter.on_chunk(piece);
+        if self.stream && streamed_is_due(before, self.streamed_tokens()) {
+            self.tell_streamed();
+        }
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
             if self.stream {
@@ -148,6 +156,18 @@ impl Visit {
         if let Some(pool) = &self.pool {
             pool.metrics.resumed.inc();
         }
+    }
+
+    fn tell_streamed(&self) {
+        if let (true, Some(pool)) = (self.booked, &self.pool) {
+            let output_tokens = self.streamed_tokens();
+            pool.tell(Event::Streamed { request: self.request, output_tokens });
+        }
+    }
+
+    /// Counts the tokens that have come, while they come: an event for each, and one before them.
+    fn streamed_tokens(&self) -> u32 {
+        u32::try_from(self.meter.events().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
     pub(super) fn finish(&mut self, outcome: Outcome) {

@@ -1,5 +1,8 @@
 //! One pretended replica: an engine, whether it can be reached, and what its metrics say.
 
+use std::sync::Arc;
+
+use cleave_core::cost::Hardware;
 use cleave_core::domain::{Moment, Report};
 
 use crate::engine::{self, Engine, Stats};
@@ -21,6 +24,8 @@ pub(super) enum Standing {
 pub(super) struct Replica {
     pub(super) name: String,
     pub(super) settings: ReplicaSettings,
+    /// What routers are told that work takes there.
+    pub(super) hardware: Arc<Hardware>,
     pub(super) engine: Engine,
     pub(super) standing: Standing,
     /// The step end that is in the heap; other entries for this replica are out of date.
@@ -36,6 +41,7 @@ impl Replica {
         Self {
             name: format!("http://replica-{number}"),
             settings,
+            hardware: Arc::new(Hardware::of_steps("simulated", settings.engine.times)),
             engine: fresh(settings.engine),
             standing: Standing::Up,
             due: None,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cleave_core::brain::{Action, Event, Failure, Outcome};
+use cleave_core::brain::{Action, Event, Failure, Outcome, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use rand::RngExt as _;
 
@@ -16,6 +16,8 @@ use super::flight::Flight;
 use super::heap::Happening;
 use super::replica::Standing;
 use super::{Timer, Watch, World, invariants};
+
+const BYTES_PER_TOKEN: u32 = 4;
 
 impl World {
     /// Takes in a request and asks its router where it should go.
@@ -34,6 +36,7 @@ impl World {
         let flight = Flight {
             ticket: request.ticket,
             tenant: request.tenant,
+            class: request.class,
             arrival: self.now,
             deadline: request.deadline,
             hashes: request.prompt.hashes(self.block_tokens).collect(),
@@ -45,6 +48,7 @@ impl World {
             router,
             replica: None,
             tries: 0,
+            sent: None,
             first_token: None,
             exposure: Exposure::None,
         };
@@ -63,18 +67,34 @@ impl World {
         let session = request.session.to_string();
         let key = SliceKey::new(u64::from(request.tenant.0), "", &session);
         let began = watch.nanos();
-        let extent = Extent::default();
+        let extent = self.extent(prompt_tokens);
         self.tell(router, Event::Arrived { request: RequestId(id), key, outline, extent });
         self.decisions.nanos += watch.nanos() - began;
         self.decisions.count += 1;
+    }
+
+    /// Makes the size in bytes that a prompt of so many tokens would have. The tokens are told too;
+    /// this lets the brain learn how long answers are.
+    fn extent(&self, prompt_tokens: u32) -> Extent {
+        Extent {
+            text_bytes: prompt_tokens.saturating_mul(BYTES_PER_TOKEN),
+            block_bytes: self.block_tokens.get() * BYTES_PER_TOKEN,
+            ..Extent::default()
+        }
     }
 
     /// Tells a brain something and notes what it wants done.
     pub(super) fn tell(&mut self, router: usize, event: Event) {
         let Some(it) = self.routers.get_mut(router) else { return };
         it.brain.on_event(self.now, event, &mut self.actions);
+        self.note_actions(router);
+        self.wake_in_time(router);
+    }
+
+    /// Puts what a brain has just decided on the list of what is to be done.
+    pub(super) fn note_actions(&mut self, router: usize) {
         if self.settings.checks {
-            let broken = invariants::broken_brain(&it.brain, &self.actions);
+            let broken = invariants::broken_brain(&self.routers[router].brain, &self.actions);
             self.broken = self.broken.take().or(broken);
         }
         self.todo.extend(self.actions.drain(..).map(|action| (router, action)));
@@ -85,7 +105,9 @@ impl World {
         while let Some((_, action)) = self.todo.pop_front() {
             match action {
                 Action::Send { request, replica } => self.send(request.0, index(replica)),
-                Action::Refuse { request, .. } => self.end(request.0, End::Refused),
+                Action::Refuse { request, refusal } => {
+                    self.end(request.0, End::Refused { reason: refusal.as_str() });
+                }
                 Action::Release { replica } => self.let_go(index(replica)),
             }
         }
@@ -96,6 +118,7 @@ impl World {
         let to = &mut self.replicas[replica];
         let router = flight.router;
         flight.tries += 1;
+        flight.sent.get_or_insert(self.now);
         self.measures.retries += u64::from(1 < flight.tries);
         match to.standing {
             Standing::Down | Standing::Gone => {
@@ -164,10 +187,14 @@ impl World {
                 engine::Event::FirstToken { cached_tokens } => {
                     self.first_token(output.id, replica, cached_tokens);
                 }
-                engine::Event::Token => {}
-                engine::Event::Finished { preemptions, .. } => {
+                engine::Event::Token => {
+                    if streamed_is_due(output.tokens - 1, output.tokens) {
+                        self.stream(output.id, output.tokens);
+                    }
+                }
+                engine::Event::Finished { cached_tokens, preemptions } => {
                     self.measures.preemptions += u64::from(preemptions);
-                    self.finish(output.id);
+                    self.finish(output.id, cached_tokens);
                 }
             }
         }
@@ -193,13 +220,20 @@ impl World {
         self.tell(router, Event::Answering { request: RequestId(id) });
     }
 
-    fn finish(&mut self, id: u64) {
+    fn stream(&mut self, id: u64, output_tokens: u32) {
+        let Some(flight) = self.flights.get(&id) else { return };
+        self.tell(flight.router, Event::Streamed { request: RequestId(id), output_tokens });
+    }
+
+    fn finish(&mut self, id: u64, cached_tokens: u32) {
         let Some(flight) = self.flights.get(&id) else { return };
         let (router, request) = (flight.router, RequestId(id));
-        self.tell(
-            router,
-            Event::Ended { request, outcome: Outcome::Done, usage: Usage::default() },
-        );
+        let usage = Usage {
+            input: Some(flight.prompt_tokens),
+            output: Some(flight.output_tokens),
+            cached: Some(cached_tokens),
+        };
+        self.tell(router, Event::Ended { request, outcome: Outcome::Done, usage });
         self.end(id, End::Finished);
     }
 
@@ -209,7 +243,7 @@ impl World {
         let guilty = self.poison.is_some_and(|it| it.tenant == flight.tenant);
         flight.exposure = match flight.exposure {
             _ if guilty || !self.faulted => Exposure::None,
-            Exposure::None if end == End::Refused => Exposure::Struck,
+            Exposure::None if matches!(end, End::Refused { .. }) => Exposure::Struck,
             Exposure::None => Exposure::Bystander,
             exposed @ (Exposure::Bystander | Exposure::Struck) => exposed,
         };
@@ -227,7 +261,7 @@ impl World {
         flight.replica = None;
         let (router, request) = (flight.router, RequestId(id));
         if self.pooled.is_some() {
-            self.end(id, End::Refused);
+            self.end(id, End::Refused { reason: "timeout" });
         } else if flight.first_token.is_none() {
             self.tell(router, Event::Failed { request, failure: Failure::Unreachable });
         } else {

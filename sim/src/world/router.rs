@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use cleave_core::brain::{self, Brain};
-use cleave_core::domain::{ReplicaId, Report};
+use cleave_core::domain::{Moment, ReplicaId, Report};
 
 /// What a router read of all replicas at one moment.
 pub(super) type Reading = Vec<(ReplicaId, Report)>;
@@ -14,6 +14,8 @@ pub(super) struct Router {
     pub(super) brain: Brain,
     /// Readings under way. The delay is the same for all, so they arrive in order.
     pub(super) readings: VecDeque<Reading>,
+    /// When the brain is woken next.
+    pub(super) wake_at: Moment,
     /// What brains before this one counted.
     sessions_moved_before: u64,
     settings: brain::Settings,
@@ -23,7 +25,8 @@ impl Router {
     pub(super) fn new(settings: &brain::Settings, seed: u64) -> Self {
         let settings = brain::Settings { seed, ..settings.clone() };
         let brain = Brain::new(settings.clone());
-        Self { brain, readings: VecDeque::new(), sessions_moved_before: 0, settings }
+        let (readings, wake_at) = (VecDeque::new(), Moment::ZERO);
+        Self { brain, readings, wake_at, sessions_moved_before: 0, settings }
     }
 
     /// Forgets everything.

@@ -1,6 +1,7 @@
 //! What goes on whether or not requests come: metrics are read, health is checked, brains are woken,
 //! measures are taken. Each of these puts its own next time into the heap.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cleave_core::brain::Event;
@@ -37,7 +38,8 @@ impl World {
     pub(super) fn introduce(&mut self, router: usize, replica: usize) {
         let it = &self.replicas[replica];
         let (name, weight) = (it.name.clone(), it.settings.weight);
-        self.tell(router, Event::Joined { replica: id(replica), name, weight });
+        let hardware = Arc::clone(&it.hardware);
+        self.tell(router, Event::Joined { replica: id(replica), name, weight, hardware });
         self.probe_replica(router, replica);
     }
 
@@ -79,11 +81,24 @@ impl World {
     }
 
     pub(super) fn wake(&mut self, router: usize) {
-        let brain = &mut self.routers[router].brain;
-        brain.on_time(self.now);
-        if let Some(at) = brain.next_wakeup() {
-            let soonest = self.now + Duration::from_nanos(1);
-            self.heap.push(at.max(soonest), Happening::Wake { router });
+        let it = &mut self.routers[router];
+        // Another came before this one and knows when it is time again.
+        if self.now < it.wake_at {
+            return;
+        }
+        it.brain.on_time(self.now, &mut self.actions);
+        let soonest = self.now + Duration::from_nanos(1);
+        it.wake_at = it.brain.next_wakeup().map_or(Moment::MAX, |at| at.max(soonest));
+        self.heap.push(it.wake_at, Happening::Wake { router });
+        self.note_actions(router);
+    }
+
+    /// Wakes a brain sooner than was planned, if it wants that now.
+    pub(super) fn wake_in_time(&mut self, router: usize) {
+        let it = &mut self.routers[router];
+        if let Some(at) = it.brain.next_wakeup().filter(|at| *at < it.wake_at) {
+            it.wake_at = at.max(self.now);
+            self.heap.push(it.wake_at, Happening::Wake { router });
         }
     }
 

@@ -1,18 +1,26 @@
-//! `cargo xtask bench`: measurements of whole processes on one machine. Load and replica are threads
+//! `cargo xtask bench`: measurements on one machine, most of whole processes. Load and replica are threads
 //! with blocking sockets and ready-made bytes, because they share a core and must cost much less than
 //! what they measure; an async runtime would be neither needed nor cheaper here.
 
+mod agreement;
+mod decision;
 mod figures;
 mod load;
 mod meter;
 mod mock;
 mod overhead;
+mod planner;
 mod proxies;
 mod soak;
 mod table;
 
+use std::process;
+
 use anyhow::Result;
 use clap::Subcommand;
+
+use crate::process::must;
+use crate::repo;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -20,11 +28,27 @@ pub(crate) enum Command {
     Overhead(overhead::Args),
     /// Hold ten thousand slow streams open while a thousand clients a second come and go
     Soak(soak::Args),
+    /// Hold the mock replica behind HTTP in real time against the simulator on the same arrivals
+    MockAgreement(agreement::Args),
+    /// Measure the line: what it takes to let one of 100,000 in and to say who goes next
+    Line,
+    /// Measure what it costs to decide where a request goes
+    Decision(decision::Args),
+    /// Measure a round of the auto-sharder and a lookup
+    Planner,
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
         Command::Soak(args) => soak::run(args),
+        Command::MockAgreement(args) => agreement::run(args),
+        Command::Line => {
+            let mut cargo = process::Command::new("cargo");
+            cargo.args(["bench", "-p", "cleave-core", "--bench", "line"]);
+            must(cargo.current_dir(repo::root()))
+        }
+        Command::Decision(args) => decision::run(args),
+        Command::Planner => planner::run(),
     }
 }

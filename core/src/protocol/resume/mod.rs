@@ -151,10 +151,10 @@ impl Resume {
         Next::GoOn
     }
 
-    /// Writes the body that asks another replica for the rest. `renamed` is a model that goes by
-    /// another name there, and where the client's name for it stands.
-    pub fn body(&self, body: &[u8], renamed: Option<(Range<usize>, &str)>) -> Vec<u8> {
-        self.request.continued(body, renamed, self.asked(), self.tokens)
+    /// Writes the body that asks another replica for the rest. `splices` are what goes out otherwise
+    /// than it came anyway.
+    pub fn body(&self, body: &[u8], splices: &[(Range<usize>, String)]) -> Vec<u8> {
+        self.request.continued(body, splices, self.asked(), self.tokens)
     }
 
     /// Bytes kept of what was said.

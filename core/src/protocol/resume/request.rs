@@ -64,17 +64,16 @@ impl Request {
         self.caps.iter().map(|it| it.1.saturating_sub(tokens)).min()
     }
 
-    /// Writes the body that asks for the rest, after `words` of so many tokens. `renamed` is a model
-    /// that goes by another name. Without words it is the same request once more.
+    /// Writes the body that asks for the rest, after `words` of so many tokens. Without words it is the
+    /// same request once more.
     pub(super) fn continued(
         &self,
         body: &[u8],
-        renamed: Option<(Range<usize>, &str)>,
+        splices: &[(Range<usize>, String)],
         words: &str,
         tokens: u32,
     ) -> Vec<u8> {
-        let mut edits: Vec<(Range<usize>, String)> =
-            renamed.into_iter().map(|(span, model)| (span, quoted(model))).collect();
+        let mut edits = splices.to_vec();
         if !words.is_empty() {
             let left = |cap: &u32| cap.saturating_sub(tokens).to_string();
             edits.extend(self.caps.iter().map(|(span, cap)| (span.clone(), left(cap))));

@@ -202,7 +202,7 @@ fn streamed(
             break;
         }
         match resume.on_cut() {
-            Next::GoOn => request = resume.body(body.as_bytes(), None),
+            Next::GoOn => request = resume.body(body.as_bytes(), &[]),
             Next::Close(last) => {
                 out.extend_from_slice(last.as_bytes());
                 break;
@@ -309,12 +309,12 @@ fn the_rest_has_what_is_left_of_the_cap_and_the_model_by_its_other_name() {
     (0..3).for_each(|_| assert_eq!(resume.on_event(event.as_bytes()), Verdict::Pass));
     assert_eq!(resume.on_cut(), Next::GoOn);
     let at = COMPLETION.find("\"m\"").unwrap();
-    let body = resume.body(COMPLETION.as_bytes(), Some((at..at + 3, "other")));
+    let body = resume.body(COMPLETION.as_bytes(), &[(at..at + 3, quoted("other"))]);
     assert_eq!(
         String::from_utf8(body).unwrap(),
         r#"{"prompt":"Once \"upona\na\na\n","stream":true,"max_tokens":897,"model":"other"}"#
     );
-    let sent: Sent = serde_json::from_slice(&resume.body(COMPLETION.as_bytes(), None)).unwrap();
+    let sent: Sent = serde_json::from_slice(&resume.body(COMPLETION.as_bytes(), &[])).unwrap();
     assert_eq!(sent.max_tokens, 897);
 }
 
