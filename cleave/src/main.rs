@@ -5,9 +5,13 @@ mod check_config;
 mod demo;
 mod explain;
 mod hardware;
+mod membership;
 mod mock;
 mod serve;
 mod simulate;
+mod style;
+mod successor;
+mod top;
 
 use std::io;
 use std::process::ExitCode;
@@ -29,6 +33,7 @@ struct Cli {
 enum Command {
     Serve(serve::Serve),
     CheckConfig(check_config::CheckConfig),
+    Top(top::Args),
     Demo(demo::Args),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
@@ -40,6 +45,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => args.run(),
         Command::CheckConfig(args) => Ok(check_config::run(&args)),
+        Command::Top(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Explain(args) => args.run().map(|()| ExitCode::SUCCESS),

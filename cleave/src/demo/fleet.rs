@@ -71,7 +71,7 @@ impl Fleet {
         let address = server.local_addr()?;
         let stop = CancellationToken::new();
         let mut running = JoinSet::new();
-        running.spawn(server.run(stop.clone(), stop.clone()));
+        running.spawn(server.run(stop.clone(), stop.clone(), CancellationToken::new()));
         let mut tick = JoinSet::new();
         tick.spawn(Arc::clone(&router).tick());
         Ok(Self {
@@ -158,7 +158,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
     };
     // Lines about requests would run through the live view.
     let router = Router::new(settings, AccessLog::new(LogFormat::Text, false));
-    let server = Server::bind(Arc::clone(&router))?;
+    let server = Server::bind(Arc::clone(&router), None)?;
     Ok((router, server))
 }
 
@@ -174,5 +174,6 @@ fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettin
         tokenizer: None,
         brain: brain::Settings { policy, ..brain::Settings::default() },
         probe: ProbeSettings::default(),
+        resume: false,
     }
 }

@@ -189,7 +189,9 @@ impl Brain {
         let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
         match failure {
-            Failure::Unreachable => self.blame(now, failed, Reason::Unreachable),
+            Failure::Unreachable | Failure::Cut => {
+                self.blame(now, failed, Reason::Unreachable);
+            }
             Failure::Status if booking.trial => self.blame(now, failed, Reason::Failing),
             Failure::Status => booking.suspects.push(failed),
             // An engine that says it is full is well; only this request should go elsewhere.

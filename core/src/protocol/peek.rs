@@ -317,7 +317,7 @@ fn text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
 }
 
 /// Where a raw value stands in the text it was borrowed from.
-fn span_of(raw: &RawValue, text: &str) -> Range<usize> {
+pub(super) fn span_of(raw: &RawValue, text: &str) -> Range<usize> {
     let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
     start..start + raw.get().len()
 }

@@ -16,6 +16,7 @@ mod shape;
 mod tests;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -26,6 +27,7 @@ pub use problem::{Place, Problem, Problems};
 pub use reference::reference;
 pub use reload::changes_static;
 
+use crate::discovery::Source;
 use crate::{admin, proxy, telemetry};
 use overlay::Overlay;
 use problem::{Findings, Wrong};
@@ -40,6 +42,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 pub struct Config {
     pub proxy: proxy::Settings,
     pub pools: Vec<proxy::PoolSettings>,
+    /// Where more replicas are found, by the pool's name.
+    pub discover: BTreeMap<String, Source>,
     pub admin: admin::Settings,
     pub telemetry: telemetry::Settings,
 }

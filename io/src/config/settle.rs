@@ -33,7 +33,10 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
         sessions: raw.sessions.settings(),
         seed: brain::Settings::default().seed,
     };
-    let common = Common { brain, probe, costs: raw.costs };
+    let common = Common { brain, probe, costs: raw.costs, resume: raw.resume };
+    let each = raw.pools.iter().flatten();
+    let discover = each.filter_map(|it| Some((it.name.clone(), it.discover.as_ref()?.0.clone())));
+    let discover = discover.collect();
     let pools = settle_pools(raw.pools, raw.replicas, &common, findings);
     let proxy = proxy::Settings {
         listen: raw.listen.0,
@@ -44,7 +47,7 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
         explain: settle_explain(&raw.explain, admin.token.as_ref()),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    Config { proxy, pools, admin, telemetry: raw.log.into() }
+    Config { proxy, pools, discover, admin, telemetry: raw.log.into() }
 }
 
 /// What every pool starts with.
@@ -53,6 +56,7 @@ struct Common {
     probe: ProbeSettings,
     /// The file of coefficients.
     costs: Option<PathBuf>,
+    resume: bool,
 }
 
 fn cores() -> NonZeroUsize {
@@ -135,7 +139,9 @@ fn settle_pools(
         findings.report("replicas", Wrong::new("are given beside pools", remedy));
     }
     let is_served = !replicas.is_empty()
-        || pools.iter().any(|pool| pool.as_ref().is_none_or(|it| !it.replicas.is_empty()));
+        || pools.iter().any(|pool| {
+            pool.as_ref().is_none_or(|it| !it.replicas.is_empty() || it.discover.is_some())
+        });
     // Refused lists were taken out; they may well have had replicas in them.
     if !is_served && !findings.is_refused("replicas") && !findings.is_refused("pools") {
         let remedy = "give one with --replica http://HOST:PORT, or in the file as \
@@ -157,6 +163,7 @@ fn settle_pools(
             replicas,
             brain: common.brain.clone(),
             probe: common.probe.clone(),
+            resume: common.resume,
         });
     }
     for (index, pool) in pools.into_iter().enumerate() {
@@ -176,6 +183,7 @@ fn settle_pools(
             tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, index, findings)),
             brain: brain::Settings { policy, ..common.brain.clone() },
             probe: common.probe.clone(),
+            resume: pool.resume.unwrap_or(common.resume),
         });
     }
     settled

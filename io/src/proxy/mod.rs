@@ -11,6 +11,7 @@ mod intake;
 mod pool;
 mod relay;
 mod rescue;
+mod resume;
 mod router;
 mod server;
 mod settings;

@@ -373,6 +373,7 @@ mod tests {
                 ..brain::Settings::default()
             },
             probe: ProbeSettings::default(),
+            resume: false,
         };
         let pool = Pool::new(settings.clone(), Metrics::default().pool("stress"), Clock::start());
         for member in pool.apply(settings, &AtomicU32::new(0)) {

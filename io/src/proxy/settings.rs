@@ -89,6 +89,8 @@ pub struct PoolSettings {
     pub replicas: Vec<ReplicaSettings>,
     pub brain: brain::Settings,
     pub probe: ProbeSettings,
+    /// Whether a stream that broke off goes on from another replica.
+    pub resume: bool,
 }
 
 /// Who may find whose prompts in a replica's cache.

@@ -177,6 +177,15 @@ impl Visit {
         self.on_sign_of_life();
     }
 
+    /// Notes that another replica has begun to go on with the answer.
+    pub(super) fn resumed(&self) {
+        self.tell_answering();
+        self.on_sign_of_life();
+        if let Some(pool) = &self.pool {
+            pool.metrics.resumed.inc();
+        }
+    }
+
     fn tell_streamed(&self) {
         if let (true, Some(pool)) = (self.booked, &self.pool) {
             let output_tokens = self.streamed_tokens();

@@ -20,6 +20,7 @@ const REQUESTS: &str = "cleave_requests";
 const REFUSED: &str = "cleave_refused";
 const RETRIES: &str = "cleave_retries";
 const CUT: &str = "cleave_streams_cut";
+const RESUMED: &str = "cleave_streams_resumed";
 const CANCELLED: &str = "cleave_cancelled";
 const TOKENS: &str = "cleave_tokens";
 const FIRST_BYTE: &str = "cleave_first_byte_seconds";
@@ -69,6 +70,7 @@ pub struct Metrics {
     refused: Family<KindLabel, Counter>,
     retries: Family<PoolLabel, Counter>,
     cut: Family<PoolLabel, Counter>,
+    resumed: Family<PoolLabel, Counter>,
     cancelled: Family<PoolLabel, Counter>,
     tokens: Family<KindLabel, Counter>,
     first_byte: Family<PoolLabel, Histogram>,
@@ -99,6 +101,8 @@ pub struct PoolMetrics {
     pub retries: Counter,
     /// Answers that broke off after their first byte.
     pub cut: Counter,
+    /// Answers that broke off and went on from another replica.
+    pub resumed: Counter,
     /// Requests whose client left.
     pub cancelled: Counter,
     pub tokens_input: Counter,
@@ -137,6 +141,7 @@ impl Default for Metrics {
             refused: Family::default(),
             retries: Family::default(),
             cut: Family::default(),
+            resumed: Family::default(),
             cancelled: Family::default(),
             tokens: Family::default(),
             first_byte: Family::new_with_constructor(seconds),
@@ -167,6 +172,7 @@ impl Metrics {
         it.register(REFUSED, "Requests the router refused, by reason", self.refused.clone());
         it.register(RETRIES, "Tries after the first", self.retries.clone());
         it.register(CUT, "Answers that broke off after their first byte", self.cut.clone());
+        it.register(RESUMED, "Answers that another replica went on with", self.resumed.clone());
         it.register(CANCELLED, "Requests whose client left", self.cancelled.clone());
         it.register(TOKENS, "Tokens as engines report them", self.tokens.clone());
         it.register(
@@ -245,6 +251,7 @@ impl Metrics {
             tokens_counted: self.tokens_counted.clone(),
             retries: self.retries.get_or_create_owned(&label),
             cut: self.cut.get_or_create_owned(&label),
+            resumed: self.resumed.get_or_create_owned(&label),
             cancelled: self.cancelled.get_or_create_owned(&label),
             tokens_input: self.tokens.of(pool, "input"),
             tokens_cached: self.tokens.of(pool, "cached"),

@@ -23,10 +23,11 @@ const GRANTS: &[Grant] = &[
     ("io", "telemetry", &[]),
     ("io", "replicas", &["telemetry"]),
     ("io", "tokenizer", &[]),
+    ("io", "discovery", &["replicas"]),
     ("io", "proxy", &["replicas", "telemetry", "tokenizer"]),
     ("io", "admin", &["proxy", "replicas", "telemetry"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
-    ("io", "config", &["admin", "proxy", "replicas", "telemetry", "tokenizer"]),
+    ("io", "config", &["admin", "discovery", "proxy", "replicas", "telemetry", "tokenizer"]),
     ("sim", "engine", &[]),
     ("sim", "traces", &[]),
     ("sim", "work", &[]),

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
 pub(super) use sections::{
@@ -49,6 +50,10 @@ pub(super) struct Raw {
     /// For every pool that does not name its own. Without one, times are guessed from the model's name.
     #[schemars(extend("x-applies" = "reload"))]
     pub costs: Option<PathBuf>,
+    /// Lets a streamed answer that breaks off go on from another replica, in every pool that does not
+    /// say otherwise. The engines must be able to continue a message: vLLM and SGLang are.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub resume: bool,
     /// The replicas, when one pool is enough; short for one entry in `pools` named `default`.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>", extend("x-applies" = "reload"))]
@@ -93,6 +98,10 @@ pub(super) struct Pool {
     /// that is built in (`b200`, `mi300x`, `h200`, `h100`, `a100`, `l40s`, `l4`).
     #[schemars(length(min = 1, max = 256), extend("x-default" = "the first class listed for the model"))]
     pub class: Option<String>,
+    /// Lets a streamed answer that breaks off go on from another replica of this pool; the top-level
+    /// `resume` unless given.
+    #[schemars(extend("x-default" = "the top-level `resume`"))]
+    pub resume: Option<bool>,
     /// Who may find whose prompts in a replica's cache. With `shared` everybody, as engines do it by
     /// themselves. With `per_tenant` each tenant only its own: every API key gets a `cache_salt` of its
     /// own in the body that goes out, which vLLM, SGLang and TensorRT-LLM heed.
@@ -105,6 +114,9 @@ pub(super) struct Pool {
     #[serde(default, deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>")]
     pub replicas: Slots<Replica>,
+    /// Where more of the pool's replicas are found: `file:PATH` (an address on each line, read again
+    /// when it changes), `dns:HOST:PORT` (every address of the name) or `srv:NAME` (every service).
+    pub discover: Option<Text<Source>>,
 }
 
 /// A model's name as clients send it.
@@ -142,6 +154,7 @@ impl Default for Raw {
             threads: None,
             policy: Text(cleave_core::brain::Settings::default().policy),
             costs: None,
+            resume: false,
             replicas: Vec::new(),
             admin: Admin::default(),
             tls: Tls::default(),

@@ -95,8 +95,8 @@ fn a_key_that_resembles_none_gets_the_list_of_keys() {
     check_after(
         "\"a key\\u0007\" = 1\n",
         &["file:2: \"a key\\u{7}\": unknown key; remove it; the keys here are listen, threads, \
-           policy, costs, replicas, admin, tls, limits, timeouts, sessions, retries, breaker, \
-           health, log, pools"],
+           policy, costs, resume, replicas, admin, tls, limits, timeouts, sessions, retries, breaker, \
+           health, log, explain, pools"],
     );
 }
 
@@ -118,7 +118,7 @@ fn a_value_of_the_wrong_kind_is_told_the_right_one() {
     check(
         "pools = 3",
         &["file:1: pools: is a whole number; give a list, each a table of name, models, aliases, \
-           policy, costs, class, cache, tokenizer, replicas"],
+           policy, costs, class, resume, cache, tokenizer, replicas, discover"],
     );
 }
 

@@ -207,7 +207,8 @@ fn the_token_is_read_from_its_file() {
 
 #[test]
 fn what_nobody_sets_is_as_the_other_rooms_default_it() {
-    let Config { proxy, pools, admin, telemetry } = load_text(ENOUGH).unwrap();
+    let Config { proxy, pools, discover, admin, telemetry } = load_text(ENOUGH).unwrap();
+    assert!(discover.is_empty());
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());
