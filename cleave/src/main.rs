@@ -4,10 +4,15 @@ mod assignment;
 mod calibrate;
 mod check_config;
 mod demo;
+mod explain;
 mod hardware;
+mod membership;
 mod mock;
 mod serve;
 mod simulate;
+mod style;
+mod successor;
+mod top;
 
 use std::io;
 use std::process::ExitCode;
@@ -30,9 +35,11 @@ enum Command {
     Serve(serve::Serve),
     CheckConfig(check_config::CheckConfig),
     Assignment(assignment::Args),
+    Top(top::Args),
     Demo(demo::Args),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
+    Explain(explain::Args),
     Simulate(Box<simulate::Args>),
 }
 
@@ -41,8 +48,10 @@ fn main() -> ExitCode {
         Command::Serve(args) => args.run(),
         Command::CheckConfig(args) => Ok(check_config::run(&args)),
         Command::Assignment(args) => args.run(),
+        Command::Top(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Explain(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Simulate(args) => args.run().map(|()| ExitCode::SUCCESS),
     };

@@ -13,7 +13,7 @@ use cleave_sim::traces::{
     Class, ClassShare, Format, Loop, Mix, Replay, Scale, Starts, Tenant, TraceError, Workload,
     format_of, presets,
 };
-use cleave_sim::world::{Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+use cleave_sim::world::{Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
 use super::load;
 use super::scenario::{
@@ -53,12 +53,16 @@ impl Plan {
         };
         let seed = scenario.seed.unwrap_or(0);
         let source = source(&scenario.workload)?;
+        if let Some(warmup) = &scenario.workload.warmup {
+            format_of(warmup).context("the warm-up")?;
+        }
         let replay = replay(&scenario.workload, &source, seed)?;
         let settings = Settings {
             replicas: fleet(&scenario.fleet)?,
             routers: scenario.routers.count.unwrap_or(1),
             brain: brain::Settings { subsets: subsets(scenario.subset)?, ..Default::default() },
             view: view(scenario.routers)?,
+            exchange: exchange(scenario.routers)?,
             timeouts: timeouts(scenario.routers),
             faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,
             calm: false,
@@ -127,16 +131,22 @@ fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyName>> {
     match names {
         [] => Ok(vec![PolicyName::Session, PolicyName::RoundRobin]),
         [all] if all == "all" => Ok(PolicyName::ALL.to_vec()),
-        names => names
-            .iter()
-            .map(|name| name.trim().parse().with_context(|| format!("{name:?}")))
-            .collect(),
+        names => {
+            let mut policies = Vec::new();
+            for name in names {
+                let policy = name.trim().parse().with_context(|| format!("{name:?}"))?;
+                ensure!(!policies.contains(&policy), "{name} is named twice");
+                policies.push(policy);
+            }
+            Ok(policies)
+        }
     }
 }
 
 fn source(it: &WorkloadSection) -> anyhow::Result<Source> {
     if let Some(preset) = &it.synthetic {
         ensure!(it.traces.is_empty(), "a workload is recorded or generated, not both");
+        ensure!(!it.compose, "--compose takes two traces: who sends when (ServeGen), and what");
         if presets::named(preset).is_none() {
             let names: Vec<_> = presets::names().collect();
             bail!("no preset is called {preset:?}; there are: {}", names.join(", "));
@@ -278,6 +288,16 @@ fn view(it: RouterSection) -> anyhow::Result<View> {
     let interval = it.scrape_interval.map_or(base.interval, |Span(time)| time);
     ensure!(!interval.is_zero(), "scrape_interval must be above 0");
     Ok(View { interval, delay: it.scrape_delay.map_or(base.delay, |Span(time)| time) })
+}
+
+fn exchange(it: RouterSection) -> anyhow::Result<Option<Exchange>> {
+    let Some(Span(interval)) = it.exchange_interval else {
+        ensure!(it.exchange_delay.is_none(), "exchange_delay needs an exchange_interval beside it");
+        return Ok(None);
+    };
+    ensure!(!interval.is_zero(), "exchange_interval must be above 0");
+    let delay = it.exchange_delay.map_or(View::default().delay, |Span(time)| time);
+    Ok(Some(Exchange { interval, delay }))
 }
 
 fn timeouts(it: RouterSection) -> Timeouts {

@@ -123,6 +123,8 @@ pub(crate) struct RouterSection {
     pub(crate) count: Option<usize>,
     pub(crate) scrape_interval: Option<Span>,
     pub(crate) scrape_delay: Option<Span>,
+    pub(crate) exchange_interval: Option<Span>,
+    pub(crate) exchange_delay: Option<Span>,
     pub(crate) first_byte_timeout: Option<Span>,
     pub(crate) idle_timeout: Option<Span>,
 }

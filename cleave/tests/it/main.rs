@@ -6,10 +6,14 @@
 mod support;
 
 mod bytes;
+mod discovery;
+mod explain;
 mod failures;
 mod hostile;
 mod load;
+mod priced;
 mod reload;
+mod restart;
 mod sessions;
 mod subsets;
 mod tenants;

@@ -21,7 +21,7 @@ pub enum Event {
         outline: Outline,
         extent: Extent,
     },
-    /// The try failed before its first byte.
+    /// The try failed before its first byte, or in a way that another replica can make good.
     Failed {
         request: RequestId,
         failure: Failure,
@@ -55,6 +55,11 @@ pub enum Event {
         replica: ReplicaId,
         weight: f64,
     },
+    /// The operator says otherwise than before what work takes there.
+    Classed {
+        replica: ReplicaId,
+        hardware: Arc<Hardware>,
+    },
     /// The operator takes the replica away: nothing new goes there, what runs there finishes.
     Leaving {
         replica: ReplicaId,
@@ -86,7 +91,7 @@ pub struct HeardLoad {
     pub booked: Booked,
 }
 
-/// How a try failed before its first byte.
+/// How a try failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No connection, a reset, or no answer in time.
@@ -95,6 +100,8 @@ pub enum Failure {
     Status,
     /// An answer that says the replica is full.
     Busy,
+    /// The replica stopped in the middle of its answer, and another one can go on with it.
+    Cut,
 }
 
 /// How a request ended after it was sent.

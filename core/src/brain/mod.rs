@@ -6,8 +6,8 @@
 mod accounts;
 mod booking;
 mod budget;
-mod decision;
 mod event;
+mod explain;
 mod foresight;
 pub mod invariants;
 mod sessions;
@@ -24,12 +24,12 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use crate::fleet::{Drift, Fleet, Reason, Replica, Standing};
-use crate::policy::{self, Ask, Candidate, Policy, PolicyName};
+use crate::policy::{self, Ask, Candidate, Policy};
 use crate::tokens::{Lengths, Recent};
 
 pub use accounts::WorkloadDrift;
-pub use decision::{Decision, Shadow};
 pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
+pub use explain::{Considered, Explanation, Other, Shadows, Why};
 pub use foresight::Foresight;
 pub use settings::{RetrySettings, SessionSettings, Settings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
@@ -40,6 +40,7 @@ pub use subsets::{
 use accounts::candidate;
 use booking::Booking;
 use budget::RetryBudget;
+use explain::Explaining;
 use sessions::Sessions;
 use subsets::Subsets;
 
@@ -47,9 +48,6 @@ use subsets::Subsets;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What a refused client is told to wait when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// Whose choices are noted beside ours.
-const SHADOWS: [PolicyName; 2] = [PolicyName::RoundRobin, PolicyName::PowerOfTwo];
 
 /// The state machine of one pool.
 #[derive(Debug)]
@@ -69,14 +67,9 @@ pub struct Brain {
     subsets: Subsets,
     swept_at: Moment,
     sessions_moved_total: u64,
+    explaining: Explaining,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
-    /// Whether somebody wants to know why.
-    is_noting: bool,
-    note: Option<Decision>,
-    shadows: Vec<Box<dyn Policy>>,
-    /// Apart from that of decisions, which must not depend on whether anybody asks.
-    shadow_chance: Pcg64Mcg,
 }
 
 impl Brain {
@@ -96,11 +89,8 @@ impl Brain {
             subsets: Subsets::new(settings.subsets.clone()),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
+            explaining: Explaining::default(),
             candidates: Vec::new(),
-            is_noting: false,
-            note: None,
-            shadows: SHADOWS.into_iter().map(policy::make).collect(),
-            shadow_chance: Pcg64Mcg::seed_from_u64(settings.seed),
             settings,
         }
     }
@@ -131,6 +121,11 @@ impl Brain {
                     it.weight = weight;
                 }
                 self.subsets.touch();
+            }
+            Event::Classed { replica, hardware } => {
+                if let Some(it) = self.fleet.get_mut(replica) {
+                    it.hardware = hardware;
+                }
             }
             Event::Leaving { replica } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
@@ -187,7 +182,7 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.budget.on_arrival(self.requests.len());
-        match self.pick(request, &Ask { now, key, outline: &outline }, &[]) {
+        match self.pick(&Ask { now, key, outline: &outline }, &[]) {
             Some(replica) => {
                 let booking = Booking::new(key, outline, extent, replica);
                 self.send(now, request, booking, actions);
@@ -206,14 +201,16 @@ impl Brain {
         let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
         match failure {
-            Failure::Unreachable => self.blame(now, failed, Reason::Unreachable),
+            Failure::Unreachable | Failure::Cut => {
+                self.blame(now, failed, Reason::Unreachable);
+            }
             Failure::Status if booking.trial => self.blame(now, failed, Reason::Failing),
             Failure::Status => booking.suspects.push(failed),
             // An engine that says it is full is well; only this request should go elsewhere.
             Failure::Busy => self.praise(failed),
         }
         booking.tried.push(failed);
-        match self.pick_again(now, request, &booking) {
+        match self.pick_again(now, &booking) {
             Ok(replica) => {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
@@ -244,6 +241,7 @@ impl Brain {
         usage: Usage,
         actions: &mut Vec<Action>,
     ) {
+        self.explaining.forget(request);
         let Some(booking) = self.close_account(now, request) else { return };
         self.learn(now, &booking, outcome, usage);
         match outcome {
@@ -259,15 +257,12 @@ impl Brain {
     }
 
     /// Chooses a replica other than those tried; the only place where policies are asked.
-    fn pick(
-        &mut self,
-        request: RequestId,
-        ask: &Ask<'_>,
-        tried: &[ReplicaId],
-    ) -> Option<ReplicaId> {
+    fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
         if self.policy.keeps_sessions()
             && let Some(home) = self.closed_home(ask, tried)
         {
+            // It was not chosen among others.
+            self.candidates.clear();
             return Some(home);
         }
         let divided = self.select_subset(ask, tried);
@@ -280,55 +275,12 @@ impl Brain {
             let joins = |it: &Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
             self.gather(ask.now, tried, divided, joins);
         }
-        if std::mem::take(&mut self.is_noting) {
-            self.note_decision(request, ask, tried);
-        }
         if self.candidates.is_empty() {
             return None;
         }
         let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
         self.subsets.on_picked(self.candidates[chosen].place);
         Some(self.candidates[chosen].id)
-    }
-
-    /// Asks for the next decision to be noted; [`Self::take_note`] then has it.
-    pub fn note_next(&mut self) {
-        self.is_noting = true;
-        self.note = None;
-    }
-
-    /// Takes the note of the last decision, if one was asked for and made since.
-    pub fn take_note(&mut self) -> Option<Decision> {
-        self.is_noting = false;
-        self.note.take()
-    }
-
-    /// Writes down who could take a request, and how everybody weighs them.
-    fn note_decision(&mut self, request: RequestId, ask: &Ask<'_>, tried: &[ReplicaId]) {
-        let (candidates, chance) = (&self.candidates, &mut self.shadow_chance);
-        let mut terms = Vec::new();
-        let mut shadows = Vec::new();
-        if !candidates.is_empty() {
-            self.policy.terms(ask, candidates, &mut terms);
-            for (policy, rule) in SHADOWS.into_iter().zip(&mut self.shadows) {
-                let replica = candidates[rule.pick(ask, candidates, chance)].id;
-                shadows.push(Shadow { policy, replica });
-            }
-        }
-        self.note = Some(Decision {
-            request,
-            key: ask.key,
-            at: ask.now,
-            policy: self.settings.policy,
-            prompt_tokens: ask.outline.prompt_tokens,
-            output_tokens: ask.outline.output_tokens,
-            tried: tried.to_vec(),
-            candidates: candidates.iter().map(|it| it.id).collect(),
-            terms,
-            chosen: None,
-            ttft_ms: None,
-            shadows,
-        });
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
@@ -359,17 +311,12 @@ impl Brain {
         );
     }
 
-    fn pick_again(
-        &mut self,
-        now: Moment,
-        request: RequestId,
-        booking: &Booking,
-    ) -> Result<ReplicaId, Refusal> {
+    fn pick_again(&mut self, now: Moment, booking: &Booking) -> Result<ReplicaId, Refusal> {
         let tries = u32::try_from(booking.tried.len()).unwrap_or(u32::MAX);
         if self.settings.retries.tries_max <= tries {
             return Err(Refusal::TriesSpent);
         }
-        let Some(replica) = self.pick(request, &booking.ask(now), &booking.tried) else {
+        let Some(replica) = self.pick(&booking.ask(now), &booking.tried) else {
             return Err(Refusal::TriesSpent);
         };
         if self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
@@ -382,16 +329,15 @@ impl Brain {
         mut booking: Booking,
         actions: &mut Vec<Action>,
     ) {
+        self.explain_choice(now, request, &booking);
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get(replica) else { return };
         let candidate = candidate(it, now, self.fleet.strangers_usual());
         let held = self.policy.on_sent(request, &booking.ask(now), &candidate);
         self.open_account(now, &mut booking, &candidate, held);
+        self.explain_booking(request, booking.account.ttft_ms);
         let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
         booking.trial = matches!(standing, Some(Standing::Trial { .. }));
-        if let Some(note) = self.note.as_mut().filter(|it| it.request == request) {
-            (note.chosen, note.ttft_ms) = (Some(replica), Some(booking.account.ttft_ms));
-        }
         self.note_demand(now, &booking);
         let before = self.sessions.remember(now, key, replica);
         booking.moved_from = before.filter(|it| *it != replica);

@@ -52,7 +52,7 @@ impl Default for SessionSettings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            policy: PolicyName::Session,
+            policy: PolicyName::Priced,
             retries: RetrySettings::default(),
             breaker: BreakerSettings::default(),
             sessions: SessionSettings::default(),

@@ -11,6 +11,7 @@ mod models;
 mod opening;
 mod outline;
 mod peek;
+mod resume;
 mod session;
 mod usage;
 
@@ -20,4 +21,5 @@ pub use error::{ErrorBody, ErrorKind};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
 pub use peek::{BadBody, Field, Peek, peek, quoted};
+pub use resume::{Next, Resume, Verdict, event_end};
 pub use session::SessionId;

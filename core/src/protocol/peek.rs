@@ -42,6 +42,11 @@ impl Peek<'_> {
         (outline, Extent { output_tokens_max: self.output_tokens_max, ..extent })
     }
 
+    /// Copies the text of the prompt between two blocks of its outline, for whoever counts its tokens.
+    pub fn text(&self, blocks: Range<usize>) -> String {
+        self.prompt.text(blocks)
+    }
+
     /// Says what to put where in the body, for the engine too to keep the tenant's prompts apart.
     pub fn salt(&self, tenant: u64) -> Option<(Range<usize>, String)> {
         let span = self.salt_span.clone()?;
@@ -312,7 +317,7 @@ fn text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
 }
 
 /// Where a raw value stands in the text it was borrowed from.
-fn span_of(raw: &RawValue, text: &str) -> Range<usize> {
+pub(super) fn span_of(raw: &RawValue, text: &str) -> Range<usize> {
     let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
     start..start + raw.get().len()
 }

@@ -2,6 +2,7 @@
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
 mod assignment;
+mod explain;
 mod load;
 mod server;
 mod settings;
@@ -11,6 +12,7 @@ pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
     WorkloadFigures,
 };
+pub use explain::{Candidate, Explained, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use server::{AdminServer, BindError};
 pub use settings::{Secret, Settings};

@@ -5,12 +5,14 @@
 mod body;
 mod clock;
 mod exchange;
+mod explanations;
 mod headers;
 mod intake;
 mod keep;
 mod pool;
 mod relay;
 mod rescue;
+mod resume;
 mod router;
 mod server;
 mod settings;
@@ -19,11 +21,13 @@ mod tls;
 mod visit;
 mod worker;
 
+pub(crate) use explanations::equal_in_constant_time;
+pub use explanations::{Came, Explanations, Kept};
 pub use pool::Pool;
 pub use router::Router;
 pub use server::{BindError, Server};
 pub use settings::{
-    CacheScope, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts, TlsSettings,
-    default_session_headers,
+    CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts,
+    TlsSettings, default_session_headers,
 };
 pub use tls::TlsError;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cleave_core::brain::{
-    Action, AssignmentView, Brain, Event, Order, Refusal, ReplicaLoad, Snapshot,
+    Action, AssignmentView, Brain, Event, Explanation, Order, Refusal, ReplicaLoad, Shadows,
+    Snapshot,
 };
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
@@ -19,6 +20,7 @@ use tracing::info;
 
 use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::PoolMetrics;
+use crate::tokenizer::Tokenizer;
 
 use super::clock::Clock;
 use super::settings::{CacheScope, PoolSettings, ReplicaSettings};
@@ -172,6 +174,20 @@ impl Pool {
         self.lock().brain.load(self.clock.now())
     }
 
+    /// What was predicted for decisions that were kept.
+    pub fn shadows(&self) -> Shadows {
+        self.lock().brain.shadows()
+    }
+
+    /// Has the next decision on a request explained.
+    pub(super) fn explain(&self, request: RequestId) {
+        self.lock().brain.explain(request);
+    }
+
+    pub(super) fn take_explanation(&self, request: RequestId) -> Option<Explanation> {
+        self.lock().brain.take_explanation(request)
+    }
+
     /// What it serves, as far as is known.
     pub fn models(&self) -> Vec<String> {
         super::table::models_of(self).into_iter().map(|it| it.id).collect()
@@ -187,6 +203,10 @@ impl Pool {
 
     pub(super) fn probe_settings(&self) -> ProbeSettings {
         self.spec.load().probe.clone()
+    }
+
+    pub(super) fn tokenizer(&self) -> Option<Tokenizer> {
+        self.spec.load().tokenizer.clone()
     }
 
     /// Tells whether tenants may not find each other's prompts in a cache.
@@ -307,6 +327,8 @@ impl Pool {
             match present.get(origin) {
                 Some(member) => {
                     self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
+                    let hardware = Arc::clone(&replica.hardware);
+                    self.tell(Event::Classed { replica: member.id, hardware });
                 }
                 None => joined.push(self.join(replica, ids)),
             }
@@ -359,6 +381,7 @@ mod tests {
     use cleave_core::brain::{self, Outcome, SessionSettings};
     use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
+    use cleave_core::policy::PolicyName;
 
     use crate::telemetry::Metrics;
 
@@ -382,9 +405,15 @@ mod tests {
             models: Vec::new(),
             aliases: BTreeMap::new(),
             cache: CacheScope::Shared,
+            tokenizer: None,
             replicas: (0..replicas).map(replica).collect(),
-            brain: brain::Settings { sessions, ..brain::Settings::default() },
+            brain: brain::Settings {
+                policy: PolicyName::Session,
+                sessions,
+                ..brain::Settings::default()
+            },
             probe: ProbeSettings::default(),
+            resume: false,
         };
         let pool = Pool::new(settings.clone(), Metrics::default().pool("stress"), Clock::start());
         for member in pool.apply(settings, &AtomicU32::new(0)) {

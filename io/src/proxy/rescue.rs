@@ -35,6 +35,8 @@ pub(super) enum ServeError {
     UnnamedModel { available: String },
     #[error("no replica can take the request now")]
     NoReplica { retry_after: Duration },
+    #[error("the router made a mistake; the request may be tried again")]
+    Panicked,
     #[error("the request could not be served after {tries} tries: {last}")]
     Failed { tries: u32, last: SendError },
 }
@@ -82,6 +84,7 @@ impl ServeError {
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "buffers_full"),
             Self::NoReplica { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_replica"),
+            Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "router_failed"),
             Self::Failed { last: SendError::NoAnswer, .. } => {
                 (StatusCode::GATEWAY_TIMEOUT, "replica_timeout")
             }
@@ -95,7 +98,7 @@ impl ServeError {
             StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
             StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
             StatusCode::GATEWAY_TIMEOUT => ErrorKind::Timeout,
-            StatusCode::BAD_GATEWAY => ErrorKind::Internal,
+            StatusCode::BAD_GATEWAY | StatusCode::INTERNAL_SERVER_ERROR => ErrorKind::Internal,
             _ => ErrorKind::InvalidRequest,
         }
     }

@@ -20,6 +20,7 @@ use crate::replicas::{Finding, ask_models, ask_report, probe};
 use crate::telemetry::{AccessLog, AssignmentGauges, Metrics, PoolGauges, ReplicaGauges};
 
 use super::clock::Clock;
+use super::explanations::Explanations;
 use super::keep;
 use super::pool::{Member, Pool, keep_time};
 use super::settings::{PoolSettings, Settings};
@@ -39,6 +40,8 @@ pub struct Router {
     pub(super) clock: Clock,
     pub(super) access: AccessLog,
     pub metrics: Metrics,
+    /// Decisions that are kept.
+    pub explanations: Explanations,
     /// What is left of the bytes that request bodies may take.
     pub(super) buffers: Arc<Semaphore>,
     pools: ArcSwap<Vec<Arc<Pool>>>,
@@ -52,11 +55,13 @@ pub struct Router {
 impl Router {
     pub fn new(settings: Settings, access: AccessLog) -> Arc<Self> {
         let units = settings.limits.buffered_bytes_max / BUFFER_UNIT_BYTES;
+        let explanations = Explanations::new(settings.explain.clone());
         Arc::new(Self {
             settings,
             clock: Clock::start(),
             access,
             metrics: Metrics::default(),
+            explanations,
             buffers: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
@@ -205,6 +210,7 @@ impl Router {
             let own = PoolGauges {
                 sessions_moved_total: snapshot.sessions_moved_total,
                 misses: snapshot.misses,
+                shadows: pool.shadows(),
             };
             self.metrics.set_pool(&pool.name, own, gauges);
             let view = pool.assignment();

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use cleave_core::brain::SubsetTotals;
+use cleave_core::brain::{Shadows, SubsetTotals};
 use cleave_core::sharding::Balance;
 use cleave_core::tokens::Misses;
 
@@ -21,6 +21,7 @@ const REQUESTS: &str = "cleave_requests";
 const REFUSED: &str = "cleave_refused";
 const RETRIES: &str = "cleave_retries";
 const CUT: &str = "cleave_streams_cut";
+const RESUMED: &str = "cleave_streams_resumed";
 const CANCELLED: &str = "cleave_cancelled";
 const TOKENS: &str = "cleave_tokens";
 const FIRST_BYTE: &str = "cleave_first_byte_seconds";
@@ -34,6 +35,9 @@ const REPLICA_FAILED: &str = "cleave_replica_failed";
 const REPLICA_REPORT_AGE: &str = "cleave_replica_report_age_seconds";
 const TOKENS_PREDICTED: &str = "cleave_tokens_predicted";
 const TOKENS_MISSED: &str = "cleave_tokens_missed";
+const TOKENS_COUNTED: &str = "cleave_tokens_counted";
+const SHADOW_TTFT: &str = "cleave_shadow_ttft_seconds";
+const SHADOW_DECISIONS: &str = "cleave_shadow_decisions";
 const SESSIONS_MOVED: &str = "cleave_sessions_moved";
 const MOVED_TOKENS: &str = "cleave_sessions_moved_tokens";
 const SUBSET_SPILLED: &str = "cleave_subset_spilled";
@@ -76,6 +80,7 @@ pub struct Metrics {
     refused: Family<KindLabel, Counter>,
     retries: Family<PoolLabel, Counter>,
     cut: Family<PoolLabel, Counter>,
+    resumed: Family<PoolLabel, Counter>,
     cancelled: Family<PoolLabel, Counter>,
     tokens: Family<KindLabel, Counter>,
     first_byte: Family<PoolLabel, Histogram>,
@@ -90,6 +95,9 @@ pub struct Metrics {
     replica_report_age: Family<ReplicaLabel, Gauge<f64, AtomicU64>>,
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
+    shadow_ttft: Family<KindLabel, Counter<f64, AtomicU64>>,
+    shadow_decisions: Family<PoolLabel, Counter>,
     sessions_moved: Family<PoolLabel, Counter>,
     assignment: AssignmentFamilies,
 }
@@ -158,9 +166,12 @@ pub struct PoolMetrics {
     pool: String,
     answered: [Counter; 5],
     refused: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
     pub retries: Counter,
     /// Answers that broke off after their first byte.
     pub cut: Counter,
+    /// Answers that broke off and went on from another replica.
+    pub resumed: Counter,
     /// Requests whose client left.
     pub cancelled: Counter,
     pub tokens_input: Counter,
@@ -171,10 +182,11 @@ pub struct PoolMetrics {
 }
 
 /// One pool's figures at the time of a scrape.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct PoolGauges {
     pub sessions_moved_total: u64,
     pub misses: Misses,
+    pub shadows: Shadows,
 }
 
 /// One replica's state at the time of a scrape.
@@ -198,6 +210,7 @@ impl Default for Metrics {
             refused: Family::default(),
             retries: Family::default(),
             cut: Family::default(),
+            resumed: Family::default(),
             cancelled: Family::default(),
             tokens: Family::default(),
             first_byte: Family::new_with_constructor(seconds),
@@ -211,6 +224,9 @@ impl Default for Metrics {
             replica_report_age: Family::default(),
             tokens_predicted: Family::default(),
             tokens_missed: Family::default(),
+            tokens_counted: Family::default(),
+            shadow_ttft: Family::default(),
+            shadow_decisions: Family::default(),
             sessions_moved: Family::default(),
             assignment: AssignmentFamilies::default(),
         };
@@ -226,6 +242,7 @@ impl Metrics {
         it.register(REFUSED, "Requests the router refused, by reason", self.refused.clone());
         it.register(RETRIES, "Tries after the first", self.retries.clone());
         it.register(CUT, "Answers that broke off after their first byte", self.cut.clone());
+        it.register(RESUMED, "Answers that another replica went on with", self.resumed.clone());
         it.register(CANCELLED, "Requests whose client left", self.cancelled.clone());
         it.register(TOKENS, "Tokens as engines report them", self.tokens.clone());
         it.register(
@@ -272,6 +289,21 @@ impl Metrics {
             self.tokens_missed.clone(),
         );
         it.register(
+            TOKENS_COUNTED,
+            "Prompts given to the pool's tokenizer, by what came of it",
+            self.tokens_counted.clone(),
+        );
+        it.register(
+            SHADOW_TTFT,
+            "Time to first token as predicted, where kept requests went and where others would send them",
+            self.shadow_ttft.clone(),
+        );
+        it.register(
+            SHADOW_DECISIONS,
+            "Kept decisions that other policies were asked about",
+            self.shadow_decisions.clone(),
+        );
+        it.register(
             SESSIONS_MOVED,
             "Sessions that changed replica since the start",
             self.sessions_moved.clone(),
@@ -287,8 +319,10 @@ impl Metrics {
             pool: pool.to_owned(),
             answered,
             refused: self.refused.clone(),
+            tokens_counted: self.tokens_counted.clone(),
             retries: self.retries.get_or_create_owned(&label),
             cut: self.cut.get_or_create_owned(&label),
+            resumed: self.resumed.get_or_create_owned(&label),
             cancelled: self.cancelled.get_or_create_owned(&label),
             tokens_input: self.tokens.of(pool, "input"),
             tokens_cached: self.tokens.of(pool, "cached"),
@@ -315,6 +349,7 @@ impl Metrics {
             set(&self.tokens_predicted, miss.predicted_tokens);
             set(&self.tokens_missed, miss.missed_tokens);
         }
+        self.set_shadows(pool, &label, own.shadows);
         for it in replicas {
             let label = ReplicaLabel { pool: pool.to_owned(), replica: it.replica.to_owned() };
             self.replica_up.get_or_create(&label).set(it.up.into());
@@ -360,6 +395,18 @@ impl Metrics {
         own.planning.get_or_create(&label).set(it.planning.as_secs_f64());
     }
 
+    fn set_shadows(&self, pool: &str, label: &PoolLabel, shadows: Shadows) {
+        let chosen = ("chosen", shadows.chosen_ttft_ms);
+        let others = shadows.others_ttft_ms.map(|(policy, ms)| (policy.as_str(), ms));
+        for (kind, ms) in std::iter::once(chosen).chain(others) {
+            let label = KindLabel { pool: pool.to_owned(), kind };
+            let seconds = (ms / 1e3).to_bits();
+            self.shadow_ttft.get_or_create(&label).inner().store(seconds, Relaxed);
+        }
+        let decisions = shadows.decisions_total;
+        self.shadow_decisions.get_or_create(label).inner().store(decisions, Relaxed);
+    }
+
     /// Forgets every replica's figures, before they are set anew.
     pub fn clear_replicas(&self) {
         self.replica_up.clear();
@@ -384,6 +431,11 @@ impl PoolMetrics {
         self.answered[class].inc();
     }
 
+    /// Notes what came of counting a prompt.
+    pub fn on_counted(&self, came: &'static str) {
+        self.tokens_counted.of(&self.pool, came).inc();
+    }
+
     pub fn on_refused(&self, reason: &'static str) {
         self.refused.of(&self.pool, reason).inc();
     }
@@ -406,12 +458,21 @@ fn seconds() -> Histogram {
 
 #[cfg(test)]
 mod tests {
+    use cleave_core::brain::{Brain, Settings};
+
     use super::*;
+
+    /// A pool in which nothing has happened.
+    fn idle() -> PoolGauges {
+        let shadows = Brain::new(Settings::default()).shadows();
+        PoolGauges { sessions_moved_total: 0, misses: Misses::default(), shadows }
+    }
 
     #[test]
     fn the_guide_lists_every_metric_and_no_other() {
         let metrics = Metrics::default();
         metrics.pool("p").on_refused("r");
+        metrics.pool("p").on_counted("late");
         let replica = ReplicaGauges {
             replica: "http://gpu-0:8000",
             up: true,
@@ -421,7 +482,7 @@ mod tests {
             failed_total: 4,
             report_age: Some(Duration::from_millis(1500)),
         };
-        metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
+        metrics.set_pool("p", idle(), [replica].into_iter());
         let (totals, balance) = (SubsetTotals::default(), Balance::default());
         let (slices, hot_keys, planning) = (3, 1, Duration::from_millis(2));
         let assignment =
@@ -454,7 +515,7 @@ mod tests {
             failed_total: 0,
             report_age: None,
         };
-        metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
+        metrics.set_pool("p", idle(), [replica].into_iter());
         metrics.clear_replicas();
         assert!(!metrics.write().contains("gone"));
     }

@@ -15,6 +15,10 @@ pub(super) enum Happening {
     Scrape { router: usize },
     /// A reading reaches its router.
     Told { router: usize },
+    /// A router tells the others what it has booked.
+    Exchange { router: usize },
+    /// What another router said reaches this one.
+    Heard { router: usize },
     /// A router checks the health of all replicas.
     Probe { router: usize },
     /// A brain asked to be woken.

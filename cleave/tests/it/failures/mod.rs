@@ -5,4 +5,5 @@ mod breaker;
 mod cut;
 mod drain;
 mod load;
+mod resume;
 mod retry;
