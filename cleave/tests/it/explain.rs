@@ -59,6 +59,25 @@ async fn a_client_that_asks_is_shown_the_decision_and_an_operator_all_of_it() {
 }
 
 #[tokio::test]
+async fn a_second_turn_goes_where_its_cache_is_and_says_so() {
+    let mocks: Vec<Mock> = (0..3).map(|_| Mock::start(&["--speed", "inf"])).collect();
+    let urls: Vec<String> = mocks.iter().map(Mock::url).collect();
+    let router = Router::start(&urls, "explain.sample = 0").await;
+    let long = Request::chat(&"one two ".repeat(2000)).header("x-cleave-explain", "1");
+    let decision = async || {
+        let answer = router.ask(&long).await;
+        answer.header("x-cleave-decision").expect("it was asked for").to_owned()
+    };
+    let (first, second) = (decision().await, decision().await);
+    assert!(first.contains(" why=cheapest ") && first.contains(" cached_tokens=0 "), "{first}");
+    assert!(second.contains(" why=cache "), "{second}");
+    assert_eq!(first.split(' ').next(), second.split(' ').next(), "the same replica");
+    let metrics = ask(router.admin, &Request::get("/metrics")).await;
+    let shadows = "cleave_shadow_decisions_total{pool=\"default\"} 2";
+    assert!(metrics.text().contains(shadows), "{}", metrics.text());
+}
+
+#[tokio::test]
 async fn who_does_not_ask_is_shown_nothing_and_kept_by_lot() {
     let replica = Scripted::answering(json_answer(200, "{}")).await;
     let router = Router::start(&[replica.url()], "explain.sample = 1").await;
