@@ -14,3 +14,4 @@ mod reload;
 mod restart;
 mod sessions;
 mod tenants;
+mod top;
