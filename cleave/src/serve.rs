@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use cleave_io::admin::AdminServer;
 use cleave_io::config::{self, Config, Flags};
 use cleave_io::proxy::{Router, Server};
-use cleave_io::telemetry::{self, AccessLog};
+use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
@@ -117,13 +117,26 @@ impl Serve {
                 }
             }
             match self.load() {
-                Err(problems) => error!("configuration not changed:\n{problems}"),
+                Err(problems) => {
+                    error!("configuration not changed:\n{problems}");
+                    let kept = "the file has problems; see the log".to_owned();
+                    router.events.publish(Incident {
+                        kind: "reload",
+                        state: "refused",
+                        detail: Some(kept),
+                        alert: true,
+                        ..Incident::default()
+                    });
+                }
                 Ok(new) => {
                     for setting in config::changes_static(&config, &new) {
                         warn!(setting, "changed in the file, needs a restart");
                     }
                     router.apply(new.pools.clone());
                     info!(pools = new.pools.len(), "configuration reloaded");
+                    let reloaded =
+                        Incident { kind: "reload", state: "reloaded", ..Incident::default() };
+                    router.events.publish(reloaded);
                     config = new;
                 }
             }

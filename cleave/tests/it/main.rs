@@ -6,6 +6,7 @@
 mod support;
 
 mod bytes;
+mod events;
 mod failures;
 mod hostile;
 mod load;

@@ -6,10 +6,12 @@
 mod budget;
 mod event;
 pub mod invariants;
+mod notice;
 mod sessions;
 mod settings;
 mod snapshot;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -23,10 +25,12 @@ use crate::policy::{self, Ask, Candidate, Policy};
 use crate::tokens::Lengths;
 
 pub use event::{Action, Event, Failure, Outcome, Refusal};
+pub use notice::Notice;
 pub use settings::{RetrySettings, SessionSettings, Settings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
 
 use budget::RetryBudget;
+use notice::Notices;
 use sessions::Sessions;
 
 /// How often the session table is swept a little.
@@ -47,6 +51,7 @@ pub struct Brain {
     budget: RetryBudget,
     swept_at: Moment,
     sessions_moved_total: u64,
+    notices: Notices,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
 }
@@ -87,6 +92,7 @@ impl Brain {
             budget: RetryBudget::new(settings.retries),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
+            notices: Notices::default(),
             candidates: Vec::new(),
             settings,
         }
@@ -108,6 +114,7 @@ impl Brain {
                 let it = Replica::new(replica, name, weight, self.settings.breaker);
                 self.policy.on_joined(replica, it.place);
                 self.fleet.join(it);
+                self.notices.push(Notice::Joined { replica });
             }
             Event::Weighed { replica, weight } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
@@ -115,15 +122,11 @@ impl Brain {
                 }
             }
             Event::Leaving { replica } => {
-                if let Some(it) = self.fleet.get_mut(replica) {
-                    it.leaving = true;
-                }
+                self.change(replica, |it| it.leaving = true);
                 self.release_if_done(replica, actions);
             }
             Event::Probed { replica, probe } => {
-                if let Some(it) = self.fleet.get_mut(replica) {
-                    it.breaker.on_probe(now, probe);
-                }
+                self.change(replica, |it| it.breaker.on_probe(now, probe));
             }
             Event::Reported { replica, report } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
@@ -132,6 +135,11 @@ impl Brain {
             }
         }
         debug_assert!(invariants::ledger_matches_requests(self));
+    }
+
+    /// Takes what operators should know and have not been told.
+    pub fn take_notices(&mut self) -> VecDeque<Notice> {
+        self.notices.take()
     }
 
     /// When to call `on_time` next if nothing else happens.
@@ -228,9 +236,7 @@ impl Brain {
         match outcome {
             Outcome::Cut => self.blame(now, booking.replica, Reason::Unreachable),
             Outcome::Cancelled if booking.trial && !booking.answering => {
-                if let Some(it) = self.fleet.get_mut(booking.replica) {
-                    it.breaker.on_trial_abandoned(now);
-                }
+                self.change(booking.replica, |it| it.breaker.on_trial_abandoned(now));
             }
             Outcome::Done | Outcome::Cancelled => {}
         }
@@ -297,8 +303,10 @@ impl Brain {
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get_mut(replica) else { return };
         self.policy.on_sent(request, &booking.ask(now), &candidate(it));
-        it.on_sent();
-        booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
+        self.change(replica, |it| {
+            it.on_sent();
+            booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
+        });
         self.requests.insert(request, booking);
         let before = self.sessions.remember(now, key, replica);
         self.sessions_moved_total += u64::from(before.is_some_and(|it| it != replica));
@@ -315,22 +323,31 @@ impl Brain {
         Some(booking)
     }
 
-    fn blame(&mut self, now: Moment, replica: ReplicaId, reason: Reason) {
-        if let Some(it) = self.fleet.get_mut(replica) {
-            it.on_failure(now, reason);
+    /// Changes what is known of a replica, and notes it for operators if its state is another now.
+    /// There is no other way to change a state, so none changes untold.
+    fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Replica)) {
+        let Some(it) = self.fleet.get_mut(replica) else { return };
+        let before = it.state();
+        change(it);
+        let now = it.state();
+        if before != now {
+            self.notices.push(Notice::Changed { replica, before, now });
         }
     }
 
+    fn blame(&mut self, now: Moment, replica: ReplicaId, reason: Reason) {
+        self.change(replica, |it| it.on_failure(now, reason));
+    }
+
     fn praise(&mut self, replica: ReplicaId) {
-        if let Some(it) = self.fleet.get_mut(replica) {
-            it.breaker.on_success();
-        }
+        self.change(replica, |it| it.breaker.on_success());
     }
 
     fn release_if_done(&mut self, replica: ReplicaId, actions: &mut Vec<Action>) {
         if self.fleet.get(replica).is_some_and(|it| it.leaving && it.in_flight == 0) {
             self.fleet.leave(replica);
             self.policy.on_left(replica);
+            self.notices.push(Notice::Left { replica });
             actions.push(Action::Release { replica });
         }
     }

@@ -53,13 +53,13 @@ pub struct ReplicaLoad {
 impl Brain {
     pub fn snapshot(&self) -> Snapshot {
         let replicas = self.fleet.iter().map(|it| {
-            let standing = it.breaker.standing();
+            let state = it.state();
             ReplicaSnapshot {
                 id: it.id,
                 name: it.name.clone(),
                 weight: it.weight,
-                state: if it.leaving { "leaving" } else { standing.as_str() },
-                reason: standing.reason().map(crate::fleet::Reason::as_str),
+                state: state.name,
+                reason: state.reason.map(crate::fleet::Reason::as_str),
                 in_flight: it.in_flight,
                 sessions: self.sessions.count(it.id),
                 sent_total: it.sent_total,

@@ -27,6 +27,14 @@ pub struct Replica {
     pub report: Option<Report>,
 }
 
+/// A replica's state as operators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// `joining`, `up`, `out`, `trial`, or `leaving`.
+    pub name: &'static str,
+    pub reason: Option<Reason>,
+}
+
 impl Replica {
     pub fn new(id: ReplicaId, name: String, weight: f64, settings: BreakerSettings) -> Self {
         let place = Place::of(&name);
@@ -44,6 +52,12 @@ impl Replica {
             place,
             report: None,
         }
+    }
+
+    pub const fn state(&self) -> State {
+        let standing = self.breaker.standing();
+        let name = if self.leaving { "leaving" } else { standing.as_str() };
+        State { name, reason: standing.reason() }
     }
 
     /// Tells whether a request may be sent here now.

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
+use cleave_core::brain::{Action, Brain, Event, Notice, Refusal, ReplicaLoad, Snapshot};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
 
 use crate::replicas::{Origin, ProbeSettings};
-use crate::telemetry::PoolMetrics;
+use crate::telemetry::{Events, PoolMetrics};
 
+use super::announce::incident;
 use super::clock::Clock;
 use super::settings::PoolSettings;
 
@@ -23,6 +23,7 @@ pub struct Pool {
     pub name: String,
     pub(super) metrics: PoolMetrics,
     clock: Clock,
+    events: Arc<Events>,
     mind: Mutex<Mind>,
     members: ArcSwap<Vec<Arc<Member>>>,
     spec: ArcSwap<PoolSettings>,
@@ -65,12 +66,18 @@ impl Member {
 }
 
 impl Pool {
-    pub(super) fn new(settings: PoolSettings, metrics: PoolMetrics, clock: Clock) -> Arc<Self> {
+    pub(super) fn new(
+        settings: PoolSettings,
+        metrics: PoolMetrics,
+        clock: Clock,
+        events: Arc<Events>,
+    ) -> Arc<Self> {
         let brain = Brain::new(settings.brain.clone());
         Arc::new(Self {
             name: settings.name.clone(),
             metrics,
             clock,
+            events,
             mind: Mutex::new(Mind { brain, actions: Vec::new() }),
             members: ArcSwap::default(),
             spec: ArcSwap::from_pointee(PoolSettings { replicas: Vec::new(), ..settings }),
@@ -133,7 +140,7 @@ impl Pool {
 
     fn tell_and(&self, event: Event, mut see: impl FnMut(&Action)) {
         let mut released = Vec::new();
-        {
+        let notices = {
             let mut mind = self.lock();
             // Read under the lock, so that the brain's time never runs backwards.
             let now = self.clock.now();
@@ -145,7 +152,9 @@ impl Pool {
                     released.push(replica);
                 }
             }
-        }
+            brain.take_notices()
+        };
+        notices.iter().for_each(|it| self.publish(it));
         for replica in released {
             self.release(replica);
         }
@@ -173,7 +182,6 @@ impl Pool {
         }
         for (origin, member) in present {
             if !wanted.contains_key(origin) {
-                info!(pool = self.name, replica = %origin, "replica leaving");
                 member.gone.cancel();
                 self.tell(Event::Leaving { replica: member.id });
             }
@@ -184,7 +192,6 @@ impl Pool {
 
     fn join(&self, origin: Origin, weight: f64, ids: &AtomicU32) -> Arc<Member> {
         let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), origin);
-        info!(pool = self.name, replica = %member.origin, weight, "replica joining");
         // First a member, then a candidate: who can be chosen must be found.
         self.members.rcu(|all| {
             let mut all = Vec::clone(all);
@@ -196,10 +203,17 @@ impl Pool {
         member
     }
 
+    /// Tells operators, while the replica is still known by its address.
+    fn publish(&self, notice: &Notice) {
+        let members = self.members.load();
+        let member = members.iter().find(|it| it.id == notice.replica());
+        let replica = member.map(|it| it.origin.as_str().to_owned());
+        self.events.publish(incident(&self.name, replica, notice));
+    }
+
     fn release(&self, replica: ReplicaId) {
         self.members
             .rcu(|all| all.iter().filter(|it| it.id != replica).cloned().collect::<Vec<_>>());
-        info!(pool = self.name, %replica, "replica left");
     }
 
     fn lock(&self) -> MutexGuard<'_, Mind> {
@@ -241,7 +255,12 @@ mod tests {
             brain: brain::Settings { sessions, ..brain::Settings::default() },
             probe: ProbeSettings::default(),
         };
-        let pool = Pool::new(settings.clone(), Metrics::default().pool("stress"), Clock::start());
+        let pool = Pool::new(
+            settings.clone(),
+            Metrics::default().pool("stress"),
+            Clock::start(),
+            Arc::default(),
+        );
         for member in pool.apply(settings, &AtomicU32::new(0)) {
             pool.tell(Event::Probed { replica: member.id, probe: Probe::Passed });
         }

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use crate::replicas::{Finding, ask_models, ask_report, probe};
-use crate::telemetry::{AccessLog, Metrics, PoolGauges, ReplicaGauges};
+use crate::telemetry::{AccessLog, Events, Incident, Metrics, PoolGauges, ReplicaGauges};
 
 use super::clock::Clock;
 use super::pool::{Member, Pool};
@@ -34,6 +34,8 @@ pub struct Router {
     pub(super) clock: Clock,
     pub(super) access: AccessLog,
     pub metrics: Metrics,
+    /// What operators are told.
+    pub events: Arc<Events>,
     /// What is left of the bytes that request bodies may take.
     pub(super) buffers: Arc<Semaphore>,
     pools: ArcSwap<Vec<Arc<Pool>>>,
@@ -52,6 +54,7 @@ impl Router {
             clock: Clock::start(),
             access,
             metrics: Metrics::default(),
+            events: Arc::default(),
             buffers: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
@@ -88,6 +91,7 @@ impl Router {
 
     pub fn start_draining(&self) {
         self.draining.store(true, Relaxed);
+        self.events.publish(Incident { kind: "drain", state: "draining", ..Incident::default() });
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
@@ -107,7 +111,7 @@ impl Router {
             let pool = old.iter().find(|it| it.name == settings.name).cloned();
             let pool = pool.unwrap_or_else(|| {
                 let metrics = self.metrics.pool(&settings.name);
-                Pool::new(settings.clone(), metrics, self.clock)
+                Pool::new(settings.clone(), metrics, self.clock, Arc::clone(&self.events))
             });
             for member in pool.apply(settings, &self.replicas) {
                 self.tasks.spawn(Arc::clone(self).watch(pool.clone(), member.clone()));
