@@ -196,7 +196,7 @@ impl Brain {
             Failure::Status if booking.trial => self.blame(now, failed, Reason::Failing),
             Failure::Status => booking.suspects.push(failed),
             // An engine that says it is full is well; only this request should go elsewhere.
-            Failure::Busy => self.praise(failed),
+            Failure::Busy => self.praise(now, failed),
         }
         booking.tried.push(failed);
         match self.pick_again(now, &booking) {
@@ -216,7 +216,7 @@ impl Brain {
         if !std::mem::replace(&mut booking.answering, true) {
             self.policy.on_first_token(now, request, replica);
         }
-        self.praise(replica);
+        self.praise(now, replica);
         for suspect in suspects {
             self.blame(now, suspect, Reason::Failing);
         }
@@ -251,6 +251,9 @@ impl Brain {
             return Some(home);
         }
         self.gather(tried, |it| it.admits(ask.now));
+        if self.candidates.is_empty() {
+            self.gather(tried, |it| it.admits_at_need(ask.now));
+        }
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
             self.gather(tried, |it| !it.leaving && it.breaker.standing() == Standing::Joining);
@@ -339,8 +342,8 @@ impl Brain {
         self.change(replica, |it| it.on_failure(now, reason));
     }
 
-    fn praise(&mut self, replica: ReplicaId) {
-        self.change(replica, |it| it.breaker.on_success());
+    fn praise(&mut self, now: Moment, replica: ReplicaId) {
+        self.change(replica, |it| it.breaker.on_success(now));
     }
 
     fn release_if_done(&mut self, replica: ReplicaId, actions: &mut Vec<Action>) {
@@ -357,7 +360,10 @@ impl Brain {
         let soonest = self.fleet.iter().filter(|it| !it.leaving).filter_map(|it| {
             match it.breaker.standing() {
                 Standing::Out { until, .. } => Some(until.since(now)),
-                Standing::Joining | Standing::Up | Standing::Trial { .. } => None,
+                Standing::Joining
+                | Standing::Up
+                | Standing::Suspect { .. }
+                | Standing::Trial { .. } => None,
             }
         });
         Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }

@@ -2,10 +2,14 @@
 //! never chooses and never asks: whoever holds the fleet tells it what happened.
 
 mod breaker;
+mod tempo;
+mod vigil;
 
 use crate::domain::{Moment, Place, ReplicaId, Report};
 
 pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
+pub use tempo::{Tempo, median};
+pub use vigil::{Pace, Silence, Verdict, Vigil, Work, hung_after};
 
 /// One replica, as the router sees it.
 #[derive(Debug)]
@@ -30,7 +34,7 @@ pub struct Replica {
 /// A replica's state as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// `joining`, `up`, `out`, `trial`, or `leaving`.
+    /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
     pub name: &'static str,
     pub reason: Option<Reason>,
 }
@@ -62,7 +66,18 @@ impl Replica {
 
     /// Tells whether a request may be sent here now.
     pub fn admits(&self, now: Moment) -> bool {
-        !self.leaving && self.breaker.admits(now)
+        !self.leaving && self.breaker.admits(now) && self.has_room()
+    }
+
+    /// Tells whether it may be sent something when nobody else is there: it takes work, but too much
+    /// for one that has just come back, or it is suspected.
+    pub fn admits_at_need(&self, now: Moment) -> bool {
+        let suspect = matches!(self.breaker.standing(), Standing::Suspect { .. });
+        !self.leaving && (suspect || self.breaker.admits(now))
+    }
+
+    fn has_room(&self) -> bool {
+        self.breaker.room().is_none_or(|room| self.in_flight < room)
     }
 
     pub fn on_sent(&mut self) {
