@@ -163,11 +163,12 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
 
 /// Names the pool after its policy: another name is another pool, with a brain of its own.
 fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettings {
+    let replica = |origin| ReplicaSettings { origin, weight: 1.0, hardware: Arc::default() };
     PoolSettings {
         name: policy.to_string(),
         models: vec![MODEL.to_owned()],
         aliases: BTreeMap::new(),
-        replicas: origins.map(|origin| ReplicaSettings { origin, weight: 1.0 }).collect(),
+        replicas: origins.map(replica).collect(),
         brain: brain::Settings { policy, ..brain::Settings::default() },
         probe: ProbeSettings::default(),
     }

@@ -1,9 +1,13 @@
 //! The words between the brain and whoever drives it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::{Extent, Outline, ReplicaId, Report, RequestId, SliceKey, Usage};
+use crate::cost::Hardware;
+use crate::domain::{Extent, Moment, Outline, ReplicaId, Report, RequestId, SliceKey, Usage};
 use crate::fleet::Probe;
+
+use super::quarantine::Circle;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +28,14 @@ pub enum Event {
     Answering {
         request: RequestId,
     },
-    /// It is over; said once for every request that was sent and not refused.
+    /// So many tokens of its answer have come so far. Said now and then, as [`streamed_is_due`]
+    /// tells, and not for every token.
+    Streamed {
+        request: RequestId,
+        output_tokens: u32,
+    },
+    /// It is over; said once for every request that was sent and not refused, and for one that left
+    /// before its verdict came.
     Ended {
         request: RequestId,
         outcome: Outcome,
@@ -35,6 +46,8 @@ pub enum Event {
         replica: ReplicaId,
         name: String,
         weight: f64,
+        /// What work takes there.
+        hardware: Arc<Hardware>,
     },
     Weighed {
         replica: ReplicaId,
@@ -48,6 +61,16 @@ pub enum Event {
         replica: ReplicaId,
         probe: Probe,
     },
+    /// When a byte of any answer last came from the replica. Told before the brain is woken, so that
+    /// nobody need speak of every byte.
+    Heard {
+        replica: ReplicaId,
+        at: Moment,
+    },
+    /// Another process answers there than before, and its cache is cold.
+    Restarted {
+        replica: ReplicaId,
+    },
     /// The replica's engine said how it is.
     Reported {
         replica: ReplicaId,
@@ -58,8 +81,12 @@ pub enum Event {
 /// How a try failed before its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection, a reset, or no answer in time.
+    /// No connection, or no answer in time.
     Unreachable,
+    /// The connection broke after the request was sent, or what came was no answer.
+    Lost,
+    /// It was told to give up, because the replica hangs.
+    Hung,
     /// An answer that says the replica is at fault.
     Status,
     /// An answer that says the replica is full.
@@ -77,7 +104,22 @@ pub enum Outcome {
     Cut,
 }
 
-/// What must be done.
+/// Tells whether a stream that has grown from `before` to `now` tokens is to be spoken of: at 8, 16
+/// and 32 tokens and every 32 from there, so that a driver may ask at every token and tell hardly any.
+pub const fn streamed_is_due(before: u32, now: u32) -> bool {
+    milestone(before) != milestone(now)
+}
+
+const fn milestone(tokens: u32) -> u32 {
+    match tokens {
+        0..8 => 0,
+        8..16 => 8,
+        16..32 => 16,
+        _ => tokens - tokens % 32,
+    }
+}
+
+/// What must be done. A request that has arrived and got neither `Send` nor `Refuse` waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Send {
@@ -92,6 +134,28 @@ pub enum Action {
     Release {
         replica: ReplicaId,
     },
+    /// Nothing more will come from there. Before its first byte the try has failed as
+    /// [`Failure::Hung`]; after it the answer is cut.
+    GiveUp {
+        request: RequestId,
+        replica: ReplicaId,
+    },
+    /// Ask the replica for one token and tell what came of it, at the latest after `limit`.
+    Ask {
+        replica: ReplicaId,
+        limit: Duration,
+    },
+}
+
+impl Action {
+    /// The verdict on a request, if it is one.
+    pub const fn verdict(self) -> Option<(RequestId, Result<ReplicaId, Refusal>)> {
+        match self {
+            Self::Send { request, replica } => Some((request, Ok(replica))),
+            Self::Refuse { request, refusal } => Some((request, Err(refusal))),
+            Self::Release { .. } | Self::GiveUp { .. } | Self::Ask { .. } => None,
+        }
+    }
 }
 
 /// Why a request is not sent, or not sent again.
@@ -103,6 +167,8 @@ pub enum Refusal {
     TriesSpent,
     /// The fleet has had as many retries as it can bear.
     BudgetSpent,
+    /// Replicas went down while it, or others like it, were served there.
+    Quarantined { circle: Circle },
 }
 
 impl Refusal {
@@ -111,6 +177,19 @@ impl Refusal {
             Self::NoReplica { .. } => "no_replica",
             Self::TriesSpent => "tries_spent",
             Self::BudgetSpent => "retry_budget_spent",
+            Self::Quarantined { .. } => "quarantined",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_spoken_of_at_doublings_and_then_at_even_steps() {
+        let told: Vec<u32> = (1..=130).filter(|it| streamed_is_due(it - 1, *it)).collect();
+        assert_eq!(told, [8, 16, 32, 64, 96, 128]);
+        assert!(streamed_is_due(9, 300) && !streamed_is_due(129, 130));
     }
 }

@@ -1,11 +1,13 @@
-//! What operators should know: every change of a replica's state, with its reason. The brain writes
+//! What operators should know: every change of a replica's state with its reason, who is quarantined. The brain writes
 //! notices beside its actions; whoever drives it takes them and publishes them. They change nothing,
 //! so a driver may leave them: what is not taken is bounded, and the oldest go first.
 
 use std::collections::VecDeque;
 
-use crate::domain::ReplicaId;
-use crate::fleet::State;
+use crate::domain::{ReplicaId, SliceKey};
+use crate::fleet::{Silence, State};
+
+use super::quarantine::{Circle, Fingerprint};
 
 /// Notices kept for a driver that has not taken them yet.
 const NOTICES_MAX: usize = 1024;
@@ -15,8 +17,13 @@ const NOTICES_MAX: usize = 1024;
 pub enum Notice {
     /// A replica is there; its state is told from here on.
     Joined { replica: ReplicaId },
-    /// A replica's state changed.
-    Changed { replica: ReplicaId, before: State, now: State },
+    /// A replica's state changed; for a hang, the silence that showed it.
+    Changed { replica: ReplicaId, before: State, now: State, silence: Option<Silence> },
+    /// Another process answers at the replica's address, with a cold cache.
+    Restarted { replica: ReplicaId },
+    /// A request that brought replicas down, the last of them this one, is refused from now on; so are
+    /// those in its circle.
+    Quarantined { replica: ReplicaId, key: SliceKey, fingerprint: Fingerprint, circle: Circle },
     /// A replica is gone for good.
     Left { replica: ReplicaId },
 }
@@ -24,9 +31,11 @@ pub enum Notice {
 impl Notice {
     pub const fn replica(&self) -> ReplicaId {
         match self {
-            Self::Joined { replica } | Self::Changed { replica, .. } | Self::Left { replica } => {
-                *replica
-            }
+            Self::Joined { replica }
+            | Self::Changed { replica, .. }
+            | Self::Restarted { replica }
+            | Self::Quarantined { replica, .. }
+            | Self::Left { replica } => *replica,
         }
     }
 }

@@ -24,6 +24,9 @@ const HELD_MAX: usize = 1024;
 /// Requests lost at one replica within this time are lost in one death.
 const ONE_DEATH: Duration = Duration::from_secs(2);
 
+/// How much later than the requests' loss a death may be confirmed.
+const CONFIRMED_IN: Duration = Duration::from_secs(60);
+
 /// What the operator may set about quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuarantineSettings {
@@ -94,6 +97,9 @@ struct Member {
 struct Death {
     replica: ReplicaId,
     at: Moment,
+    /// Whether something else than lost requests shows it: nobody listens there, it hangs, another
+    /// process came. A connection can break without that.
+    confirmed: bool,
     /// In order.
     members: Vec<Member>,
 }
@@ -184,22 +190,32 @@ impl Quarantine {
         }
         let ttl = self.ttl;
         self.deaths.retain(|it| now.since(it.at) < ttl);
-        let known = self.deaths.iter().position(|it| {
-            it.replica == replica && now.since(it.at) < ONE_DEATH
-        });
+        let known =
+            self.deaths.iter().position(|it| it.replica == replica && now.since(it.at) < ONE_DEATH);
         let at = known.unwrap_or_else(|| {
             if self.deaths.len() == DEATHS_MAX {
                 self.deaths.pop_front();
             }
-            self.deaths.push_back(Death { replica, at: now, members: Vec::new() });
+            let death = Death { replica, at: now, confirmed: false, members: Vec::new() };
+            self.deaths.push_back(death);
             self.deaths.len() - 1
         });
         let all = &mut self.deaths[at].members;
         let room = MEMBERS_MAX - all.len();
         let named = members.filter(|it| it.1 != Fingerprint(0)).take(room);
-        all.extend(named.map(|(key, fingerprint)| Member { fingerprint, workload: key.workload() }));
+        all.extend(
+            named.map(|(key, fingerprint)| Member { fingerprint, workload: key.workload() }),
+        );
         all.sort_unstable();
         all.dedup();
+    }
+
+    /// Notes that a replica is truly gone, which makes its last death count.
+    pub(super) fn on_confirmed(&mut self, now: Moment, replica: ReplicaId) {
+        let of_it = |it: &&mut Death| it.replica == replica && now.since(it.at) < CONFIRMED_IN;
+        if let Some(death) = self.deaths.iter_mut().rev().find(of_it) {
+            death.confirmed = true;
+        }
     }
 
     /// Notes that a request sent before a replica's supposed death goes on there: it did not die.
@@ -216,9 +232,9 @@ impl Quarantine {
         }
     }
 
-    /// Tells whether a request was there when a replica died, and not served since.
-    pub(super) fn is_suspect(&self, fingerprint: Fingerprint) -> bool {
-        self.deaths.iter().any(|it| it.has(fingerprint))
+    /// Counts the deaths at which a request was, and was not served whole since.
+    pub(super) fn suspicion(&self, fingerprint: Fingerprint) -> usize {
+        self.deaths.iter().filter(|it| it.has(fingerprint)).count()
     }
 
     /// Judges a request that has just lost its replica, and holds it if it is the one to blame.
@@ -229,20 +245,25 @@ impl Quarantine {
         fingerprint: Fingerprint,
     ) -> Option<Circle> {
         let latest = self.deaths.iter().rposition(|it| it.has(fingerprint))?;
-        let deaths = self.deaths_of(fingerprint);
+        let deaths = self.deaths_of(fingerprint, latest);
         let members = &self.deaths[latest].members;
-        let as_often = members.iter().filter(|it| deaths <= self.deaths_of(it.fingerprint)).count();
+        let as_often =
+            members.iter().filter(|it| deaths <= self.deaths_of(it.fingerprint, latest)).count();
         let stands_out = 2 <= deaths && as_often < deaths;
         // A workload that has offended before has no more credit: its request is to blame if it is
         // the only one there of such a workload.
         let offended = |it: &&Member| self.has_offended(now, it.workload);
-        let relapsed = self.has_offended(now, key.workload())
-            && members.iter().filter(offended).count() == 1;
+        let relapsed =
+            self.has_offended(now, key.workload()) && members.iter().filter(offended).count() == 1;
         (stands_out || relapsed).then(|| self.hold(now, key, fingerprint))
     }
 
-    fn deaths_of(&self, fingerprint: Fingerprint) -> usize {
-        self.deaths.iter().filter(|it| it.has(fingerprint)).count()
+    /// Counts the deaths at which a request was; the latest counts before it is confirmed, because
+    /// by then the request would be at its next replica.
+    fn deaths_of(&self, fingerprint: Fingerprint, latest: usize) -> usize {
+        let counts =
+            |(at, it): &(usize, &Death)| (it.confirmed || *at == latest) && it.has(fingerprint);
+        self.deaths.iter().enumerate().filter(counts).count()
     }
 
     fn has_offended(&self, now: Moment, workload: u32) -> bool {
@@ -324,6 +345,7 @@ mod tests {
     fn death(it: &mut Quarantine, second: u64, replica: u32, prompts: &[u64]) {
         let members = prompts.iter().map(|prompt| (key(1, *prompt), Fingerprint(*prompt)));
         it.on_death(at(second), ReplicaId(replica), members);
+        it.on_confirmed(at(second), ReplicaId(replica));
     }
 
     fn judged(it: &mut Quarantine, second: u64, prompt: u64) -> Option<Circle> {
@@ -385,13 +407,24 @@ mod tests {
     }
 
     #[test]
+    fn connections_that_break_without_a_death_make_nobody_guilty() {
+        let mut it = quarantine();
+        let member = [(key(1, 1), Fingerprint(1))];
+        for replica in 0..5 {
+            it.on_death(at(10 * u64::from(replica)), ReplicaId(replica), member.into_iter());
+            assert_eq!(judged(&mut it, 10 * u64::from(replica), 1), None);
+        }
+    }
+
+    #[test]
     fn what_repeats_is_held_in_widening_circles() {
         let mut it = quarantine();
         let session = key(1, 77);
-        let mut offend = |it: &mut Quarantine, second: u64, session: SliceKey, prompt: u64| {
+        let offend = |it: &mut Quarantine, second: u64, session: SliceKey, prompt: u64| {
             for replica in 0..2 {
                 let member = [(session, Fingerprint(prompt))].into_iter();
                 it.on_death(at(second + u64::from(replica)), ReplicaId(replica), member);
+                it.on_confirmed(at(second + u64::from(replica)), ReplicaId(replica));
             }
             it.judge(at(second + 1), session, Fingerprint(prompt))
         };
@@ -400,11 +433,12 @@ mod tests {
         assert_eq!(offend(&mut it, 10, session, 2), Some(Circle::Session));
         assert_eq!(it.check(at(15), session, Fingerprint(50), true), Some(Circle::Session));
         assert_eq!(offend(&mut it, 20, key(1, 78), 3), Some(Circle::NewSessions));
-        assert_eq!(it.check(at(25), key(1, 90), Fingerprint(50), true), None, "it was there before");
         assert_eq!(
-            it.check(at(25), key(1, 90), Fingerprint(50), false),
-            Some(Circle::NewSessions)
+            it.check(at(25), key(1, 90), Fingerprint(50), true),
+            None,
+            "it was there before"
         );
+        assert_eq!(it.check(at(25), key(1, 90), Fingerprint(50), false), Some(Circle::NewSessions));
         assert_eq!(offend(&mut it, 30, key(1, 90), 4), Some(Circle::Workload));
         assert_eq!(it.check(at(35), key(1, 91), Fingerprint(51), true), Some(Circle::Workload));
         assert_eq!(it.check(at(35), key(2, 91), Fingerprint(51), false), None, "others go on");

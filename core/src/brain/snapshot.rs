@@ -13,6 +13,9 @@ pub struct Snapshot {
     pub requests_in_flight: usize,
     /// Sessions that changed replica since the start.
     pub sessions_moved_total: u64,
+    /// Requests held in quarantine now, and times that somebody was put there since the start.
+    pub quarantined: usize,
+    pub quarantined_total: u64,
     /// How well lengths were predicted since the start.
     pub misses: Misses,
     pub replicas: Vec<ReplicaSnapshot>,
@@ -24,7 +27,7 @@ pub struct ReplicaSnapshot {
     pub id: ReplicaId,
     pub name: String,
     pub weight: f64,
-    /// `joining`, `up`, `out`, `trial`, or `leaving`.
+    /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
     pub state: &'static str,
     pub reason: Option<&'static str>,
     pub in_flight: u32,
@@ -71,6 +74,8 @@ impl Brain {
             policy: self.settings.policy,
             requests_in_flight: self.requests.len(),
             sessions_moved_total: self.sessions_moved_total,
+            quarantined: self.quarantine.held(),
+            quarantined_total: self.quarantine.held_total(),
             misses: self.lengths.misses(),
             replicas: replicas.collect(),
         }
@@ -98,7 +103,8 @@ impl Brain {
             } else {
                 load.waiting_prompt_tokens += prompt_tokens;
             }
-            load.output_tokens += u64::from(outline.output_tokens.unwrap_or(0));
+            let expected = outline.output_tokens.unwrap_or(0).max(booking.streamed_tokens);
+            load.output_tokens += u64::from(expected);
         }
         loads
     }

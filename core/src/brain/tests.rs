@@ -1,5 +1,7 @@
 //! What the brain promises, as events and the actions they must bring.
 
+mod hangs;
+
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -31,7 +33,8 @@ impl Bench {
 
     fn join(&mut self, number: u32, weight: f64) {
         let replica = ReplicaId(number);
-        self.tell(Event::Joined { replica, name: format!("http://gpu-{number}:8000"), weight });
+        let (name, hardware) = (format!("http://gpu-{number}:8000"), Arc::default());
+        self.tell(Event::Joined { replica, name, weight, hardware });
         self.tell(Event::Probed { replica, probe: Probe::Passed });
     }
 
@@ -40,6 +43,13 @@ impl Bench {
         self.brain.on_event(self.now, event, &mut actions);
         assert!(invariants::sends_are_allowed(&self.brain, &actions), "{actions:?}");
         assert!(invariants::ledger_matches_requests(&self.brain));
+        actions
+    }
+
+    fn time(&mut self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.brain.on_time(self.now, &mut actions);
+        assert!(invariants::sends_are_allowed(&self.brain, &actions), "{actions:?}");
         actions
     }
 
@@ -92,7 +102,10 @@ fn ended(request: RequestId, outcome: Outcome) -> Event {
 fn target(actions: &[Action]) -> Option<ReplicaId> {
     actions.iter().find_map(|action| match action {
         Action::Send { replica, .. } => Some(*replica),
-        Action::Refuse { .. } | Action::Release { .. } => None,
+        Action::Refuse { .. }
+        | Action::Release { .. }
+        | Action::GiveUp { .. }
+        | Action::Ask { .. } => None,
     })
 }
 
@@ -354,7 +367,7 @@ fn with_nobody_there_the_refusal_says_when_somebody_may_be() {
 fn a_replica_that_has_not_shown_itself_is_the_last_resort() {
     let mut bench = Bench::session(1);
     let (replica, name) = (ReplicaId(1), "http://late:8000".to_owned());
-    bench.tell(Event::Joined { replica, name, weight: 1000.0 });
+    bench.tell(Event::Joined { replica, name, weight: 1000.0, hardware: Arc::default() });
     assert!((0..50).all(|session| bench.served(session) == ReplicaId(0)));
     bench.tell(Event::Leaving { replica: ReplicaId(0) });
     assert_eq!(bench.served(0), replica);
@@ -386,6 +399,7 @@ enum Step {
     Arrive(u32),
     Fail(prop::sample::Index, Failure),
     Answer(prop::sample::Index),
+    Stream(prop::sample::Index, u32),
     End(prop::sample::Index, Outcome),
     Join(f64),
     Weigh(prop::sample::Index, f64),
@@ -396,13 +410,20 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
-    let failure = prop::sample::select(vec![Failure::Unreachable, Failure::Status, Failure::Busy]);
+    let failure = prop::sample::select(vec![
+        Failure::Unreachable,
+        Failure::Lost,
+        Failure::Hung,
+        Failure::Status,
+        Failure::Busy,
+    ]);
     let outcome = prop::sample::select(vec![Outcome::Done, Outcome::Cancelled, Outcome::Cut]);
     let weight = prop::sample::select(vec![0.0, 0.5, 1.0, 3.0]);
     prop_oneof![
         8 => (0_u32..50).prop_map(Step::Arrive),
         4 => (index(), failure).prop_map(|(it, failure)| Step::Fail(it, failure)),
         4 => index().prop_map(Step::Answer),
+        4 => (index(), 0_u32..2000).prop_map(|(it, tokens)| Step::Stream(it, tokens)),
         4 => (index(), outcome).prop_map(|(it, outcome)| Step::End(it, outcome)),
         1 => weight.clone().prop_map(Step::Join),
         1 => (index(), weight).prop_map(|(it, weight)| Step::Weigh(it, weight)),
@@ -437,6 +458,10 @@ proptest! {
                     let request = request(it, &bench);
                     bench.tell(Event::Answering { request });
                 }
+                Step::Stream(it, output_tokens) => {
+                    let request = request(it, &bench);
+                    bench.tell(Event::Streamed { request, output_tokens });
+                }
                 Step::End(it, outcome) => {
                     let request = request(it, &bench);
                     bench.tell(ended(request, outcome));
@@ -455,7 +480,7 @@ proptest! {
                 }
                 Step::Wait(seconds) => bench.wait(seconds),
             }
-            bench.brain.on_time(bench.now);
+            bench.time();
         }
         // When everything ends, nothing is left on the books.
         for number in 0..bench.requests {

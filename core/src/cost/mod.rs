@@ -7,6 +7,7 @@
 mod builtin;
 mod coefficients;
 mod fit;
+mod hardware;
 mod knee;
 mod request;
 mod solve;
@@ -15,6 +16,7 @@ mod table;
 pub use builtin::{H200_MEMORY_TB_S, built_in, from_table, guess};
 pub use coefficients::{BookError, Coefficients, CostBook, Origin};
 pub use fit::{ErrorQuantiles, Fit, fit};
+pub use hardware::Hardware;
 pub use knee::{Knee, Mix, Rung, predict_rate, still_grows};
 pub use request::{MODEL_UNIT_MS, RequestCost};
 pub use table::{Sample, TableError, read_samples};

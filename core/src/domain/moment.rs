@@ -10,6 +10,8 @@ pub struct Moment(u64);
 
 impl Moment {
     pub const ZERO: Self = Self(0);
+    /// The end of time, which never comes.
+    pub const MAX: Self = Self(u64::MAX);
 
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)

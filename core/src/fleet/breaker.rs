@@ -43,6 +43,8 @@ pub enum Reason {
     Hung,
     /// It writes several times as slowly as its peers.
     Slow,
+    /// It lists no model that its pool serves: perhaps another process was given its address.
+    WrongModel,
 }
 
 impl Reason {
@@ -53,6 +55,7 @@ impl Reason {
             Self::Unhealthy => "unhealthy",
             Self::Hung => "hung",
             Self::Slow => "slow",
+            Self::WrongModel => "wrong_model",
         }
     }
 }
@@ -66,6 +69,8 @@ pub enum Probe {
     Generated,
     /// It cannot be asked for a token, so that no answer says anything.
     Unable,
+    /// It answers, but serves none of its pool's models.
+    Stranger,
     /// It could not connect, or was answered with an error.
     Failed,
     /// Nobody listens at its address: the process is gone.
@@ -127,6 +132,7 @@ pub struct Breaker {
     /// How often it has been put out since it was last up for long.
     strikes: u32,
     up_since: Moment,
+    out_since: Moment,
     /// Whether a hung one has given a token since, or cannot be asked for one.
     proved: bool,
     /// What it may have in flight while it is filled again; `None` for any number.
@@ -141,6 +147,7 @@ impl Breaker {
             failures: 0,
             strikes: 0,
             up_since: Moment::ZERO,
+            out_since: Moment::ZERO,
             proved: false,
             room: None,
         }
@@ -159,8 +166,10 @@ impl Breaker {
     pub fn admits(&self, now: Moment) -> bool {
         match self.standing {
             Standing::Up => true,
-            // A trial would only hang too; it is asked for a token first.
-            Standing::Out { reason: Reason::Hung, until } => until <= now && self.proved,
+            // A trial would only fail too: first it must give a token, or list the right model.
+            Standing::Out { reason: Reason::Hung | Reason::WrongModel, until } => {
+                until <= now && self.proved
+            }
             Standing::Out { until, .. } => until <= now,
             Standing::Joining | Standing::Suspect { .. } | Standing::Trial { .. } => false,
         }
@@ -252,7 +261,10 @@ impl Breaker {
         match probe {
             Probe::Passed => self.on_probe_passed(now),
             Probe::Generated => self.on_generated(now),
-            Probe::Unable => self.proved = true,
+            Probe::Unable => {
+                self.proved |= matches!(self.standing, Standing::Out { reason: Reason::Hung, .. });
+            }
+            Probe::Stranger => self.condemn(now, Reason::WrongModel),
             Probe::Failed | Probe::Refused => self.on_failure(now, Reason::Unhealthy),
             Probe::TimedOut { asked_at, last_byte_at } => {
                 if !lives(asked_at, last_byte_at) {
@@ -263,27 +275,36 @@ impl Breaker {
                 if lives(asked_at, last_byte_at) {
                     return;
                 }
-                if let Standing::Out { reason: Reason::Hung, .. } = self.standing {
-                    self.put_out(now, Reason::Hung);
-                } else {
-                    self.condemn(now, Reason::Hung);
+                match self.standing {
+                    // A question from before it was put out says nothing new.
+                    Standing::Out { reason: Reason::Hung, .. } if self.out_since <= asked_at => {
+                        self.put_out(now, Reason::Hung);
+                    }
+                    Standing::Joining
+                    | Standing::Up
+                    | Standing::Suspect { .. }
+                    | Standing::Out { .. }
+                    | Standing::Trial { .. } => self.condemn(now, Reason::Hung),
                 }
             }
         }
     }
 
     fn on_generated(&mut self, now: Moment) {
-        self.proved = true;
         self.on_sign();
         if let Standing::Out { reason: Reason::Hung, .. } = self.standing {
+            self.proved = true;
             self.standing = Standing::Out { reason: Reason::Hung, until: now };
         }
-        self.on_probe_passed(now);
     }
 
     fn on_probe_passed(&mut self, now: Moment) {
         match self.standing {
             Standing::Joining => self.on_success(now),
+            Standing::Out { reason: reason @ Reason::WrongModel, .. } => {
+                self.proved = true;
+                self.standing = Standing::Out { reason, until: now };
+            }
             // Not of one that was lost again and again: it must stay away for its whole pause.
             Standing::Out {
                 reason: reason @ (Reason::Unreachable | Reason::Unhealthy), ..
@@ -308,6 +329,7 @@ impl Breaker {
         let pause = (self.settings.open * (1 << doublings)).min(self.settings.open_max);
         self.strikes = self.strikes.saturating_add(1);
         self.proved = false;
+        self.out_since = now;
         self.standing = Standing::Out { reason, until: now + pause };
     }
 }

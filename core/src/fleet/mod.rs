@@ -5,6 +5,10 @@ mod breaker;
 mod tempo;
 mod vigil;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cost::Hardware;
 use crate::domain::{Moment, Place, ReplicaId, Report};
 
 pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
@@ -19,6 +23,8 @@ pub struct Replica {
     pub name: String,
     /// Its share of sessions.
     pub weight: f64,
+    /// What work takes there.
+    pub hardware: Arc<Hardware>,
     /// It takes nothing more and goes when it is done.
     pub leaving: bool,
     pub breaker: Breaker,
@@ -29,6 +35,56 @@ pub struct Replica {
     pub place: Place,
     /// What its engine said last.
     pub report: Option<Report>,
+    pub watch: Watch,
+}
+
+/// What is known of how a replica does its work.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watch {
+    pub vigil: Vigil,
+    pub tempo: Tempo,
+    /// Prompts that wait to be read there or are being read, in microseconds of reading them cold.
+    pub reading_us: u64,
+    /// The same of all prompts whose first token has come.
+    pub read_us_total: u64,
+    /// When it was last asked for a token, and how long that may take; `None` once it is told.
+    pub asked: Option<(Moment, Duration)>,
+    pub last_asked: Moment,
+    /// Whether nobody listened at its address when it was last looked at.
+    pub was_refused: bool,
+    /// Requests beyond our own that its engine told of, at the last report and the one before.
+    foreign: [u32; 2],
+    /// When its engine was last seen at work by its reports.
+    works_at: Option<Moment>,
+}
+
+/// For so long a report is believed that shows an engine at work; one that never changes again is
+/// frozen, and says nothing.
+const WORKS_FOR: Duration = Duration::from_secs(10);
+
+impl Watch {
+    /// Notes how many requests its engine has, and how many of them are ours. Counts are taken at
+    /// slightly different moments, so only what two reports agree on is somebody else's. Returns
+    /// whether the engine was at work between the two.
+    pub fn on_report(&mut self, report: &Report, before: Option<&Report>, own: u32) -> bool {
+        let all = report.running.saturating_add(report.waiting);
+        self.foreign = [all.saturating_sub(own), self.foreign[0]];
+        // What waits may grow in front of a hung engine; what it holds and runs does not change.
+        let works = before.is_some_and(|it| {
+            let moved = (it.kv_used_share - report.kv_used_share).abs();
+            it.running != report.running || f64::EPSILON < moved
+        });
+        if works {
+            self.works_at = Some(report.taken_at);
+        }
+        works
+    }
+
+    /// Tells whether others than this router have given it work.
+    pub fn has_foreign_work(&self, now: Moment) -> bool {
+        let works = self.works_at.is_some_and(|at| now.since(at) < WORKS_FOR);
+        works && self.foreign.iter().all(|it| 0 < *it)
+    }
 }
 
 /// A replica's state as operators see it.
@@ -40,7 +96,13 @@ pub struct State {
 }
 
 impl Replica {
-    pub fn new(id: ReplicaId, name: String, weight: f64, settings: BreakerSettings) -> Self {
+    pub fn new(
+        id: ReplicaId,
+        name: String,
+        weight: f64,
+        hardware: Arc<Hardware>,
+        settings: BreakerSettings,
+    ) -> Self {
         let place = Place::of(&name);
         let breaker = Breaker::new(settings);
         let (sent_total, failed_total, in_flight) = (0, 0, 0);
@@ -48,6 +110,7 @@ impl Replica {
             id,
             name,
             weight,
+            hardware,
             leaving: false,
             breaker,
             in_flight,
@@ -55,6 +118,7 @@ impl Replica {
             failed_total,
             place,
             report: None,
+            watch: Watch::default(),
         }
     }
 
@@ -80,7 +144,8 @@ impl Replica {
         self.breaker.room().is_none_or(|room| self.in_flight < room)
     }
 
-    pub fn on_sent(&mut self) {
+    pub fn on_sent(&mut self, now: Moment) {
+        self.watch.vigil.on_sent(now, self.in_flight);
         self.in_flight += 1;
         self.sent_total += 1;
         self.breaker.on_sent();
@@ -108,6 +173,10 @@ impl Fleet {
 
     pub fn get(&self, id: ReplicaId) -> Option<&Replica> {
         self.position(id).map(|at| &self.0[at])
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Replica> {
+        self.0.iter_mut()
     }
 
     pub fn get_mut(&mut self, id: ReplicaId) -> Option<&mut Replica> {

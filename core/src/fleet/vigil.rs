@@ -56,11 +56,11 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Notes how long a prompt took to its first token.
-    pub fn on_first_token(&mut self, prompt_tokens: u32, took: Duration) {
+    /// Notes how long a prompt took to its first token, of which so many tokens were not cached.
+    pub fn on_first_token(&mut self, new_tokens: u32, took: Duration) {
         let took_ms = took.as_secs_f64() * 1e3;
-        let telling = TELLING_TOKENS <= prompt_tokens;
-        self.proven |= telling && took_ms < f64::from(prompt_tokens) * TOKEN_MS_UNKNOWN;
+        let telling = TELLING_TOKENS <= new_tokens;
+        self.proven |= telling && took_ms < f64::from(new_tokens) * TOKEN_MS_UNKNOWN;
     }
 
     /// Notes a silence that ended by itself, against what was expected of it.

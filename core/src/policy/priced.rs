@@ -90,6 +90,10 @@ impl Policy for Priced {
         self.line.on_ended(request);
     }
 
+    fn on_restarted(&mut self, replica: ReplicaId) {
+        self.residency.forget(replica);
+    }
+
     fn on_left(&mut self, replica: ReplicaId) {
         self.residency.forget(replica);
     }

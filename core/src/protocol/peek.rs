@@ -36,7 +36,8 @@ impl Peek<'_> {
     /// the prompt once more, so it is done before any lock is taken.
     pub fn outline(&self, model: &str) -> (Outline, Extent) {
         let (outline, extent) = self.prompt.outline(model);
-        (outline, Extent { output_tokens_max: self.output_tokens_max, ..extent })
+        let (output_tokens_max, streams) = (self.output_tokens_max, self.stream);
+        (outline, Extent { output_tokens_max, streams, ..extent })
     }
 }
 

@@ -89,7 +89,7 @@ async fn serve(
     let key = SliceKey::new(tenant, model, session);
 
     // Pick: the decision and its booking are one step.
-    let placed = visit.place(pool, key, found.outline(model));
+    let placed = visit.place(pool, key, found.outline(model)).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
 
     // Send, and send elsewhere while nothing has come back.
@@ -138,16 +138,21 @@ async fn try_each(
     payload: &Payload,
 ) -> Result<Answer, ServeError> {
     loop {
-        let (failure, tried) = match send(worker, visit, &member, head, payload).await {
+        let sent = tokio::select! {
+            biased;
+            sent = send(worker, visit, &member, head, payload) => sent,
+            () = visit.recalled(&member) => Err(SendError::GivenUp),
+        };
+        let (failure, tried) = match sent {
             Ok(answer) => match failure_of(answer.status) {
                 None => return Ok(answer),
                 Some(failure) => (failure, Ok(answer)),
             },
-            Err(error) => (Failure::Unreachable, Err(error)),
+            Err(error) => (failure_to_send(&error), Err(error)),
         };
         let reason = tried.as_ref().map_or_else(ToString::to_string, |it| it.status.to_string());
         debug!(replica = %member.origin, reason, "try failed");
-        member = match (visit.place_again(failure), tried) {
+        member = match (visit.place_again(failure).await, tried) {
             (Ok(next), _) => next,
             // The replica's own words say more than ours would.
             (Err(_), Ok(answer)) => return Ok(answer),
@@ -155,6 +160,18 @@ async fn try_each(
                 return Err(ServeError::refused(refusal, visit.tries(), Some(last)));
             }
         };
+    }
+}
+
+/// Reads what it means that there is no answer.
+const fn failure_to_send(error: &SendError) -> Failure {
+    match error {
+        SendError::Connect(_)
+        | SendError::ConnectTimeout
+        | SendError::NoAnswer
+        | SendError::Body(_) => Failure::Unreachable,
+        SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
+        SendError::GivenUp => Failure::Hung,
     }
 }
 
@@ -203,7 +220,7 @@ async fn pass(
         match Connection::open(&member.origin, timeouts.connect).await {
             Ok(connection) => break connection,
             Err(last) => {
-                let placed = visit.place_again(Failure::Unreachable);
+                let placed = visit.place_again(Failure::Unreachable).await;
                 let tries = visit.tries();
                 member = placed.map_err(|it| ServeError::refused(it, tries, Some(last)))?;
             }
@@ -214,7 +231,12 @@ async fn pass(
     let limit_bytes = worker.router.settings.limits.body_bytes_max;
     let body = Limited::new(body, limit_bytes);
     let outgoing = Outgoing::Passing { body, chunked, limit: timeouts.body };
-    match connection.exchange(&visit.method, head, outgoing, timeouts.first_byte).await {
+    let exchanged = tokio::select! {
+        biased;
+        it = connection.exchange(&visit.method, head, outgoing, timeouts.first_byte) => it,
+        () = visit.recalled(&member) => Err(SendError::GivenUp),
+    };
+    match exchanged {
         Ok(answer) => Ok(answer),
         Err(SendError::Body(error)) => Err(ServeError::body(error, limit_bytes)),
         Err(last) => {

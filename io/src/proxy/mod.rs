@@ -9,6 +9,7 @@ mod exchange;
 mod headers;
 mod intake;
 mod pool;
+mod recall;
 mod relay;
 mod rescue;
 mod router;

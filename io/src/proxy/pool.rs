@@ -1,14 +1,17 @@
 //! One pool: its brain under one lock, and the replicas the brain speaks of. The lock is held for a
 //! decision and never across a wait; what a decision needs is prepared before it is taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cleave_core::brain::{Action, Brain, Event, Notice, Refusal, ReplicaLoad, Snapshot};
-use cleave_core::domain::{Moment, ReplicaId, RequestId};
+use cleave_core::domain::{Birth, Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::replicas::{Origin, ProbeSettings};
@@ -16,7 +19,13 @@ use crate::telemetry::{Events, PoolMetrics};
 
 use super::announce::incident;
 use super::clock::Clock;
-use super::settings::PoolSettings;
+use super::recall::Recall;
+use super::settings::{PoolSettings, ReplicaSettings};
+
+/// Timers are no finer than this.
+const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
+/// How soon it is noticed that nobody has the pool any more.
+const WAKE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Pool {
@@ -25,15 +34,115 @@ pub struct Pool {
     clock: Clock,
     events: Arc<Events>,
     mind: Mutex<Mind>,
+    /// Told when the brain wants to be woken sooner than was planned.
+    sooner: Arc<Notify>,
     members: ArcSwap<Vec<Arc<Member>>>,
     spec: ArcSwap<PoolSettings>,
 }
 
-/// The brain and the list it writes its actions to, reused.
+type Verdict = Result<ReplicaId, Refusal>;
+
+/// The brain, the list it writes its actions to, reused, and those who wait for one.
 #[derive(Debug)]
 struct Mind {
     brain: Brain,
     actions: Vec<Action>,
+    /// Requests without a verdict yet. As many as the brain holds, which bounds them.
+    waiting: BTreeMap<RequestId, oneshot::Sender<Verdict>>,
+    /// Requests that are at a replica, should they have to give it up.
+    recalls: HashMap<RequestId, Arc<Recall>>,
+    questions: mpsc::Sender<Question>,
+    /// When the brain is woken next.
+    wake_at: Moment,
+}
+
+/// A replica that is to be asked for a token, and how long that may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) replica: ReplicaId,
+    pub(super) limit: Duration,
+}
+
+/// What came of asking the brain.
+#[derive(Debug)]
+enum Asked {
+    Now(Verdict),
+    Later(oneshot::Receiver<Verdict>),
+}
+
+impl Mind {
+    fn new(brain: Brain, questions: mpsc::Sender<Question>) -> Self {
+        let (actions, waiting, recalls) = Default::default();
+        Self { brain, actions, waiting, recalls, questions, wake_at: Moment::ZERO }
+    }
+
+    /// Takes the verdict on a request that has just asked, or a place among those who wait for one.
+    fn take_verdict(&mut self, request: RequestId) -> Asked {
+        let own = |action: &Action| action.verdict().filter(|it| it.0 == request);
+        let found = self.actions.iter().enumerate().find_map(|(at, it)| Some((at, own(it)?.1)));
+        if let Some((at, verdict)) = found {
+            self.actions.remove(at);
+            if verdict.is_err() {
+                self.recalls.remove(&request);
+            }
+            return Asked::Now(verdict);
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.insert(request, sender);
+        Asked::Later(receiver)
+    }
+
+    /// Hands verdicts to those who wait for them, calls back those who wait in vain, passes questions
+    /// on, and lists the replicas that are let go.
+    fn hand_out(&mut self, released: &mut Vec<ReplicaId>) {
+        for action in self.actions.drain(..) {
+            if let Some((request, verdict)) = action.verdict()
+                && let Some(waiting) = self.waiting.remove(&request)
+            {
+                if verdict.is_err() {
+                    self.recalls.remove(&request);
+                }
+                // Who is no longer there tells the brain so, which then takes it off its books.
+                _ = waiting.send(verdict);
+            }
+            match action {
+                Action::Send { .. } | Action::Refuse { .. } => {}
+                Action::Release { replica } => released.push(replica),
+                Action::GiveUp { request, replica } => {
+                    if let Some(recall) = self.recalls.get(&request) {
+                        recall.give_up(replica);
+                    }
+                }
+                // With more questions open than there is room for, the brain asks again later.
+                Action::Ask { replica, limit } => {
+                    _ = self.questions.try_send(Question { replica, limit });
+                }
+            }
+        }
+    }
+
+    /// Tells whether the brain wants to be woken before it was going to be.
+    fn is_due_sooner(&mut self) -> bool {
+        let next = self.brain.next_wakeup().filter(|at| *at < self.wake_at);
+        self.wake_at = next.unwrap_or(self.wake_at);
+        next.is_some()
+    }
+}
+
+/// Wakes the brain of a pool whenever it asks for it, for as long as anybody has the pool.
+pub(super) fn keep_time(pool: &Arc<Pool>) -> impl Future<Output = ()> + Send + use<> {
+    let (clock, sooner) = (pool.clock, Arc::clone(&pool.sooner));
+    let pool = Arc::downgrade(pool);
+    async move {
+        loop {
+            let Some(next) = pool.upgrade().map(|it| it.on_time()) else { return };
+            let pause = next.since(clock.now()).clamp(WAKE_PAUSE_MIN, WAKE_PAUSE_MAX);
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = sooner.notified() => sleep(WAKE_PAUSE_MIN).await,
+            }
+        }
+    }
 }
 
 /// One replica, as the data plane needs it.
@@ -45,18 +154,27 @@ pub(super) struct Member {
     last_byte: AtomicU64,
     /// What it says it serves.
     pub(super) models: ArcSwap<Vec<Model>>,
+    /// Which process answers there, where it tells.
+    birth: Mutex<Option<Birth>>,
     /// Ends its probing.
     pub(super) gone: CancellationToken,
 }
 
 impl Member {
     fn new(id: ReplicaId, origin: Origin) -> Arc<Self> {
-        let (last_byte, models, gone) = Default::default();
-        Arc::new(Self { id, origin, last_byte, models, gone })
+        let (last_byte, models, birth, gone) = Default::default();
+        Arc::new(Self { id, origin, last_byte, models, birth, gone })
     }
 
     pub(super) fn on_byte(&self, now: Moment) {
         self.last_byte.store(now.as_nanos(), Relaxed);
+    }
+
+    /// Notes what its engine says of its own life; tells whether that is another one than before.
+    pub(super) fn is_reborn(&self, birth: Birth) -> bool {
+        let mut known = self.birth.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.replace(birth);
+        before.is_some_and(|it| birth.is_after(&it))
     }
 
     pub(super) fn last_byte_at(&self) -> Option<Moment> {
@@ -71,6 +189,7 @@ impl Pool {
         metrics: PoolMetrics,
         clock: Clock,
         events: Arc<Events>,
+        questions: mpsc::Sender<Question>,
     ) -> Arc<Self> {
         let brain = Brain::new(settings.brain.clone());
         Arc::new(Self {
@@ -78,7 +197,8 @@ impl Pool {
             metrics,
             clock,
             events,
-            mind: Mutex::new(Mind { brain, actions: Vec::new() }),
+            mind: Mutex::new(Mind::new(brain, questions)),
+            sooner: Arc::default(),
             members: ArcSwap::default(),
             spec: ArcSwap::from_pointee(PoolSettings { replicas: Vec::new(), ..settings }),
         })
@@ -98,6 +218,32 @@ impl Pool {
         super::table::models_of(self).into_iter().map(|it| it.id).collect()
     }
 
+    /// The model by which a replica is asked for a token: the first it lists, or is known to serve.
+    pub(super) fn model_of(&self, member: &Member) -> String {
+        let listed = member.models.load().first().map(|it| it.id.clone());
+        listed.or_else(|| self.spec.load().models.first().cloned()).unwrap_or_default()
+    }
+
+    /// Tells whether a replica that lists these models belongs here: it serves something that the pool
+    /// is configured to serve or, failing that, that another of its replicas serves.
+    pub(super) fn is_served_by(&self, member: &Member, models: &[Model]) -> bool {
+        let spec = self.spec.load();
+        let configured = || spec.models.iter().any(|id| models.iter().any(|it| it.id == *id));
+        if !spec.models.is_empty() || models.is_empty() {
+            return models.is_empty() || configured();
+        }
+        let members = self.members.load();
+        let others: Vec<_> = members
+            .iter()
+            .filter(|it| it.id != member.id)
+            .map(|it| it.models.load_full())
+            .filter(|it| !it.is_empty())
+            .collect();
+        let shares =
+            |theirs: &Vec<Model>| theirs.iter().any(|it| models.iter().any(|own| own.id == it.id));
+        others.is_empty() || others.iter().any(|it| shares(it))
+    }
+
     pub(super) fn spec(&self) -> Arc<PoolSettings> {
         self.spec.load_full()
     }
@@ -110,19 +256,26 @@ impl Pool {
         self.spec.load().probe.clone()
     }
 
-    /// Asks the brain where a request goes, now or next.
-    pub(super) fn place(&self, request: RequestId, event: Event) -> Result<Arc<Member>, Refusal> {
-        let mut verdict = None;
-        self.tell_and(event, |action| match *action {
-            Action::Send { request: whose, replica } if whose == request => {
-                verdict = Some(Ok(replica));
-            }
-            Action::Refuse { request: whose, refusal } if whose == request => {
-                verdict = Some(Err(refusal));
-            }
-            Action::Send { .. } | Action::Refuse { .. } | Action::Release { .. } => {}
+    /// Asks the brain where a request goes, now or next, and waits while it cannot say. Who stops
+    /// waiting must tell the brain that the request has ended.
+    pub(super) async fn place(
+        &self,
+        request: RequestId,
+        recall: &Arc<Recall>,
+        event: Event,
+    ) -> Result<Arc<Member>, Refusal> {
+        let asked = self.think(|mind, now| {
+            mind.recalls.insert(request, Arc::clone(recall));
+            mind.brain.on_event(now, event, &mut mind.actions);
+            mind.take_verdict(request)
         });
-        let replica = verdict.expect("the brain answers for every request that asks")?;
+        let verdict = match asked {
+            Asked::Now(verdict) => verdict,
+            Asked::Later(coming) => {
+                coming.await.expect("the brain answers for every request that asks")
+            }
+        };
+        let replica = verdict?;
         let members = self.members.load();
         let at = members.binary_search_by_key(&replica, |it| it.id);
         Ok(members[at.expect("who can be chosen is a member")].clone())
@@ -130,34 +283,49 @@ impl Pool {
 
     /// Tells the brain what happened.
     pub(super) fn tell(&self, event: Event) {
-        self.tell_and(event, |_| {});
+        self.think(|mind, now| {
+            if let Event::Ended { request, .. } = event {
+                mind.waiting.remove(&request);
+                mind.recalls.remove(&request);
+            }
+            mind.brain.on_event(now, event, &mut mind.actions);
+        });
     }
 
-    /// Lets the brain tidy up.
-    pub(super) fn on_time(&self) {
-        self.lock().brain.on_time(self.clock.now());
-    }
-
-    fn tell_and(&self, event: Event, mut see: impl FnMut(&Action)) {
-        let mut released = Vec::new();
-        let notices = {
-            let mut mind = self.lock();
-            // Read under the lock, so that the brain's time never runs backwards.
-            let now = self.clock.now();
-            let Mind { brain, actions } = &mut *mind;
-            brain.on_event(now, event, actions);
-            for action in actions.drain(..) {
-                see(&action);
-                if let Action::Release { replica } = action {
-                    released.push(replica);
+    /// Lets the brain do what only time brings; returns when it wants to be woken next.
+    fn on_time(&self) -> Moment {
+        let members = self.members.load();
+        self.think(|mind, now| {
+            for member in members.iter() {
+                if let Some(at) = member.last_byte_at() {
+                    let heard = Event::Heard { replica: member.id, at };
+                    mind.brain.on_event(now, heard, &mut mind.actions);
                 }
             }
-            brain.take_notices()
+            mind.brain.on_time(now, &mut mind.actions);
+            mind.wake_at = mind.brain.next_wakeup().unwrap_or(Moment::MAX);
+            mind.wake_at
+        })
+    }
+
+    /// Has the brain think about something, under the lock, and hands out what it decided.
+    fn think<T>(&self, about: impl FnOnce(&mut Mind, Moment) -> T) -> T {
+        let mut released = Vec::new();
+        let (thought, notices) = {
+            let mut mind = self.lock();
+            // Read under the lock, so that the brain's time never runs backwards.
+            let thought = about(&mut mind, self.clock.now());
+            mind.hand_out(&mut released);
+            if mind.is_due_sooner() {
+                self.sooner.notify_one();
+            }
+            (thought, mind.brain.take_notices())
         };
         notices.iter().for_each(|it| self.publish(it));
         for replica in released {
             self.release(replica);
         }
+        thought
     }
 
     /// Takes on new settings: replicas come, change weight, or finish and leave. Returns those that
@@ -169,15 +337,15 @@ impl Pool {
             .filter(|it| !it.gone.is_cancelled())
             .map(|it| (&it.origin, it))
             .collect();
-        let wanted: BTreeMap<&Origin, f64> =
-            new.replicas.iter().map(|it| (&it.origin, it.weight)).collect();
+        let wanted: BTreeMap<&Origin, &ReplicaSettings> =
+            new.replicas.iter().map(|it| (&it.origin, it)).collect();
         let mut joined = Vec::new();
-        for (origin, weight) in &wanted {
+        for (origin, replica) in &wanted {
             match present.get(origin) {
                 Some(member) => {
-                    self.tell(Event::Weighed { replica: member.id, weight: *weight });
+                    self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
                 }
-                None => joined.push(self.join((*origin).clone(), *weight, ids)),
+                None => joined.push(self.join(replica, ids)),
             }
         }
         for (origin, member) in present {
@@ -190,8 +358,9 @@ impl Pool {
         joined
     }
 
-    fn join(&self, origin: Origin, weight: f64, ids: &AtomicU32) -> Arc<Member> {
-        let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), origin);
+    fn join(&self, replica: &ReplicaSettings, ids: &AtomicU32) -> Arc<Member> {
+        let weight = replica.weight;
+        let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), replica.origin.clone());
         // First a member, then a candidate: who can be chosen must be found.
         self.members.rcu(|all| {
             let mut all = Vec::clone(all);
@@ -199,7 +368,8 @@ impl Pool {
             all
         });
         let name = member.origin.as_str().to_owned();
-        self.tell(Event::Joined { replica: member.id, name, weight });
+        let hardware = Arc::clone(&replica.hardware);
+        self.tell(Event::Joined { replica: member.id, name, weight, hardware });
         member
     }
 
@@ -224,13 +394,14 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
     use std::thread;
 
     use cleave_core::brain::{self, Outcome, SessionSettings};
     use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
 
-    use crate::proxy::settings::ReplicaSettings;
     use crate::telemetry::Metrics;
 
     use super::*;
@@ -245,6 +416,7 @@ mod tests {
         let replica = |number| ReplicaSettings {
             origin: format!("http://replica-{number}:8000").parse().unwrap(),
             weight: 1.0,
+            hardware: Arc::default(),
         };
         let sessions = SessionSettings { bytes_max: TABLE_BYTES, ..SessionSettings::default() };
         let settings = PoolSettings {
@@ -260,6 +432,7 @@ mod tests {
             Metrics::default().pool("stress"),
             Clock::start(),
             Arc::default(),
+            mpsc::channel(1).0,
         );
         for member in pool.apply(settings, &AtomicU32::new(0)) {
             pool.tell(Event::Probed { replica: member.id, probe: Probe::Passed });
@@ -271,11 +444,33 @@ mod tests {
     fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
         let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
         let (outline, extent) = Default::default();
-        let member = pool.place(request, Event::Arrived { request, key, outline, extent }).unwrap();
+        let arrived = Event::Arrived { request, key, outline, extent };
+        let Poll::Ready(placed) = pin!(pool.place(request, &Arc::default(), arrived))
+            .poll(&mut Context::from_waker(Waker::noop()))
+        else {
+            panic!("nobody waits where there is room");
+        };
+        let member = placed.unwrap();
         pool.tell(Event::Answering { request });
         let (outcome, usage) = (Outcome::Done, Usage::default());
         pool.tell(Event::Ended { request, outcome, usage });
         member.id
+    }
+
+    #[test]
+    fn a_verdict_that_comes_later_reaches_who_waits_for_it() {
+        let mut mind = Mind::new(Brain::new(brain::Settings::default()), mpsc::channel(1).0);
+        let [held, gone, quick] = [1, 2, 3].map(RequestId);
+        let Asked::Later(mut coming) = mind.take_verdict(held) else { panic!("nothing was said") };
+        drop(mind.take_verdict(gone));
+        let replica = ReplicaId(7);
+        let send = |request| Action::Send { request, replica };
+        mind.actions = vec![send(held), send(quick), Action::Release { replica }, send(gone)];
+        assert!(matches!(mind.take_verdict(quick), Asked::Now(Ok(ReplicaId(7)))));
+        let mut released = Vec::new();
+        mind.hand_out(&mut released);
+        assert_eq!((coming.try_recv(), released), (Ok(Ok(replica)), vec![replica]));
+        assert!(mind.waiting.is_empty() && mind.actions.is_empty());
     }
 
     #[test]

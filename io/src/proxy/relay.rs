@@ -60,7 +60,9 @@ impl Relay {
                 Poll::Ready(None)
             }
             Poll::Pending => {
-                ready!(self.poll_idle(cx));
+                if self.visit.poll_recalled(cx).is_pending() {
+                    ready!(self.poll_idle(cx));
+                }
                 self.cut(io::ErrorKind::TimedOut.into())
             }
         }

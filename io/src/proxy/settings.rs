@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cleave_core::brain;
+use cleave_core::cost::Hardware;
 use http::HeaderName;
 
 use crate::replicas::{Origin, ProbeSettings};
@@ -79,6 +81,8 @@ pub struct ReplicaSettings {
     pub origin: Origin,
     /// Its share of sessions, relative to the others; at 0 it takes no new session.
     pub weight: f64,
+    /// What work takes there.
+    pub hardware: Arc<Hardware>,
 }
 
 impl Default for Limits {

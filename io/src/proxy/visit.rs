@@ -2,9 +2,10 @@
 //! metrics and the access line are closed when this is dropped, once, whatever happened.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use cleave_core::brain::{Event, Failure, Outcome, Refusal};
+use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
@@ -13,6 +14,7 @@ use crate::telemetry::Record;
 
 use super::headers::{REQUEST_ID, SESSION_ID};
 use super::pool::{Member, Pool};
+use super::recall::Recall;
 use super::router::Router;
 
 /// Events of a stream that carry no token: the role before them, the reason and the mark after them.
@@ -27,6 +29,7 @@ pub(super) struct Visit {
     pub(super) uri: Uri,
     pub(super) api: Api,
     request: RequestId,
+    recall: Arc<Recall>,
     arrived: Instant,
     pool: Option<Arc<Pool>>,
     key: Option<SliceKey>,
@@ -51,6 +54,7 @@ impl Visit {
         let api = Api::of(uri.path());
         Self {
             request: router.next_request(),
+            recall: Arc::default(),
             router,
             request_id,
             session: None,
@@ -72,7 +76,7 @@ impl Visit {
     }
 
     /// Has the request placed for the first time.
-    pub(super) fn place(
+    pub(super) async fn place(
         &mut self,
         pool: Arc<Pool>,
         key: SliceKey,
@@ -80,29 +84,33 @@ impl Visit {
     ) -> Result<Arc<Member>, Refusal> {
         self.pool = Some(pool);
         self.key = Some(key);
-        self.ask(Event::Arrived { request: self.request, key, outline, extent })
+        self.ask(Event::Arrived { request: self.request, key, outline, extent }).await
     }
 
     /// Reports that the try failed, and has the request placed elsewhere.
-    pub(super) fn place_again(&mut self, failure: Failure) -> Result<Arc<Member>, Refusal> {
-        let member = self.ask(Event::Failed { request: self.request, failure })?;
+    pub(super) async fn place_again(&mut self, failure: Failure) -> Result<Arc<Member>, Refusal> {
+        let member = self.ask(Event::Failed { request: self.request, failure }).await?;
         if let Some(pool) = &self.pool {
             pool.metrics.retries.inc();
         }
         Ok(member)
     }
 
-    fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
-        let pool = self.pool.as_ref().expect("a visit is placed in a pool");
-        self.booked = false;
-        let placed = pool.place(self.request, event);
+    /// Asks the brain, and waits for its verdict. Until it refuses, the request is on its books:
+    /// whoever drops this while it waits takes it off.
+    async fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
+        let pool = Arc::clone(self.pool.as_ref().expect("a visit is placed in a pool"));
+        self.booked = true;
+        let placed = pool.place(self.request, &self.recall, event).await;
         match &placed {
             Ok(member) => {
-                self.booked = true;
                 self.tries += 1;
                 self.member = Some(member.clone());
             }
-            Err(refusal) => pool.metrics.on_refused(refusal.as_str()),
+            Err(refusal) => {
+                self.booked = false;
+                pool.metrics.on_refused(refusal.as_str());
+            }
         }
         placed
     }
@@ -112,10 +120,7 @@ impl Visit {
         self.status = status;
         self.stream = stream;
         self.on_sign_of_life();
-        // Engines send the head of a stream at once, long before its first token.
-        if !stream {
-            self.tell_answering();
-        }
+        self.tell_answering();
     }
 
     fn tell_answering(&self) {
@@ -131,14 +136,27 @@ impl Visit {
     }
 
     pub(super) fn on_piece(&mut self, piece: &[u8]) {
+        let before = self.streamed_tokens();
         self.meter.on_chunk(piece);
+        if self.stream && streamed_is_due(before, self.streamed_tokens()) {
+            self.tell_streamed();
+        }
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
-            if self.stream {
-                self.tell_answering();
-            }
         }
         self.on_sign_of_life();
+    }
+
+    fn tell_streamed(&self) {
+        if let (true, Some(pool)) = (self.booked, &self.pool) {
+            let output_tokens = self.streamed_tokens();
+            pool.tell(Event::Streamed { request: self.request, output_tokens });
+        }
+    }
+
+    /// Counts the tokens that have come, while they come: an event for each, and one before them.
+    fn streamed_tokens(&self) -> u32 {
+        u32::try_from(self.meter.events().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
     pub(super) fn finish(&mut self, outcome: Outcome) {
@@ -150,6 +168,16 @@ impl Visit {
         if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
             pool.tell(Event::Ended { request: self.request, outcome, usage });
         }
+    }
+
+    /// Waits until the request is to give up the replica it is at.
+    pub(super) async fn recalled(&self, from: &Member) {
+        self.recall.wait(from.id).await;
+    }
+
+    /// The same for whoever polls.
+    pub(super) fn poll_recalled(&self, cx: &Context<'_>) -> Poll<()> {
+        self.member.as_ref().map_or(Poll::Pending, |it| self.recall.poll(cx, it.id))
     }
 
     /// Puts the ids on an answer.

@@ -215,12 +215,12 @@ impl Engine {
             if first {
                 self.totals.prompt_tokens += u64::from(sequence.job.prompt_tokens);
             }
-            let cached_tokens = sequence.cached_tokens;
+            let (cached_tokens, tokens) = (sequence.cached_tokens, sequence.generated_tokens);
             let event = if first { Event::FirstToken { cached_tokens } } else { Event::Token };
-            outputs.push(Output { id, at, event });
+            outputs.push(Output { id, at, event, tokens });
             if sequence.generated_tokens == sequence.job.output_tokens {
                 let event = Event::Finished { cached_tokens, preemptions: sequence.preemptions };
-                outputs.push(Output { id, at, event });
+                outputs.push(Output { id, at, event, tokens });
                 self.slot_of.remove(&id);
                 self.slots.remove(slot).release(&mut self.kv);
                 ended = true;

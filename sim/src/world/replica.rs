@@ -1,5 +1,8 @@
 //! One pretended replica: an engine, whether it can be reached, and what its metrics say.
 
+use std::sync::Arc;
+
+use cleave_core::cost::Hardware;
 use cleave_core::domain::{Moment, Report};
 
 use crate::engine::{self, Engine, Stats};
@@ -21,12 +24,16 @@ pub(super) enum Standing {
 pub(super) struct Replica {
     pub(super) name: String,
     pub(super) settings: ReplicaSettings,
+    /// What routers are told that work takes there.
+    pub(super) hardware: Arc<Hardware>,
     pub(super) engine: Engine,
     pub(super) standing: Standing,
     /// The step end that is in the heap; other entries for this replica are out of date.
     pub(super) due: Option<Moment>,
     /// What its metrics say for as long as they do not change.
     frozen: Option<Stats>,
+    /// Since when nothing is wrong with it.
+    pub(super) well_since: Option<Moment>,
     /// Routers that have not let go of it yet, while it leaves.
     pub(super) leaving_from: usize,
 }
@@ -36,10 +43,12 @@ impl Replica {
         Self {
             name: format!("http://replica-{number}"),
             settings,
+            hardware: Arc::new(Hardware::of_steps("simulated", settings.engine.times)),
             engine: fresh(settings.engine),
             standing: Standing::Up,
             due: None,
             frozen: None,
+            well_since: Some(Moment::ZERO),
             leaving_from: 0,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cleave_core::brain::{Action, Event, Failure, Outcome};
+use cleave_core::brain::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use rand::RngExt as _;
 
@@ -16,6 +16,8 @@ use super::flight::Flight;
 use super::heap::Happening;
 use super::replica::Standing;
 use super::{Timer, Watch, World, invariants};
+
+const BYTES_PER_TOKEN: u32 = 4;
 
 impl World {
     /// Takes in a request and asks its router where it should go.
@@ -63,30 +65,55 @@ impl World {
         let session = request.session.to_string();
         let key = SliceKey::new(u64::from(request.tenant.0), "", &session);
         let began = watch.nanos();
-        let extent = Extent::default();
+        let extent = self.extent(prompt_tokens);
         self.tell(router, Event::Arrived { request: RequestId(id), key, outline, extent });
         self.decisions.nanos += watch.nanos() - began;
         self.decisions.count += 1;
+    }
+
+    /// Makes the size in bytes that a prompt of so many tokens would have. The tokens are told too;
+    /// this lets the brain learn how long answers are.
+    fn extent(&self, prompt_tokens: u32) -> Extent {
+        Extent {
+            text_bytes: prompt_tokens.saturating_mul(BYTES_PER_TOKEN),
+            block_bytes: self.block_tokens.get() * BYTES_PER_TOKEN,
+            streams: true,
+            ..Extent::default()
+        }
     }
 
     /// Tells a brain something and notes what it wants done.
     pub(super) fn tell(&mut self, router: usize, event: Event) {
         let Some(it) = self.routers.get_mut(router) else { return };
         it.brain.on_event(self.now, event, &mut self.actions);
+        self.note_actions(router);
+        self.wake_in_time(router);
+    }
+
+    /// Puts what a brain has just decided on the list of what is to be done.
+    pub(super) fn note_actions(&mut self, router: usize) {
         if self.settings.checks {
-            let broken = invariants::broken_brain(&it.brain, &self.actions);
+            let broken = invariants::broken_brain(&self.routers[router].brain, &self.actions);
             self.broken = self.broken.take().or(broken);
         }
+        self.heed(router);
         self.todo.extend(self.actions.drain(..).map(|action| (router, action)));
     }
 
     /// Does what brains have decided, and what follows from that at once.
     pub(super) fn act(&mut self) {
-        while let Some((_, action)) = self.todo.pop_front() {
+        while let Some((router, action)) = self.todo.pop_front() {
             match action {
                 Action::Send { request, replica } => self.send(request.0, index(replica)),
-                Action::Refuse { request, .. } => self.end(request.0, End::Refused),
+                Action::Refuse { request, refusal } => {
+                    if let Refusal::Quarantined { .. } = refusal {
+                        self.count_quarantined(request.0);
+                    }
+                    self.end(request.0, End::Refused);
+                }
                 Action::Release { replica } => self.let_go(index(replica)),
+                Action::GiveUp { request, replica } => self.give_up_try(request.0, index(replica)),
+                Action::Ask { replica, limit } => self.ask(router, index(replica), limit),
             }
         }
     }
@@ -159,15 +186,20 @@ impl World {
         it.engine.on_time(self.now, &mut outputs);
         self.residency.follow(&mut it.engine);
         self.schedule(replica);
+        self.hear(replica, &outputs);
         for output in outputs.drain(..) {
             match output.event {
                 engine::Event::FirstToken { cached_tokens } => {
                     self.first_token(output.id, replica, cached_tokens);
                 }
-                engine::Event::Token => {}
-                engine::Event::Finished { preemptions, .. } => {
+                engine::Event::Token => {
+                    if streamed_is_due(output.tokens - 1, output.tokens) {
+                        self.stream(output.id, output.tokens);
+                    }
+                }
+                engine::Event::Finished { cached_tokens, preemptions } => {
                     self.measures.preemptions += u64::from(preemptions);
-                    self.finish(output.id);
+                    self.finish(output.id, cached_tokens);
                 }
             }
         }
@@ -175,6 +207,20 @@ impl World {
         if self.settings.checks {
             let broken = invariants::broken_engine(replica, &self.replicas[replica].engine);
             self.broken = self.broken.take().or(broken);
+        }
+    }
+
+    /// Lets routers hear what a step has brought for them.
+    fn hear(&mut self, replica: usize, outputs: &[engine::Output]) {
+        if let ([router], false) = (&mut self.routers[..], outputs.is_empty()) {
+            router.hear(replica, self.now);
+            return;
+        }
+        for output in outputs {
+            let router = self.flights.get(&output.id).map(|it| it.router);
+            if let Some(router) = router.and_then(|it| self.routers.get_mut(it)) {
+                router.hear(replica, self.now);
+            }
         }
     }
 
@@ -193,13 +239,20 @@ impl World {
         self.tell(router, Event::Answering { request: RequestId(id) });
     }
 
-    fn finish(&mut self, id: u64) {
+    fn stream(&mut self, id: u64, output_tokens: u32) {
+        let Some(flight) = self.flights.get(&id) else { return };
+        self.tell(flight.router, Event::Streamed { request: RequestId(id), output_tokens });
+    }
+
+    fn finish(&mut self, id: u64, cached_tokens: u32) {
         let Some(flight) = self.flights.get(&id) else { return };
         let (router, request) = (flight.router, RequestId(id));
-        self.tell(
-            router,
-            Event::Ended { request, outcome: Outcome::Done, usage: Usage::default() },
-        );
+        let usage = Usage {
+            input: Some(flight.prompt_tokens),
+            output: Some(flight.output_tokens),
+            cached: Some(cached_tokens),
+        };
+        self.tell(router, Event::Ended { request, outcome: Outcome::Done, usage });
         self.end(id, End::Finished);
     }
 
@@ -229,13 +282,29 @@ impl World {
         if self.pooled.is_some() {
             self.end(id, End::Refused);
         } else if flight.first_token.is_none() {
-            self.tell(router, Event::Failed { request, failure: Failure::Unreachable });
+            self.tell(router, Event::Failed { request, failure: Failure::Lost });
         } else {
             self.tell(
                 router,
                 Event::Ended { request, outcome: Outcome::Cut, usage: Usage::default() },
             );
             self.end(id, End::Cut);
+        }
+    }
+
+    /// Does what a router does that is told to wait no more.
+    fn give_up_try(&mut self, id: u64, replica: usize) {
+        let Some(flight) = self.flights.get(&id).filter(|it| it.replica == Some(replica)) else {
+            return;
+        };
+        let (router, started) = (flight.router, flight.first_token.is_some());
+        self.replicas[replica].engine.cancel(id);
+        if started {
+            self.lose(id);
+        } else if let Some(flight) = self.flights.get_mut(&id) {
+            flight.replica = None;
+            let failure = Failure::Hung;
+            self.tell(router, Event::Failed { request: RequestId(id), failure });
         }
     }
 

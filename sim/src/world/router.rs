@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use cleave_core::brain::{self, Brain};
-use cleave_core::domain::{ReplicaId, Report};
+use cleave_core::domain::{Moment, ReplicaId, Report};
 
 /// What a router read of all replicas at one moment.
 pub(super) type Reading = Vec<(ReplicaId, Report)>;
@@ -14,6 +14,10 @@ pub(super) struct Router {
     pub(super) brain: Brain,
     /// Readings under way. The delay is the same for all, so they arrive in order.
     pub(super) readings: VecDeque<Reading>,
+    /// When the brain is woken next.
+    pub(super) wake_at: Moment,
+    /// When each replica last gave a sign that the brain does not know of.
+    pub(super) heard: Vec<Option<Moment>>,
     /// What brains before this one counted.
     sessions_moved_before: u64,
     settings: brain::Settings,
@@ -23,7 +27,9 @@ impl Router {
     pub(super) fn new(settings: &brain::Settings, seed: u64) -> Self {
         let settings = brain::Settings { seed, ..settings.clone() };
         let brain = Brain::new(settings.clone());
-        Self { brain, readings: VecDeque::new(), sessions_moved_before: 0, settings }
+        let (readings, wake_at) = (VecDeque::new(), Moment::ZERO);
+        let (heard, sessions_moved_before) = (Vec::new(), 0);
+        Self { brain, readings, wake_at, heard, sessions_moved_before, settings }
     }
 
     /// Forgets everything.
@@ -32,6 +38,14 @@ impl Router {
         self.brain = Brain::new(self.settings.clone());
         // Entries of the heap still point here, one for each reading under way.
         self.readings.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Notes that something came from a replica.
+    pub(super) fn hear(&mut self, replica: usize, now: Moment) {
+        if self.heard.len() <= replica {
+            self.heard.resize(replica + 1, None);
+        }
+        self.heard[replica] = Some(now);
     }
 
     pub(super) fn sessions_moved(&self) -> u64 {

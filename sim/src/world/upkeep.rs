@@ -1,6 +1,7 @@
 //! What goes on whether or not requests come: metrics are read, health is checked, brains are woken,
 //! measures are taken. Each of these puts its own next time into the heap.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cleave_core::brain::Event;
@@ -37,7 +38,8 @@ impl World {
     pub(super) fn introduce(&mut self, router: usize, replica: usize) {
         let it = &self.replicas[replica];
         let (name, weight) = (it.name.clone(), it.settings.weight);
-        self.tell(router, Event::Joined { replica: id(replica), name, weight });
+        let hardware = Arc::clone(&it.hardware);
+        self.tell(router, Event::Joined { replica: id(replica), name, weight, hardware });
         self.probe_replica(router, replica);
     }
 
@@ -69,7 +71,7 @@ impl World {
     pub(super) fn probe_replica(&mut self, router: usize, replica: usize) {
         let probe = match self.replicas[replica].standing {
             Standing::Up => Probe::Passed,
-            Standing::Down => Probe::Failed,
+            Standing::Down => Probe::Refused,
             Standing::Hung { since } => {
                 Probe::TimedOut { asked_at: self.now, last_byte_at: Some(since) }
             }
@@ -78,12 +80,54 @@ impl World {
         self.tell(router, Event::Probed { replica: id(replica), probe });
     }
 
+    /// Asks a replica for a token; a hung one is waited for as long as the router would.
+    pub(super) fn ask(&mut self, router: usize, replica: usize, limit: Duration) {
+        let asked_at = self.now;
+        match self.replicas[replica].standing {
+            Standing::Hung { .. } => {
+                self.heap.push(self.now + limit, Happening::Asked { router, replica, asked_at });
+            }
+            Standing::Up | Standing::Down | Standing::Gone => {
+                self.answer_question(router, replica, asked_at);
+            }
+        }
+    }
+
+    /// Tells a router what came of asking for a token.
+    pub(super) fn answer_question(&mut self, router: usize, replica: usize, asked_at: Moment) {
+        let probe = match self.replicas[replica].standing {
+            Standing::Up => Probe::Generated,
+            Standing::Down | Standing::Gone => Probe::Refused,
+            Standing::Hung { .. } => Probe::Mute { asked_at, last_byte_at: None },
+        };
+        self.tell(router, Event::Probed { replica: id(replica), probe });
+    }
+
     pub(super) fn wake(&mut self, router: usize) {
-        let brain = &mut self.routers[router].brain;
-        brain.on_time(self.now);
-        if let Some(at) = brain.next_wakeup() {
-            let soonest = self.now + Duration::from_nanos(1);
-            self.heap.push(at.max(soonest), Happening::Wake { router });
+        let it = &mut self.routers[router];
+        // Another came before this one and knows when it is time again.
+        if self.now < it.wake_at {
+            return;
+        }
+        for (replica, at) in it.heard.iter_mut().enumerate() {
+            if let Some(at) = at.take() {
+                let heard = Event::Heard { replica: id(replica), at };
+                it.brain.on_event(self.now, heard, &mut self.actions);
+            }
+        }
+        it.brain.on_time(self.now, &mut self.actions);
+        let soonest = self.now + Duration::from_nanos(1);
+        it.wake_at = it.brain.next_wakeup().map_or(Moment::MAX, |at| at.max(soonest));
+        self.heap.push(it.wake_at, Happening::Wake { router });
+        self.note_actions(router);
+    }
+
+    /// Wakes a brain sooner than was planned, if it wants that now.
+    pub(super) fn wake_in_time(&mut self, router: usize) {
+        let it = &mut self.routers[router];
+        if let Some(at) = it.brain.next_wakeup().filter(|at| *at < it.wake_at) {
+            it.wake_at = at.max(self.now);
+            self.heap.push(it.wake_at, Happening::Wake { router });
         }
     }
 

@@ -4,5 +4,6 @@
 mod breaker;
 mod cut;
 mod drain;
+mod hang;
 mod load;
 mod retry;
