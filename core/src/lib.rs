@@ -9,4 +9,5 @@ pub mod fleet;
 pub mod policy;
 pub mod prefix;
 pub mod protocol;
+pub mod queue;
 pub mod tokens;

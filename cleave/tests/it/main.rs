@@ -12,3 +12,4 @@ mod hostile;
 mod load;
 mod reload;
 mod sessions;
+mod tenants;

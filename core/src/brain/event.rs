@@ -67,6 +67,10 @@ pub enum Event {
         replica: ReplicaId,
         at: Moment,
     },
+    /// Nobody waits for the replica now: what runs there waits for its clients to take it.
+    Unawaited {
+        replica: ReplicaId,
+    },
     /// Another process answers there than before, and its cache is cold.
     Restarted {
         replica: ReplicaId,

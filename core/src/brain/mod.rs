@@ -151,6 +151,7 @@ impl Brain {
             }
             Event::Probed { replica, probe } => self.on_probed(now, replica, probe),
             Event::Heard { replica, at } => self.on_sign(replica, at),
+            Event::Unawaited { replica } => self.on_unawaited(now, replica),
             Event::Restarted { replica } => self.on_restarted(now, replica),
             Event::Reported { replica, report } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
@@ -368,7 +369,8 @@ impl Brain {
             it.watch.asked = None;
         }
         let back = matches!(probe, Probe::Passed | Probe::Generated);
-        let restarted = back && std::mem::take(&mut it.watch.was_refused);
+        let joined = it.breaker.standing() != Standing::Joining;
+        let restarted = back && std::mem::take(&mut it.watch.was_refused) && joined;
         // Work that explains a silence explains that of a probe too: then the vigil judges.
         let busy = 0 < it.in_flight || it.watch.has_foreign_work(now);
         let judged_by_vigil = busy && matches!(probe, Probe::Mute { .. });
@@ -453,6 +455,7 @@ impl Brain {
             it.on_sent(now);
             booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
         });
+        booking.answering = false;
         self.watch_sent(now, &mut booking);
         self.requests.insert(request, booking);
         let before = self.sessions.remember(now, key, replica);

@@ -122,6 +122,13 @@ impl Brain {
         }
     }
 
+    /// Notes that a replica's silence is its clients' doing.
+    pub(super) fn on_unawaited(&mut self, now: Moment, replica: ReplicaId) {
+        if self.fleet.get(replica).is_some_and(|it| 0 < it.in_flight) {
+            self.on_sign(replica, now);
+        }
+    }
+
     /// Looks at the fleet, if it is time.
     pub(super) fn look(&mut self, now: Moment, actions: &mut Vec<Action>) {
         if now.since(self.looked_at) < LOOK_INTERVAL {

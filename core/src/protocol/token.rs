@@ -30,7 +30,7 @@ mod tests {
         for (path, body) in token_requests("org/model \"7b\"") {
             let found = peek(Api::of(path), body.as_bytes()).unwrap();
             assert_eq!(found.model.as_deref(), Some("org/model \"7b\""));
-            let (_, extent) = found.outline("m");
+            let (_, extent) = found.outline("m", None);
             assert_eq!((extent.output_tokens_max, extent.streams), (Some(1), false));
         }
     }

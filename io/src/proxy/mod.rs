@@ -24,6 +24,7 @@ pub use pool::Pool;
 pub use router::Router;
 pub use server::{BindError, Server};
 pub use settings::{
-    Limits, PoolSettings, ReplicaSettings, Settings, Timeouts, TlsSettings, default_session_headers,
+    CacheScope, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts, TlsSettings,
+    default_session_headers,
 };
 pub use tls::TlsError;

@@ -20,7 +20,7 @@ use crate::telemetry::{Events, PoolMetrics};
 use super::announce::incident;
 use super::clock::Clock;
 use super::recall::Recall;
-use super::settings::{PoolSettings, ReplicaSettings};
+use super::settings::{CacheScope, PoolSettings, ReplicaSettings};
 
 /// Timers are no finer than this.
 const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -152,6 +152,8 @@ pub(super) struct Member {
     pub origin: Origin,
     /// When a byte last came from it, in the clock's nanoseconds; 0 for never.
     last_byte: AtomicU64,
+    /// How many wait for it at this moment, rather than for their client.
+    awaited: AtomicU32,
     /// What it says it serves.
     pub(super) models: ArcSwap<Vec<Model>>,
     /// Which process answers there, where it tells.
@@ -162,12 +164,18 @@ pub(super) struct Member {
 
 impl Member {
     fn new(id: ReplicaId, origin: Origin) -> Arc<Self> {
-        let (last_byte, models, birth, gone) = Default::default();
-        Arc::new(Self { id, origin, last_byte, models, birth, gone })
+        let (last_byte, awaited, models, birth, gone) = Default::default();
+        Arc::new(Self { id, origin, last_byte, awaited, models, birth, gone })
     }
 
     pub(super) fn on_byte(&self, now: Moment) {
         self.last_byte.store(now.as_nanos(), Relaxed);
+    }
+
+    /// Counts one who waits for it, until that is dropped.
+    pub(super) fn wait(self: &Arc<Self>) -> Waiting {
+        self.awaited.fetch_add(1, Relaxed);
+        Waiting(Arc::clone(self))
     }
 
     /// Notes what its engine says of its own life; tells whether that is another one than before.
@@ -180,6 +188,16 @@ impl Member {
     pub(super) fn last_byte_at(&self) -> Option<Moment> {
         let nanos = self.last_byte.load(Relaxed);
         (nanos != 0).then(|| Moment::from_nanos(nanos))
+    }
+}
+
+/// Somebody who waits for a replica.
+#[derive(Debug)]
+pub(super) struct Waiting(Arc<Member>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.awaited.fetch_sub(1, Relaxed);
     }
 }
 
@@ -256,6 +274,11 @@ impl Pool {
         self.spec.load().probe.clone()
     }
 
+    /// Tells whether tenants may not find each other's prompts in a cache.
+    pub(super) fn keeps_tenants_apart(&self) -> bool {
+        self.spec.load().cache == CacheScope::PerTenant
+    }
+
     /// Asks the brain where a request goes, now or next, and waits while it cannot say. Who stops
     /// waiting must tell the brain that the request has ended.
     pub(super) async fn place(
@@ -297,10 +320,13 @@ impl Pool {
         let members = self.members.load();
         self.think(|mind, now| {
             for member in members.iter() {
-                if let Some(at) = member.last_byte_at() {
-                    let heard = Event::Heard { replica: member.id, at };
-                    mind.brain.on_event(now, heard, &mut mind.actions);
-                }
+                let replica = member.id;
+                let heard = match member.last_byte_at() {
+                    _ if member.awaited.load(Relaxed) == 0 => Event::Unawaited { replica },
+                    Some(at) => Event::Heard { replica, at },
+                    None => continue,
+                };
+                mind.brain.on_event(now, heard, &mut mind.actions);
             }
             mind.brain.on_time(now, &mut mind.actions);
             mind.wake_at = mind.brain.next_wakeup().unwrap_or(Moment::MAX);
@@ -423,6 +449,7 @@ mod tests {
             name: "stress".to_owned(),
             models: Vec::new(),
             aliases: BTreeMap::new(),
+            cache: CacheScope::Shared,
             replicas: (0..replicas).map(replica).collect(),
             brain: brain::Settings { sessions, ..brain::Settings::default() },
             probe: ProbeSettings::default(),

@@ -16,6 +16,7 @@ use tracing::warn;
 
 use crate::replicas::AnswerBody;
 
+use super::pool::{Member, Waiting};
 use super::rescue::cut_event;
 use super::visit::Visit;
 use super::worker::Worker;
@@ -27,6 +28,8 @@ pub(super) struct Relay {
     body: Option<AnswerBody>,
     stream: bool,
     last_piece: Instant,
+    /// Held while it is the replica, not the client, that is waited for.
+    waiting: Option<Waiting>,
     /// Armed at the first wait, and moved only when it fires: not once per piece.
     idle: Option<Pin<Box<Sleep>>>,
 }
@@ -39,6 +42,7 @@ impl Relay {
             body: Some(body),
             stream,
             last_piece: Instant::now(),
+            waiting: None,
             idle: None,
         };
         relay.finish_if_done();
@@ -47,7 +51,13 @@ impl Relay {
 
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        match body.poll_piece(cx) {
+        let polled = body.poll_piece(cx);
+        if polled.is_ready() {
+            self.waiting = None;
+        } else if self.waiting.is_none() {
+            self.waiting = self.visit.member().map(Member::wait);
+        }
+        match polled {
             Poll::Ready(Some(Ok(piece))) => {
                 self.last_piece = Instant::now();
                 self.visit.on_piece(&piece);

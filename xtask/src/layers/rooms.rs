@@ -15,6 +15,7 @@ const GRANTS: &[Grant] = &[
     ("core", "fleet", &["domain", "cost"]),
     ("core", "prefix", &["domain"]),
     ("core", "tokens", &["domain"]),
+    ("core", "queue", &["domain"]),
     // The peers' rules keep an index of their own, and some of them price a prefill in time.
     ("core", "policy", &["domain", "cost", "prefix"]),
     ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "tokens"]),

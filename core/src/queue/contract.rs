@@ -1,0 +1,266 @@
+//! What was promised to a tenant, and what it used of it. The predicted cost is reserved when a request
+//! is admitted; what it turns out to cost is settled at its end, and a stream that runs past its
+//! prediction is counted as it flows. A limit in requests or tokens is kept beside one in work for
+//! those who think so; a request must fit them all. Work beyond a contract takes nothing from it.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::domain::Moment;
+
+use super::bucket::{Allowance, Use};
+use super::line::Tenant;
+use super::work::Work;
+
+/// A request in the unit its allowance counts in, so that a rate of one in some minutes works too.
+const REQUEST: u64 = 1_000;
+
+/// What a tenant may use in a minute. What is not limited is not counted against anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub work_per_min: Option<Work>,
+    pub tokens_per_min: Option<u64>,
+    pub requests_per_min: Option<u64>,
+    /// How much of the rate may be saved up: what it gives in so much time.
+    pub burst: Duration,
+}
+
+/// What was used, of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    pub requests: u64,
+    pub tokens: u64,
+    pub work: Work,
+}
+
+/// What one request holds of a contract until it is settled or cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what is reserved must be settled or cancelled"]
+pub struct Reservation {
+    pub usage: Use,
+    pub work: Work,
+    pub tokens: u64,
+    /// Where it was taken: work, tokens, requests.
+    uses: [Use; 3],
+}
+
+/// Why a request does not fit its contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverContract {
+    /// `mu`, `tokens` or `requests`.
+    pub limit: &'static str,
+    pub retry_after: Duration,
+}
+
+/// Where a tenant stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub limits: Limits,
+    /// By kind, in the order of [`Use::ALL`].
+    pub used: [Used; 3],
+    pub work_remaining: Option<Work>,
+    pub tokens_remaining: Option<u64>,
+    pub requests_remaining: Option<u64>,
+    /// When all of the rate is there again.
+    pub reset_in: Duration,
+    pub reserved: u64,
+}
+
+/// One tenant's contract and its books.
+#[derive(Clone, Debug)]
+pub struct Account {
+    limits: Limits,
+    work: Option<Allowance>,
+    tokens: Option<Allowance>,
+    requests: Option<Allowance>,
+    used: [Used; 3],
+    /// Requests that hold a reservation.
+    reserved: u64,
+}
+
+impl Account {
+    pub fn new(now: Moment, limits: Limits) -> Self {
+        let mut account = Self {
+            limits,
+            work: None,
+            tokens: None,
+            requests: None,
+            used: Default::default(),
+            reserved: 0,
+        };
+        account.limit(now, limits);
+        account
+    }
+
+    /// Takes on other limits; what was saved, owed and used stays.
+    pub fn limit(&mut self, now: Moment, limits: Limits) {
+        self.limits = limits;
+        let change = |allowance: &mut Option<Allowance>, per_min: Option<u64>| {
+            *allowance = per_min.map(|per_min| {
+                let burst = in_time(per_min, limits.burst);
+                let mut changed = allowance.unwrap_or_else(|| Allowance::new(now, per_min, burst));
+                if (changed.per_min(), changed.burst_max()) != (per_min, burst) {
+                    changed.reset(now, per_min, burst);
+                }
+                changed
+            });
+        };
+        change(&mut self.work, limits.work_per_min.map(Work::parts));
+        change(&mut self.tokens, limits.tokens_per_min);
+        change(&mut self.requests, limits.requests_per_min.map(|it| it.saturating_mul(REQUEST)));
+    }
+
+    /// Reserves what a request is expected to use. If it does not fit, nothing is taken and it is best
+    /// effort: whoever asks must know of idle capacity, or refuse it and say [`Account::over`].
+    pub fn reserve(&mut self, now: Moment, work: Work, tokens: u64) -> Reservation {
+        let amounts = [work.parts(), tokens, REQUEST];
+        let mut uses = [Use::Guaranteed; 3];
+        for ((allowance, usage), amount) in
+            self.allowances().into_iter().zip(&mut uses).zip(amounts)
+        {
+            *usage = allowance.map_or(Use::Guaranteed, |it| it.look(now, amount));
+        }
+        let usage = uses.into_iter().max().unwrap_or(Use::Guaranteed);
+        if usage == Use::BestEffort {
+            uses = [Use::BestEffort; 3];
+        }
+        for ((allowance, usage), amount) in self.allowances().into_iter().zip(uses).zip(amounts) {
+            if let Some(allowance) = allowance {
+                allowance.take(usage, amount);
+            }
+        }
+        self.reserved += 1;
+        Reservation { usage, work, tokens, uses }
+    }
+
+    /// Says which limit such a request meets first and when it will fit.
+    pub fn over(&self, work: Work, tokens: u64) -> OverContract {
+        let waits = [
+            ("mu", self.work.map(|it| it.ready_in(work.parts()))),
+            ("tokens", self.tokens.map(|it| it.ready_in(tokens))),
+            ("requests", self.requests.map(|it| it.ready_in(REQUEST))),
+        ];
+        let longest = waits.into_iter().filter_map(|(limit, wait)| Some((limit, wait?)));
+        let (limit, wait) = longest.max_by_key(|it| it.1).unwrap_or(("mu", Duration::ZERO));
+        OverContract { limit, retry_after: wait.max(Duration::from_secs(1)) }
+    }
+
+    /// Counts a stream that has used so much by now; it holds more once it is past its prediction.
+    pub fn flow(&mut self, held: &mut Reservation, work: Work, tokens: u64) {
+        let more_work = work.saturating_sub(held.work);
+        let more_tokens = tokens.saturating_sub(held.tokens);
+        let [by_work, by_tokens, _] = self.allowances();
+        if let Some(it) = by_work {
+            it.take(held.uses[0], more_work.parts());
+        }
+        if let Some(it) = by_tokens {
+            it.take(held.uses[1], more_tokens);
+        }
+        held.work += more_work;
+        held.tokens += more_tokens;
+    }
+
+    /// Closes the books on a request that used so much.
+    pub fn settle(&mut self, mut held: Reservation, work: Work, tokens: u64) {
+        self.flow(&mut held, work, tokens);
+        let (spare_work, spare_tokens) = (held.work - work, held.tokens - tokens);
+        let [by_work, by_tokens, _] = self.allowances();
+        if let Some(it) = by_work {
+            it.give(held.uses[0], spare_work.parts());
+        }
+        if let Some(it) = by_tokens {
+            it.give(held.uses[1], spare_tokens);
+        }
+        let used = &mut self.used[held.usage.index()];
+        used.requests += 1;
+        used.tokens += tokens;
+        used.work += work;
+        self.reserved -= 1;
+    }
+
+    /// Gives everything back: the request was never sent.
+    pub fn cancel(&mut self, held: Reservation) {
+        let amounts = [held.work.parts(), held.tokens, REQUEST];
+        for ((allowance, usage), amount) in
+            self.allowances().into_iter().zip(held.uses).zip(amounts)
+        {
+            if let Some(allowance) = allowance {
+                allowance.give(usage, amount);
+            }
+        }
+        self.reserved -= 1;
+    }
+
+    pub fn usage(&self) -> Usage {
+        let all = [self.work, self.tokens, self.requests];
+        let reset_in = all.iter().flatten().map(|it| it.ready_in(u64::MAX)).max();
+        Usage {
+            limits: self.limits,
+            used: self.used,
+            work_remaining: self.work.map(|it| Work::from_parts(it.remaining())),
+            tokens_remaining: self.tokens.map(|it| it.remaining()),
+            requests_remaining: self.requests.map(|it| it.remaining() / REQUEST),
+            reset_in: reset_in.unwrap_or(Duration::ZERO),
+            reserved: self.reserved,
+        }
+    }
+
+    fn allowances(&mut self) -> [Option<&mut Allowance>; 3] {
+        [self.work.as_mut(), self.tokens.as_mut(), self.requests.as_mut()]
+    }
+}
+
+/// Says what a rate per minute gives in some time.
+fn in_time(per_min: u64, span: Duration) -> u64 {
+    let amount = u128::from(per_min) * span.as_millis() / 60_000;
+    u64::try_from(amount).unwrap_or(u64::MAX)
+}
+
+/// The accounts of all tenants that are known by name, and one for everybody else.
+#[derive(Clone, Debug)]
+pub struct Contracts {
+    accounts: IndexMap<Tenant, Account, FxBuildHasher>,
+}
+
+impl Default for Contracts {
+    fn default() -> Self {
+        let everybody = Account::new(Moment::ZERO, Limits::default());
+        Self { accounts: std::iter::once((Tenant::default(), everybody)).collect() }
+    }
+}
+
+impl Contracts {
+    /// Takes on who there is and what each may use. Tenants that stay keep their books; those that
+    /// left lose them, and what they have in flight is then settled with everybody else's.
+    pub fn reset(&mut self, now: Moment, limits: impl IntoIterator<Item = (Tenant, Limits)>) {
+        let mut accounts = IndexMap::default();
+        let everybody = (Tenant::default(), Limits::default());
+        for (tenant, limits) in std::iter::once(everybody).chain(limits) {
+            let account = match self.accounts.swap_remove(&tenant) {
+                Some(mut account) => {
+                    account.limit(now, limits);
+                    account
+                }
+                None => Account::new(now, limits),
+            };
+            accounts.insert(tenant, account);
+        }
+        let orphans: u64 = self.accounts.values().map(|it| it.reserved).sum();
+        if let Some(everybody) = accounts.get_mut(&Tenant::default()) {
+            everybody.reserved += orphans;
+        }
+        self.accounts = accounts;
+    }
+
+    /// Finds the tenant's account, or the one for everybody else.
+    pub fn account(&mut self, tenant: Tenant) -> &mut Account {
+        let at = self.accounts.get_index_of(&tenant).unwrap_or(0);
+        &mut self.accounts[at]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Tenant, &Account)> {
+        self.accounts.iter().map(|it| (*it.0, it.1))
+    }
+}

@@ -1,0 +1,194 @@
+//! Sessions are admitted by the KV they will hold. While the working sets of the living fit the
+//! fleet's memory, every later turn finds its cache; beyond that every session evicts every other, and
+//! goodput collapses. So new sessions wait while it is full, and later turns of the living always
+//! pass. A session lives from its first turn until it has been idle for longer than its kind thinks.
+//!
+//! Where the fleet's memory is unknown or ample the gate is open and nobody notices it.
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::domain::{Moment, SliceKey};
+
+use super::think::Thinks;
+
+/// How the gate is set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateSettings {
+    /// The share of the fleet's KV that the living may hold before new sessions wait.
+    pub kv_share: f64,
+    /// How many sessions are told apart; a place takes about a hundred bytes.
+    pub sessions_max: usize,
+}
+
+impl Default for GateSettings {
+    fn default() -> Self {
+        Self { kv_share: 0.85, sessions_max: 65_536 }
+    }
+}
+
+/// Whether a request may be sent as far as its session goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Its session lives.
+    Live,
+    /// It begins a session, and there is room.
+    Fresh,
+    /// It begins a session, and there is none.
+    Wait,
+}
+
+/// The gate at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateSnapshot {
+    pub sessions: usize,
+    /// What the living hold, those that may not come back at their odds.
+    pub tokens: u64,
+    /// What they may hold; nothing when the fleet's memory is not known.
+    pub tokens_max: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Gate {
+    settings: GateSettings,
+    living: IndexMap<SliceKey, Live, FxBuildHasher>,
+    /// Those that are idle, by when they are given up.
+    idle: BTreeSet<(Moment, SliceKey)>,
+    /// Summed over the living.
+    counted: u64,
+    tokens_max: Option<u64>,
+    thinks: Thinks,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    /// The context of its latest turn.
+    tokens: u64,
+    /// What is counted of it.
+    counted: u64,
+    turns: u32,
+    in_flight: u32,
+    idle_since: Moment,
+    leaves_at: Moment,
+}
+
+impl Gate {
+    pub fn new(settings: GateSettings) -> Self {
+        Self {
+            settings,
+            living: IndexMap::default(),
+            idle: BTreeSet::new(),
+            counted: 0,
+            tokens_max: None,
+            thinks: Thinks::default(),
+        }
+    }
+
+    /// Takes in how many tokens the KV of all replicas holds together, as far as they tell.
+    pub fn on_room(&mut self, kv_tokens: Option<u64>) {
+        let share = self.settings.kv_share.clamp(0.0, 1.0);
+        self.tokens_max = kv_tokens.map(|it| super::work::whole(super::work::float(it) * share));
+    }
+
+    /// Says whether a turn of this session may be sent now.
+    pub fn ask(&self, key: SliceKey) -> Admission {
+        if self.living.contains_key(&key) {
+            Admission::Live
+        } else if self.is_open() {
+            Admission::Fresh
+        } else {
+            Admission::Wait
+        }
+    }
+
+    /// Says whether a new session may begin: the living leave some room. How much it will need is not
+    /// asked, or the largest would never be let in.
+    pub fn is_open(&self) -> bool {
+        self.tokens_max.is_none_or(|max| self.counted < max || self.living.is_empty())
+    }
+
+    /// Notes that a turn was sent.
+    pub fn on_sent(&mut self, now: Moment, key: SliceKey, tokens: u64) {
+        self.make_room(key);
+        let fresh = || Live {
+            tokens: 0,
+            counted: 0,
+            turns: 0,
+            in_flight: 0,
+            idle_since: now,
+            leaves_at: now,
+        };
+        let live = self.living.entry(key).or_insert_with(fresh);
+        if live.in_flight == 0 && 0 < live.turns {
+            self.idle.remove(&(live.leaves_at, key));
+            self.thinks.on_back(live.turns, now.since(live.idle_since));
+        }
+        live.turns = live.turns.saturating_add(1);
+        live.in_flight += 1;
+        live.tokens = live.tokens.max(tokens);
+        self.counted = self.counted - live.counted + live.tokens;
+        live.counted = live.tokens;
+    }
+
+    /// Notes that a turn ended, with so much context.
+    pub fn on_ended(&mut self, now: Moment, key: SliceKey, tokens: u64) {
+        let leaves_at = now + self.thinks.leave_after();
+        let Some(live) = self.living.get_mut(&key).filter(|it| 0 < it.in_flight) else { return };
+        live.in_flight -= 1;
+        live.tokens = tokens;
+        if live.in_flight == 0 {
+            (live.idle_since, live.leaves_at) = (now, leaves_at);
+            self.idle.insert((leaves_at, key));
+        }
+        let wanted =
+            if live.in_flight == 0 { self.thinks.expected(live.turns, tokens) } else { tokens };
+        self.counted = self.counted - live.counted + wanted;
+        live.counted = wanted;
+    }
+
+    /// Gives up those that have been idle for too long; tells whether anybody left.
+    pub fn on_time(&mut self, now: Moment) -> bool {
+        let before = self.living.len();
+        while let Some((_, key)) = self.idle.first().copied().filter(|it| it.0 <= now) {
+            self.leave(key);
+        }
+        self.living.len() < before
+    }
+
+    pub fn next_wakeup(&self) -> Option<Moment> {
+        self.idle.first().map(|it| it.0)
+    }
+
+    pub fn snapshot(&self) -> GateSnapshot {
+        let (sessions, tokens_max) = (self.living.len(), self.tokens_max);
+        GateSnapshot { sessions, tokens: self.counted, tokens_max }
+    }
+
+    /// Counts the bytes it may take at most.
+    pub fn bytes_max(&self) -> usize {
+        // A map keeps up to twice its entries, a tree about as much again for those that are idle.
+        let (entry, idle) = (size_of::<Live>() + 3 * size_of::<SliceKey>(), 32);
+        2 * self.settings.sessions_max * (entry + idle)
+    }
+
+    fn make_room(&mut self, key: SliceKey) {
+        if self.living.len() < self.settings.sessions_max.max(1) || self.living.contains_key(&key) {
+            return;
+        }
+        // Who would leave soonest leaves now. Where all are busy, one is no longer told apart.
+        let soonest = self.idle.first().map(|it| it.1);
+        let leaves = soonest.or_else(|| self.living.first().map(|it| *it.0));
+        if let Some(leaves) = leaves {
+            self.leave(leaves);
+        }
+    }
+
+    fn leave(&mut self, key: SliceKey) {
+        let Some(live) = self.living.swap_remove(&key) else { return };
+        self.idle.remove(&(live.leaves_at, key));
+        self.counted -= live.counted;
+        self.thinks.on_gone(live.turns);
+    }
+}

@@ -1,0 +1,385 @@
+//! The line itself. Order: class by weight, then tenant by the work received, then earliest deadline;
+//! each step is a logarithm of how many wait. Bounded in number and bytes, and every request carries
+//! the moment at which it leaves unserved. When it is full, room is made where the most wait for their
+//! weight: whoever floods the line displaces themselves, and nobody else is turned away for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::domain::{Moment, RequestId};
+
+use super::class::{ClassId, Classes, Weight};
+use super::fair::{Fair, virtual_of};
+use super::shelf::Shelf;
+use super::work::Work;
+
+/// How far ahead of the least served a tenant may get because its cache is where there is room, as
+/// work at weight 1. The order within a tenant never bends.
+const DEFICIT: Work = Work::from_parts(1_000_000);
+/// How many tenants are looked at for it.
+const LOOKS_MAX: usize = 8;
+/// How many of a tenant's own are added up exactly to predict a wait.
+const COUNTED_MAX: usize = 256;
+
+/// Whose request it is; 0 for everybody who did not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(pub u64);
+
+/// Requests of one lane can be sent to the same places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane(pub u32);
+
+/// One request in the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub request: RequestId,
+    pub class: ClassId,
+    pub tenant: Tenant,
+    /// The tenant's share among those of its class.
+    pub weight: Weight,
+    pub lane: Lane,
+    /// When it must have begun, where that was said.
+    pub deadline: Option<Moment>,
+    /// When it leaves the line unserved.
+    pub expires_at: Moment,
+    pub joined_at: Moment,
+    /// What it is expected to cost.
+    pub work: Work,
+    /// What it holds in memory while it waits.
+    pub bytes: usize,
+}
+
+impl Ticket {
+    /// Orders tickets of one tenant and class.
+    pub(super) fn due(&self) -> Moment {
+        self.deadline.unwrap_or(Moment::from_nanos(u64::MAX))
+    }
+}
+
+/// How long the line may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineSettings {
+    pub count_max: usize,
+    pub bytes_max: usize,
+}
+
+impl Default for LineSettings {
+    fn default() -> Self {
+        Self { count_max: 10_000, bytes_max: 256 << 20 }
+    }
+}
+
+/// The line has no room for this request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What waits of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassSnapshot {
+    pub count: usize,
+    pub work: Work,
+}
+
+#[derive(Debug)]
+pub struct Line {
+    settings: LineSettings,
+    weights: Vec<Weight>,
+    classes: Fair<ClassId>,
+    /// By class.
+    rooms: Vec<Room>,
+    tickets: IndexMap<RequestId, (u64, Ticket), FxBuildHasher>,
+    expiry: BTreeSet<(Moment, RequestId)>,
+    /// Who has how much waiting for their weight.
+    fattest: BTreeSet<(u128, ClassId, Tenant)>,
+    lanes: BTreeMap<Lane, u32>,
+    bytes: usize,
+    seq: u64,
+}
+
+/// What waits of one class, by tenant.
+#[derive(Debug, Default)]
+struct Room {
+    tenants: Fair<Tenant>,
+    shelves: FxHashMap<Tenant, Shelf>,
+    count: usize,
+    work: Work,
+}
+
+impl Line {
+    pub fn new(settings: LineSettings, classes: &Classes) -> Self {
+        let weights: Vec<Weight> = classes.iter().map(|it| it.1.weight).collect();
+        Self {
+            settings,
+            classes: Fair::default(),
+            rooms: weights.iter().map(|_| Room::default()).collect(),
+            weights,
+            tickets: IndexMap::default(),
+            expiry: BTreeSet::new(),
+            fattest: BTreeSet::new(),
+            lanes: BTreeMap::new(),
+            bytes: 0,
+            seq: 0,
+        }
+    }
+
+    /// Takes a request in. Those who must make room for it are appended to `displaced`.
+    pub fn join(&mut self, ticket: Ticket, displaced: &mut Vec<Ticket>) -> Result<(), Full> {
+        let ticket = Ticket { class: self.known(ticket.class), ..ticket };
+        if self.tickets.contains_key(&ticket.request) || self.settings.bytes_max < ticket.bytes {
+            return Err(Full);
+        }
+        while !self.has_room(ticket.bytes) {
+            let victim = self.fatter_than(&ticket).ok_or(Full)?;
+            displaced.extend(self.remove(victim));
+        }
+        self.seq += 1;
+        self.expiry.insert((ticket.expires_at, ticket.request));
+        *self.lanes.entry(ticket.lane).or_default() += 1;
+        self.bytes += ticket.bytes;
+        self.classes.enter(ticket.class, self.weight_of(ticket.class));
+        self.unnote(ticket.class, ticket.tenant);
+        let room = &mut self.rooms[ticket.class.index()];
+        room.tenants.enter(ticket.tenant, ticket.weight);
+        room.shelves.entry(ticket.tenant).or_default().put(&ticket, self.seq);
+        room.count += 1;
+        room.work += ticket.work;
+        self.tickets.insert(ticket.request, (self.seq, ticket));
+        self.note(&ticket);
+        Ok(())
+    }
+
+    /// Charges a request that did not have to wait, as if it had.
+    pub fn pass(&mut self, class: ClassId, tenant: Tenant, weight: Weight, work: Work) {
+        let class = self.known(class);
+        let (class_waits, tenant_waits) = (
+            0 < self.rooms[class.index()].count,
+            self.rooms[class.index()].shelves.contains_key(&tenant),
+        );
+        self.classes.enter(class, self.weight_of(class));
+        self.rooms[class.index()].tenants.enter(tenant, weight);
+        self.charge(class, tenant, work);
+        if !class_waits {
+            self.classes.leave(class);
+        }
+        if !tenant_waits {
+            self.rooms[class.index()].tenants.leave(tenant);
+        }
+    }
+
+    /// Takes out who goes next among those whose lane is open. Between tenants that are about equally
+    /// served, one whose request is `near` goes first.
+    pub fn next(
+        &mut self,
+        mut open: impl FnMut(Lane) -> bool,
+        mut near: impl FnMut(&Ticket) -> bool,
+    ) -> Option<Ticket> {
+        if !self.lanes.keys().any(|it| open(*it)) {
+            return None;
+        }
+        let chosen = self.classes.order().find_map(|(_, class)| {
+            self.rooms[class.index()].choose(&mut open, |it| near(&self.tickets[&it].1))
+        })?;
+        let ticket = self.remove(chosen)?;
+        self.charge(ticket.class, ticket.tenant, ticket.work);
+        Some(ticket)
+    }
+
+    /// Takes a request out, wherever it stands; its client left, or it must make room.
+    pub fn remove(&mut self, request: RequestId) -> Option<Ticket> {
+        let (seq, ticket) = self.tickets.swap_remove(&request)?;
+        self.expiry.remove(&(ticket.expires_at, request));
+        self.bytes -= ticket.bytes;
+        if let Some(count) = self.lanes.get_mut(&ticket.lane) {
+            *count -= 1;
+            if *count == 0 {
+                self.lanes.remove(&ticket.lane);
+            }
+        }
+        self.unnote(ticket.class, ticket.tenant);
+        let room = &mut self.rooms[ticket.class.index()];
+        room.count -= 1;
+        room.work -= ticket.work;
+        if let Some(shelf) = room.shelves.get_mut(&ticket.tenant) {
+            shelf.take(&ticket, seq);
+            if shelf.count() == 0 {
+                room.shelves.remove(&ticket.tenant);
+                room.tenants.leave(ticket.tenant);
+            }
+        }
+        if room.count == 0 {
+            self.classes.leave(ticket.class);
+        }
+        self.note(&ticket);
+        Some(ticket)
+    }
+
+    /// Takes out one whose time has passed; called until there is none.
+    pub fn expired(&mut self, now: Moment) -> Option<Ticket> {
+        let (_, request) = self.expiry.first().copied().filter(|it| it.0 <= now)?;
+        self.remove(request)
+    }
+
+    pub fn next_expiry(&self) -> Option<Moment> {
+        self.expiry.first().map(|it| it.0)
+    }
+
+    /// Corrects what was charged for a request, once it is known what it came to.
+    pub fn settle(&mut self, class: ClassId, tenant: Tenant, charged: Work, real: Work) {
+        let class = self.known(class);
+        self.classes.correct(class, charged, real);
+        self.rooms[class.index()].tenants.correct(tenant, charged, real);
+    }
+
+    /// Predicts the work that is done before a request that joins now goes: what its tenant has waiting
+    /// that is due earlier, and what others get meanwhile. At most so much, seldom much less.
+    pub fn ahead(
+        &self,
+        class: ClassId,
+        tenant: Tenant,
+        weight: Weight,
+        due: Option<Moment>,
+    ) -> Work {
+        let class = self.known(class);
+        let room = &self.rooms[class.index()];
+        let due = due.unwrap_or(Moment::from_nanos(u64::MAX));
+        let own = room.shelves.get(&tenant).map_or(Work::ZERO, |it| self.due_by(it, due));
+        let own_all = room.shelves.get(&tenant).map_or(Work::ZERO, Shelf::work);
+        let others = room.tenants.weight_waiting().saturating_sub(u64::from(weight.thousandths()));
+        let in_class = own + share(own, others, weight).min(room.work.saturating_sub(own_all));
+        let elsewhere = self.classes.order().filter(|it| it.1 != class).map(|(_, other)| {
+            let weight_other = u64::from(self.weight_of(other).thousandths());
+            share(in_class, weight_other, self.weight_of(class)).min(self.rooms[other.index()].work)
+        });
+        in_class + elsewhere.sum()
+    }
+
+    pub fn get(&self, request: RequestId) -> Option<&Ticket> {
+        self.tickets.get(&request).map(|it| &it.1)
+    }
+
+    pub fn len(&self) -> usize {
+        self.tickets.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tickets.is_empty()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn work(&self) -> Work {
+        self.rooms.iter().map(|it| it.work).sum()
+    }
+
+    pub fn class(&self, class: ClassId) -> ClassSnapshot {
+        let room = &self.rooms[self.known(class).index()];
+        ClassSnapshot { count: room.count, work: room.work }
+    }
+
+    pub fn waiting_in(&self, lane: Lane) -> u32 {
+        self.lanes.get(&lane).copied().unwrap_or(0)
+    }
+
+    pub fn waiting_of(&self, tenant: Tenant) -> usize {
+        let shelves = self.rooms.iter().filter_map(|it| it.shelves.get(&tenant));
+        shelves.map(Shelf::count).sum()
+    }
+
+    /// Takes an id from before a reload for the least class there is now.
+    fn known(&self, class: ClassId) -> ClassId {
+        let last = u8::try_from(self.weights.len() - 1).unwrap_or(u8::MAX);
+        ClassId(class.0.min(last))
+    }
+
+    fn weight_of(&self, class: ClassId) -> Weight {
+        self.weights[class.index()]
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.tickets.len() < self.settings.count_max
+            && bytes <= self.settings.bytes_max - self.bytes
+    }
+
+    fn charge(&mut self, class: ClassId, tenant: Tenant, work: Work) {
+        self.classes.serve(class, work);
+        self.rooms[class.index()].tenants.serve(tenant, work);
+    }
+
+    /// Finds whom to displace for `ticket`: the last of those who have more waiting for their weight
+    /// than its tenant would have with it.
+    fn fatter_than(&self, ticket: &Ticket) -> Option<RequestId> {
+        let &(most, class, tenant) = self.fattest.last()?;
+        let theirs = self.rooms[ticket.class.index()].shelves.get(&ticket.tenant);
+        let count = theirs.map_or(0, Shelf::count) + 1;
+        let own = pressure(count, self.weight_of(ticket.class), ticket.weight);
+        (own < most).then(|| self.rooms[class.index()].shelves[&tenant].last())?
+    }
+
+    /// Forgets how much a tenant has waiting for its weight, before that changes.
+    fn unnote(&mut self, class: ClassId, tenant: Tenant) {
+        let theirs = self.rooms[class.index()].shelves.get_mut(&tenant);
+        if let Some(before) = theirs.and_then(|it| it.pressure.take()) {
+            self.fattest.remove(&(before, class, tenant));
+        }
+    }
+
+    /// Notes how much a tenant has waiting for its weight.
+    fn note(&mut self, ticket: &Ticket) {
+        let (class, tenant) = (ticket.class, ticket.tenant);
+        let weight = self.weight_of(class);
+        if let Some(shelf) = self.rooms[class.index()].shelves.get_mut(&tenant) {
+            let waiting = pressure(shelf.count(), weight, ticket.weight);
+            shelf.pressure = Some(waiting);
+            self.fattest.insert((waiting, class, tenant));
+        }
+    }
+
+    fn due_by(&self, theirs: &Shelf, due: Moment) -> Work {
+        if COUNTED_MAX < theirs.count() && due == Moment::from_nanos(u64::MAX) {
+            return theirs.work();
+        }
+        let earlier = theirs.due_by(due).take(COUNTED_MAX);
+        let (count, work) = earlier.fold((0, Work::ZERO), |(count, work), it| {
+            (count + 1, work + self.tickets[&it].1.work)
+        });
+        if count < COUNTED_MAX { work } else { theirs.work() }
+    }
+}
+
+impl Room {
+    fn choose(
+        &self,
+        open: &mut impl FnMut(Lane) -> bool,
+        mut near: impl FnMut(RequestId) -> bool,
+    ) -> Option<RequestId> {
+        let order = self.tenants.order();
+        let mut heads = order.filter_map(|(tag, tenant)| {
+            let head = self.shelves.get(&tenant)?.first(&mut *open)?;
+            Some((tag, head))
+        });
+        let (least, first) = heads.next()?;
+        if near(first) {
+            return Some(first);
+        }
+        let limit = least + virtual_of(DEFICIT, Weight::ONE);
+        let close = heads.take(LOOKS_MAX).take_while(|it| it.0 <= limit).find(|it| near(it.1));
+        Some(close.map_or(first, |it| it.1))
+    }
+}
+
+/// Measures how much waits for a weight.
+fn pressure(count: usize, class: Weight, tenant: Weight) -> u128 {
+    const STEPS: u128 = 1_000_000_000_000;
+    let weight = u128::from(class.thousandths()) * u128::from(tenant.thousandths());
+    u128::try_from(count).unwrap_or(0) * STEPS / weight
+}
+
+/// Says what weight `others` get while `own` is done for `weight`.
+fn share(own: Work, others: u64, weight: Weight) -> Work {
+    let parts = u128::from(own.parts()) * u128::from(others) / u128::from(weight.thousandths());
+    Work::from_parts(u64::try_from(parts).unwrap_or(u64::MAX))
+}

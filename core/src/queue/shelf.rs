@@ -1,0 +1,74 @@
+//! What one tenant has waiting in one class, earliest deadline first. It is split into lanes: requests
+//! in one lane can be sent to the same places, so if one of them cannot go now, none can, and nobody
+//! has to be asked twice. Few tenants have more than one or two.
+
+use std::collections::BTreeSet;
+
+use crate::domain::{Moment, RequestId};
+
+use super::line::{Lane, Ticket};
+use super::work::Work;
+
+/// Where a request stands: by deadline, then by arrival.
+pub(super) type Stand = (Moment, u64, RequestId);
+
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    lanes: Vec<(Lane, BTreeSet<Stand>)>,
+    count: usize,
+    work: Work,
+    /// How much waits here for its weight, as the line has it noted.
+    pub(super) pressure: Option<u128>,
+}
+
+impl Shelf {
+    pub(super) fn put(&mut self, ticket: &Ticket, seq: u64) {
+        let at = self.lanes.iter().position(|it| it.0 == ticket.lane).unwrap_or_else(|| {
+            self.lanes.push((ticket.lane, BTreeSet::new()));
+            self.lanes.len() - 1
+        });
+        self.lanes[at].1.insert(stand(ticket, seq));
+        self.count += 1;
+        self.work += ticket.work;
+    }
+
+    pub(super) fn take(&mut self, ticket: &Ticket, seq: u64) {
+        let Some(at) = self.lanes.iter().position(|it| it.0 == ticket.lane) else { return };
+        if self.lanes[at].1.remove(&stand(ticket, seq)) {
+            self.count -= 1;
+            self.work -= ticket.work;
+        }
+        if self.lanes[at].1.is_empty() {
+            self.lanes.swap_remove(at);
+        }
+    }
+
+    /// Finds the earliest of those that may go.
+    pub(super) fn first(&self, mut open: impl FnMut(Lane) -> bool) -> Option<RequestId> {
+        let heads = self.lanes.iter().filter(|it| open(it.0)).filter_map(|it| it.1.first());
+        heads.min().map(|it| it.2)
+    }
+
+    /// Finds the one that can wait the longest.
+    pub(super) fn last(&self) -> Option<RequestId> {
+        self.lanes.iter().filter_map(|it| it.1.last()).max().map(|it| it.2)
+    }
+
+    /// Lists those that are due before `deadline`, or at it.
+    pub(super) fn due_by(&self, deadline: Moment) -> impl Iterator<Item = RequestId> + '_ {
+        let upto = (deadline, u64::MAX, RequestId(u64::MAX));
+        self.lanes.iter().flat_map(move |it| it.1.range(..=upto)).map(|it| it.2)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn work(&self) -> Work {
+        self.work
+    }
+}
+
+fn stand(ticket: &Ticket, seq: u64) -> Stand {
+    (ticket.due(), seq, ticket.request)
+}

@@ -1,0 +1,109 @@
+//! An amount of work, in millionths of a model unit. Whole numbers, so that what is reserved and given
+//! back a million times still adds up to nothing; a float would drift.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+
+const PARTS: f64 = 1e6;
+/// More than a fleet makes in a year. What claims to be more is taken for this.
+const MU_MAX: f64 = 1e12;
+
+/// Work that was, is or will be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Work(u64);
+
+impl Work {
+    pub const ZERO: Self = Self(0);
+
+    /// Counts model units. Nothing sensible is nothing: below zero and NaN are no work.
+    pub fn from_mu(mu: f64) -> Self {
+        Self(whole(mu.clamp(0.0, MU_MAX) * PARTS))
+    }
+
+    pub fn as_mu(self) -> f64 {
+        float(self.0) / PARTS
+    }
+
+    pub const fn from_parts(parts: u64) -> Self {
+        Self(parts)
+    }
+
+    /// Says it in millionths of a model unit.
+    pub const fn parts(self) -> u64 {
+        self.0
+    }
+
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// Rounds to a whole number; NaN and what is below zero become 0, what is too large the largest.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float saturates at the ends and NaN is 0, which is what is wanted"
+)]
+pub(super) fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "amounts are shown and divided, and lose what does not matter beyond 2^53"
+)]
+pub(super) fn float(value: u64) -> f64 {
+    value as f64
+}
+
+impl Add for Work {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Work {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        assert!(other <= self, "{other:?} taken from {self:?}");
+        Self(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Work {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl Sum for Work {
+    fn sum<I: Iterator<Item = Self>>(works: I) -> Self {
+        works.fold(Self::ZERO, Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_sense_is_no_work_and_what_is_too_much_is_the_most() {
+        for mu in [f64::NAN, -1.0, f64::NEG_INFINITY, -0.0] {
+            assert_eq!(Work::from_mu(mu), Work::ZERO, "{mu}");
+        }
+        assert_eq!(Work::from_mu(f64::INFINITY), Work::from_mu(1e12));
+        assert!((Work::from_mu(2.5).as_mu() - 2.5).abs() < 1e-9);
+    }
+}
