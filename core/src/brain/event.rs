@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cost::Hardware;
-use crate::domain::{Extent, Moment, Outline, ReplicaId, Report, RequestId, SliceKey, Usage};
-use crate::fleet::Probe;
+use crate::domain::{
+    Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
+};
+use crate::fleet::{Booked, Probe};
 
 use super::quarantine::Circle;
 
@@ -61,9 +63,14 @@ pub enum Event {
         replica: ReplicaId,
         probe: Probe,
     },
+    /// The replica's engine said how it is.
+    Reported {
+        replica: ReplicaId,
+        report: Report,
+    },
     /// When a byte of any answer last came from the replica. Told before the brain is woken, so that
     /// nobody need speak of every byte.
-    Heard {
+    Sign {
         replica: ReplicaId,
         at: Moment,
     },
@@ -75,11 +82,20 @@ pub enum Event {
     Restarted {
         replica: ReplicaId,
     },
-    /// The replica's engine said how it is.
-    Reported {
-        replica: ReplicaId,
-        report: Report,
+    /// Another router said what it has booked; each word of it replaces its last.
+    Heard {
+        router: RouterId,
+        /// When it was so, by our own clock.
+        taken_at: Moment,
+        loads: Vec<HeardLoad>,
     },
+}
+
+/// What another router has booked on one replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeardLoad {
+    pub replica: ReplicaId,
+    pub booked: Booked,
 }
 
 /// How a try failed before its first byte.

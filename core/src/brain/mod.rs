@@ -3,14 +3,20 @@
 //! never waits, never reads a clock and never does what it decides: the driver does, under one lock
 //! per pool, and the simulator does the same in virtual time.
 
+mod accounts;
+mod booking;
 mod budget;
+mod decision;
 mod event;
+mod foresight;
 pub mod invariants;
 mod notice;
+mod probes;
 mod quarantine;
 mod sessions;
 mod settings;
 mod snapshot;
+mod suspects;
 mod watch;
 
 use std::collections::VecDeque;
@@ -22,26 +28,33 @@ use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
-use crate::fleet::{Fleet, Pace, Probe, Reason, Replica, Silence, Standing};
-use crate::policy::{self, Ask, Candidate, Policy};
-use crate::tokens::Lengths;
+use crate::fleet::{Drift, Fleet, Patience, Reason, Replica, Silence, Standing, State};
+use crate::policy::{self, Ask, Candidate, Policy, PolicyName};
+use crate::tokens::{Lengths, Recent};
 
-pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
+pub use accounts::WorkloadDrift;
+pub use decision::{Decision, Shadow};
+pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
+pub use foresight::Foresight;
 pub use notice::Notice;
 pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
 pub use settings::{RetrySettings, SessionSettings, Settings, WatchSettings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
 
+use accounts::candidate;
+use booking::Booking;
 use budget::RetryBudget;
 use notice::Notices;
 use quarantine::Quarantine;
 use sessions::Sessions;
-use watch::Watched;
 
 /// How often the session table is swept a little.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What a refused client is told to wait when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Whose choices are noted beside ours.
+const SHADOWS: [PolicyName; 2] = [PolicyName::RoundRobin, PolicyName::PowerOfTwo];
 
 /// The state machine of one pool.
 #[derive(Debug)]
@@ -53,45 +66,27 @@ pub struct Brain {
     requests: IndexMap<RequestId, Booking, FxBuildHasher>,
     sessions: Sessions,
     lengths: Lengths,
+    workloads: Recent<Drift>,
+    foresight: Foresight,
+    accounts_opened: u64,
+    accounts_closed: u64,
     budget: RetryBudget,
     swept_at: Moment,
     sessions_moved_total: u64,
     notices: Notices,
     quarantine: Quarantine,
-    pace: Pace,
+    patience: Patience,
     looked_at: Moment,
     /// The silence that is being acted on, for the notice of it.
     silence: Option<Silence>,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
-}
-
-/// One request that was sent and has not ended.
-#[derive(Debug)]
-struct Booking {
-    key: SliceKey,
-    outline: Outline,
-    extent: Extent,
-    replica: ReplicaId,
-    /// Whether its first byte has come: from then on it cannot go elsewhere.
-    answering: bool,
-    /// Tokens of its answer that have come so far.
-    streamed_tokens: u32,
-    /// Whether it went to a replica that was out, to see whether it is back.
-    trial: bool,
-    /// Where it was before, in vain.
-    tried: Vec<ReplicaId>,
-    /// Those of them that answered with an error. They are blamed only if somebody else does better:
-    /// a request that fails everywhere is itself to blame.
-    suspects: Vec<ReplicaId>,
-    fingerprint: Fingerprint,
-    watched: Watched,
-}
-
-impl Booking {
-    fn ask(&self, now: Moment) -> Ask<'_> {
-        Ask { now, key: self.key, outline: &self.outline }
-    }
+    /// Whether somebody wants to know why.
+    is_noting: bool,
+    note: Option<Decision>,
+    shadows: Vec<Box<dyn Policy>>,
+    /// Apart from that of decisions, which must not depend on whether anybody asks.
+    shadow_chance: Pcg64Mcg,
 }
 
 impl Brain {
@@ -103,15 +98,23 @@ impl Brain {
             requests: IndexMap::default(),
             sessions: Sessions::new(settings.sessions),
             lengths: Lengths::default(),
+            workloads: Recent::new(accounts::WORKLOADS_MAX),
+            foresight: Foresight::default(),
+            accounts_opened: 0,
+            accounts_closed: 0,
             budget: RetryBudget::new(settings.retries),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
             notices: Notices::default(),
             quarantine: Quarantine::new(settings.quarantine),
-            pace: Pace::default(),
+            patience: Patience::default(),
             looked_at: Moment::ZERO,
             silence: None,
             candidates: Vec::new(),
+            is_noting: false,
+            note: None,
+            shadows: SHADOWS.into_iter().map(policy::make).collect(),
+            shadow_chance: Pcg64Mcg::seed_from_u64(settings.seed),
             settings,
         }
     }
@@ -126,9 +129,7 @@ impl Brain {
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
             Event::Streamed { request, output_tokens } => {
-                if let Some(booking) = self.requests.get_mut(&request) {
-                    booking.streamed_tokens = output_tokens;
-                }
+                self.on_streamed(request, output_tokens);
                 self.watch_streamed(now, request, output_tokens);
             }
             Event::Ended { request, outcome, usage } => {
@@ -150,20 +151,20 @@ impl Brain {
                 self.release_if_done(replica, actions);
             }
             Event::Probed { replica, probe } => self.on_probed(now, replica, probe),
-            Event::Heard { replica, at } => self.on_sign(replica, at),
+            Event::Sign { replica, at } => self.on_sign(replica, at),
             Event::Unawaited { replica } => self.on_unawaited(now, replica),
             Event::Restarted { replica } => self.on_restarted(now, replica),
-            Event::Reported { replica, report } => {
-                if let Some(it) = self.fleet.get_mut(replica) {
-                    let before = it.report.replace(report);
-                    let works = it.watch.on_report(&report, before.as_ref(), it.in_flight);
-                    if works && it.watch.has_foreign_work(now) {
-                        self.on_sign(replica, report.taken_at);
+            Event::Reported { replica, report } => self.on_reported(now, replica, report),
+            Event::Heard { router, taken_at, loads } => {
+                for HeardLoad { replica, booked } in loads {
+                    if let Some(it) = self.fleet.get_mut(replica) {
+                        it.hearsay.on_heard(router, taken_at, booked);
                     }
                 }
             }
         }
         debug_assert!(invariants::ledger_matches_requests(self));
+        debug_assert!(invariants::accounts_are_closed_once(self));
     }
 
     /// Takes what operators should know and have not been told.
@@ -182,6 +183,7 @@ impl Brain {
         self.look(now, actions);
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
+            self.fleet.on_time(now);
             self.swept_at = now;
         }
     }
@@ -196,28 +198,14 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.budget.on_arrival(self.requests.len());
-        let fingerprint = Fingerprint::of(key, &outline, &extent);
-        let known = self.sessions.home(now, key).is_some();
-        if let Some(circle) = self.quarantine.check(now, key, fingerprint, known) {
+        if let Some(circle) = self.held(now, key, &outline, &extent) {
             let refusal = Refusal::Quarantined { circle };
             actions.push(Action::Refuse { request, refusal });
             return;
         }
-        match self.pick(&Ask { now, key, outline: &outline }, &[]) {
+        match self.pick(request, &Ask { now, key, outline: &outline }, &[]) {
             Some(replica) => {
-                let booking = Booking {
-                    key,
-                    outline,
-                    extent,
-                    replica,
-                    answering: false,
-                    streamed_tokens: 0,
-                    trial: false,
-                    tried: Vec::new(),
-                    suspects: Vec::new(),
-                    fingerprint,
-                    watched: Watched::default(),
-                };
+                let booking = Booking::new(key, outline, extent, replica);
                 self.send(now, request, booking, actions);
             }
             None => actions.push(Action::Refuse { request, refusal: self.nobody(now) }),
@@ -232,10 +220,10 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         let lost = matches!(failure, Failure::Lost | Failure::Hung);
-        if let (true, Some(booking)) = (lost, self.requests.get(&request)) {
-            self.note_death(now, booking.replica);
+        if lost {
+            self.note_death_under(now, request);
         }
-        let Some(mut booking) = self.take(now, request) else { return };
+        let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
         match failure {
             Failure::Unreachable => {
@@ -261,7 +249,7 @@ impl Brain {
             return;
         }
         booking.tried.push(failed);
-        match self.pick_again(now, &booking) {
+        match self.pick_again(now, request, &booking) {
             Ok(replica) => {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
@@ -275,7 +263,7 @@ impl Brain {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let replica = booking.replica;
         let suspects = std::mem::take(&mut booking.suspects);
-        if !std::mem::replace(&mut booking.answering, true) {
+        if self.begin_account(now, request) {
             self.policy.on_first_token(now, request, replica);
             self.watch_first_token(now, request);
         }
@@ -293,13 +281,12 @@ impl Brain {
         usage: Usage,
         actions: &mut Vec<Action>,
     ) {
-        if let (Outcome::Cut, Some(booking)) = (outcome, self.requests.get(&request)) {
-            self.note_death(now, booking.replica);
+        if outcome == Outcome::Cut {
+            self.note_death_under(now, request);
         }
-        let Some(booking) = self.take(now, request) else { return };
-        let Booking { key, extent, outline, .. } = &booking;
-        self.lengths.on_ended(*key, extent, outline, usage, outcome == Outcome::Done);
-        self.learn_pace(&booking, usage);
+        let Some(booking) = self.close_account(now, request) else { return };
+        self.learn(now, &booking, outcome, usage);
+        self.learn_patience(&booking, usage);
         match outcome {
             Outcome::Cut => {
                 self.blame(now, booking.replica, Reason::Unreachable);
@@ -310,7 +297,7 @@ impl Brain {
                 self.quarantine.clear(booking.fingerprint);
                 self.on_sign(booking.replica, now);
             }
-            Outcome::Cancelled if booking.trial && !booking.answering => {
+            Outcome::Cancelled if booking.trial && !booking.is_answering() => {
                 self.change(booking.replica, |it| it.breaker.on_trial_abandoned(now));
             }
             Outcome::Cancelled => {}
@@ -319,25 +306,74 @@ impl Brain {
     }
 
     /// Chooses a replica other than those tried; the only place where policies are asked.
-    fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
+    fn pick(
+        &mut self,
+        request: RequestId,
+        ask: &Ask<'_>,
+        tried: &[ReplicaId],
+    ) -> Option<ReplicaId> {
         if self.policy.keeps_sessions()
             && let Some(home) = self.closed_home(ask, tried)
         {
             return Some(home);
         }
-        self.gather(tried, |it| it.admits(ask.now));
+        self.gather(ask.now, tried, |it| it.admits(ask.now));
         if self.candidates.is_empty() {
-            self.gather(tried, |it| it.admits_at_need(ask.now));
+            self.gather(ask.now, tried, |it| it.admits_at_need(ask.now));
         }
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
-            self.gather(tried, |it| !it.leaving && it.breaker.standing() == Standing::Joining);
+            let joins = |it: &Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
+            self.gather(ask.now, tried, joins);
+        }
+        if std::mem::take(&mut self.is_noting) {
+            self.note_decision(request, ask, tried);
         }
         if self.candidates.is_empty() {
             return None;
         }
         let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
         Some(self.candidates[chosen].id)
+    }
+
+    /// Asks for the next decision to be noted; [`Self::take_note`] then has it.
+    pub fn note_next(&mut self) {
+        self.is_noting = true;
+        self.note = None;
+    }
+
+    /// Takes the note of the last decision, if one was asked for and made since.
+    pub fn take_note(&mut self) -> Option<Decision> {
+        self.is_noting = false;
+        self.note.take()
+    }
+
+    /// Writes down who could take a request, and how everybody weighs them.
+    fn note_decision(&mut self, request: RequestId, ask: &Ask<'_>, tried: &[ReplicaId]) {
+        let (candidates, chance) = (&self.candidates, &mut self.shadow_chance);
+        let mut terms = Vec::new();
+        let mut shadows = Vec::new();
+        if !candidates.is_empty() {
+            self.policy.terms(ask, candidates, &mut terms);
+            for (policy, rule) in SHADOWS.into_iter().zip(&mut self.shadows) {
+                let replica = candidates[rule.pick(ask, candidates, chance)].id;
+                shadows.push(Shadow { policy, replica });
+            }
+        }
+        self.note = Some(Decision {
+            request,
+            key: ask.key,
+            at: ask.now,
+            policy: self.settings.policy,
+            prompt_tokens: ask.outline.prompt_tokens,
+            output_tokens: ask.outline.output_tokens,
+            tried: tried.to_vec(),
+            candidates: candidates.iter().map(|it| it.id).collect(),
+            terms,
+            chosen: None,
+            ttft_ms: None,
+            shadows,
+        });
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
@@ -350,94 +386,32 @@ impl Brain {
         (replica.weight <= 0.0 && replica.admits(ask.now) && !tried.contains(&home)).then_some(home)
     }
 
-    fn gather(&mut self, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
+    fn gather(&mut self, now: Moment, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
+        let usual = self.fleet.strangers_usual();
         self.candidates.clear();
         self.candidates.extend(
             self.fleet
                 .iter()
                 .filter(|it| 0.0 < it.weight && admits(it) && !tried.contains(&it.id))
-                .map(candidate),
+                .map(|it| candidate(it, now, usual)),
         );
     }
 
-    /// Takes in what a health check, or the request for a token, found.
-    fn on_probed(&mut self, now: Moment, replica: ReplicaId, probe: Probe) {
-        let Some(it) = self.fleet.get_mut(replica) else { return };
-        let of_token =
-            matches!(probe, Probe::Generated | Probe::Unable | Probe::Mute { .. } | Probe::Refused);
-        if of_token {
-            it.watch.asked = None;
-        }
-        let back = matches!(probe, Probe::Passed | Probe::Generated);
-        let joined = it.breaker.standing() != Standing::Joining;
-        let restarted = back && std::mem::take(&mut it.watch.was_refused) && joined;
-        // Work that explains a silence explains that of a probe too: then the vigil judges.
-        let busy = 0 < it.in_flight || it.watch.has_foreign_work(now);
-        let judged_by_vigil = busy && matches!(probe, Probe::Mute { .. });
-        match probe {
-            Probe::Refused => {
-                it.watch.was_refused = true;
-                self.quarantine.on_confirmed(now, replica);
-            }
-            Probe::Generated => self.on_sign(replica, now),
-            Probe::Passed
-            | Probe::Unable
-            | Probe::Stranger
-            | Probe::Failed
-            | Probe::TimedOut { .. }
-            | Probe::Mute { .. } => {}
-        }
-        if restarted {
-            self.on_restarted(now, replica);
-        }
-        if !judged_by_vigil {
-            self.change(replica, |it| it.breaker.on_probe(now, probe));
-        }
-    }
-
-    /// Takes in that another process answers at a replica's address: what was known of its cache is
-    /// void, and it is filled slowly.
-    fn on_restarted(&mut self, now: Moment, replica: ReplicaId) {
-        let Some(it) = self.fleet.get_mut(replica) else { return };
-        it.breaker.on_restarted();
-        it.watch.tempo = Default::default();
-        self.policy.on_restarted(replica);
-        self.quarantine.on_confirmed(now, replica);
-        self.notices.push(Notice::Restarted { replica });
-    }
-
-    /// Judges a request that lost its replica, and tells operators if it is held from now on.
-    fn judge(&mut self, now: Moment, booking: &Booking) -> Option<Circle> {
-        let Booking { key, fingerprint, replica, .. } = *booking;
-        let circle = self.quarantine.judge(now, key, fingerprint)?;
-        self.notices.push(Notice::Quarantined { replica, key, fingerprint, circle });
-        Some(circle)
-    }
-
-    /// Refuses a request that lost its replica if it is to blame for that.
-    fn quarantined(
+    fn pick_again(
         &mut self,
         now: Moment,
         request: RequestId,
         booking: &Booking,
-        actions: &mut Vec<Action>,
-    ) -> bool {
-        let circle = self.judge(now, booking);
-        if let Some(circle) = circle {
-            let refusal = Refusal::Quarantined { circle };
-            actions.push(Action::Refuse { request, refusal });
-        }
-        circle.is_some()
-    }
-
-    fn pick_again(&mut self, now: Moment, booking: &Booking) -> Result<ReplicaId, Refusal> {
+    ) -> Result<ReplicaId, Refusal> {
         let tries = u32::try_from(booking.tried.len()).unwrap_or(u32::MAX);
         if self.settings.retries.tries_max <= tries {
             return Err(Refusal::TriesSpent);
         }
         let (ask, avoid) = (booking.ask(now), self.places_to_avoid(now, booking));
-        let picked = self.pick(&ask, &avoid).or_else(|| self.pick(&ask, &booking.tried));
-        let Some(replica) = picked else { return Err(Refusal::TriesSpent) };
+        let picked = self.pick(request, &ask, &avoid);
+        let Some(replica) = picked.or_else(|| self.pick(request, &ask, &booking.tried)) else {
+            return Err(Refusal::TriesSpent);
+        };
         if self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
     }
 
@@ -449,38 +423,34 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         let (key, replica) = (booking.key, booking.replica);
-        let Some(it) = self.fleet.get_mut(replica) else { return };
-        self.policy.on_sent(request, &booking.ask(now), &candidate(it));
-        self.change(replica, |it| {
-            it.on_sent(now);
-            booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
-        });
-        booking.answering = false;
-        self.watch_sent(now, &mut booking);
+        let Some(it) = self.fleet.get(replica) else { return };
+        let candidate = candidate(it, now, self.fleet.strangers_usual());
+        let held = self.policy.on_sent(request, &booking.ask(now), &candidate);
+        let before = it.state();
+        self.open_account(now, &mut booking, &candidate, held);
+        self.note_change(replica, before);
+        booking.mark = None;
+        let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
+        booking.trial = matches!(standing, Some(Standing::Trial { .. }));
+        if let Some(note) = self.note.as_mut().filter(|it| it.request == request) {
+            (note.chosen, note.ttft_ms) = (Some(replica), Some(booking.account.ttft_ms));
+        }
         self.requests.insert(request, booking);
         let before = self.sessions.remember(now, key, replica);
         self.sessions_moved_total += u64::from(before.is_some_and(|it| it != replica));
         actions.push(Action::Send { request, replica });
     }
 
-    /// Takes a request off the books. `None` when it is not on them: it ends once, whatever comes.
-    fn take(&mut self, now: Moment, request: RequestId) -> Option<Booking> {
-        let booking = self.requests.swap_remove(&request)?;
-        self.policy.on_ended(now, request, booking.replica);
-        if let Some(it) = self.fleet.get_mut(booking.replica) {
-            it.on_ended();
-        }
-        self.watch_ended(&booking);
-        Some(booking)
-    }
-
     /// Changes what is known of a replica, and notes it for operators if its state is another now.
-    /// There is no other way to change a state, so none changes untold.
     fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Replica)) {
         let Some(it) = self.fleet.get_mut(replica) else { return };
         let before = it.state();
         change(it);
-        let now = it.state();
+        self.note_change(replica, before);
+    }
+
+    fn note_change(&mut self, replica: ReplicaId, before: State) {
+        let Some(now) = self.fleet.get(replica).map(Replica::state) else { return };
         if before != now {
             let silence = self.silence;
             self.notices.push(Notice::Changed { replica, before, now, silence });
@@ -516,17 +486,6 @@ impl Brain {
             }
         });
         Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }
-    }
-}
-
-/// Shows a policy what it may know of a replica.
-fn candidate(replica: &Replica) -> Candidate {
-    Candidate {
-        id: replica.id,
-        place: replica.place,
-        weight: replica.weight,
-        in_flight: replica.in_flight,
-        report: replica.report,
     }
 }
 

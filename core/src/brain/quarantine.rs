@@ -151,6 +151,11 @@ impl Quarantine {
         self.requests.len()
     }
 
+    /// Tells whether nobody is held, as almost always.
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.workloads.is_empty()
+    }
+
     /// Tells whether a request that arrives is held. `known` says that its session was served before.
     pub(super) fn check(
         &self,
@@ -159,9 +164,6 @@ impl Quarantine {
         fingerprint: Fingerprint,
         known: bool,
     ) -> Option<Circle> {
-        if self.requests.is_empty() && self.workloads.is_empty() {
-            return None;
-        }
         if self.requests.get(&fingerprint).is_some_and(|until| now < *until) {
             return Some(Circle::Request);
         }

@@ -1,5 +1,6 @@
 //! What the brain promises, as events and the actions they must bring.
 
+mod books;
 mod hangs;
 
 use std::sync::{Arc, Mutex};
@@ -43,6 +44,7 @@ impl Bench {
         self.brain.on_event(self.now, event, &mut actions);
         assert!(invariants::sends_are_allowed(&self.brain, &actions), "{actions:?}");
         assert!(invariants::ledger_matches_requests(&self.brain));
+        assert!(invariants::accounts_are_closed_once(&self.brain));
         actions
     }
 
@@ -134,8 +136,9 @@ impl Policy for Diary {
         self.note(format!("{replica} joined"));
     }
 
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         self.note(format!("{request} of {} sent to {}", ask.outline.prompt_tokens, to.id));
+        0
     }
 
     fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
@@ -194,9 +197,9 @@ fn lengths_are_estimated_for_the_policy_and_learned_from_what_engines_say() {
     let mut serve = |number, outline| {
         let request = RequestId(number);
         bench.tell(Event::Arrived { request, key, outline, extent });
-        let booked = bench.brain.load();
+        let booked = bench.brain.load(bench.now);
         bench.tell(Event::Answering { request });
-        let answering = bench.brain.load();
+        let answering = bench.brain.load(bench.now);
         let usage = Usage { input: Some(2000), output: Some(10), cached: None };
         bench.tell(Event::Ended { request, outcome: Outcome::Done, usage });
         (booked, answering, bench.brain.snapshot().misses)

@@ -5,15 +5,17 @@
 //!
 //! Nobody is put out when nobody else is there: a slow answer is better than none.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cost::StepWork;
-use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, Usage};
-use crate::fleet::{Reason, Replica, Silence, Standing, Verdict, Work, hung_after, median};
+use crate::domain::{Extent, Moment, ReplicaId, RequestId, Usage};
+use crate::fleet::{
+    Reason, Replica, Silence, Standing, Tempo, Verdict, Work, hung_after, median, ms,
+};
 
+use super::Brain;
+use super::booking::Booking;
 use super::event::Action;
-use super::{Booking, Brain};
 
 /// Time between two looks at the fleet while it has work.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -25,22 +27,6 @@ const SILENCE_MIN: Duration = Duration::from_secs(1);
 const WHOLE_TOKENS_MAX: u32 = 8192;
 /// What a replica may be busy with for others, without our knowing, in milliseconds.
 const FOREIGN_MS: f64 = 30_000.0;
-/// Time between two questions to one replica.
-const ASK_PAUSE: Duration = Duration::from_secs(1);
-/// How long an idle replica may take for one token.
-const IDLE_LIMIT: Duration = Duration::from_secs(5);
-
-/// What the watch notes of one request.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Watched {
-    pub(super) sent_at: Moment,
-    /// What reading its prompt takes there if nothing of it is cached.
-    prefill_us: u64,
-    /// How long its first token took.
-    first_token: Option<Duration>,
-    /// When it was last heard of: the moment, its tokens, and what the replica had read by then.
-    mark: Option<(Moment, u32, u64)>,
-}
 
 impl Brain {
     /// Says when to look at the fleet next.
@@ -48,26 +34,12 @@ impl Brain {
         (!self.requests.is_empty()).then(|| self.looked_at + LOOK_INTERVAL)
     }
 
-    /// Begins to watch a request that goes to a replica.
-    pub(super) fn watch_sent(&mut self, now: Moment, booking: &mut Booking) {
-        let Some(it) = self.fleet.get_mut(booking.replica) else { return };
-        let prefill_ms = it.hardware.cost.prefill_ms(booking.outline.prompt_tokens, 0);
-        let prefill_us = Duration::from_secs_f64(prefill_ms / 1e3).as_micros();
-        let prefill_us = u64::try_from(prefill_us).unwrap_or(u64::MAX);
-        booking.watched = Watched { sent_at: now, prefill_us, ..Watched::default() };
-        it.watch.reading_us += prefill_us;
-    }
-
     /// Notes that a request's first token has come.
     pub(super) fn watch_first_token(&mut self, now: Moment, request: RequestId) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
-        let Some(it) = self.fleet.get_mut(booking.replica) else { return };
-        let Watched { sent_at, prefill_us, .. } = booking.watched;
-        it.watch.reading_us -= prefill_us;
-        it.watch.read_us_total += prefill_us;
-        booking.watched.mark = Some((now, 0, it.watch.read_us_total));
-        booking.watched.first_token = Some(now.since(sent_at));
-        let replica = booking.replica;
+        let (replica, sent_at) = (booking.replica, booking.account.sent_at);
+        let Some(it) = self.fleet.get(replica) else { return };
+        booking.mark = Some((now, 0, it.ledger.prefilled_us()));
         self.quarantine.on_survivor(replica, sent_at);
         self.on_sign(replica, now);
     }
@@ -75,48 +47,40 @@ impl Brain {
     /// Notes how far a stream has come.
     pub(super) fn watch_streamed(&mut self, now: Moment, request: RequestId, tokens: u32) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
-        let Some(it) = self.fleet.get_mut(booking.replica) else { return };
-        let read_us_total = it.watch.read_us_total;
-        let before = booking.watched.mark.replace((now, tokens, read_us_total));
-        if let Some((at, tokens_before, read_us_before)) = before
+        let (replica, sent_at) = (booking.replica, booking.account.sent_at);
+        let Some(it) = self.fleet.get_mut(replica) else { return };
+        let prefilled_us = it.ledger.prefilled_us();
+        let before = booking.mark.replace((now, tokens, prefilled_us));
+        if let Some((at, tokens_before, prefilled_us_before)) = before
             && tokens_before < tokens
         {
             let new_tokens = f64::from(tokens - tokens_before);
             let context = booking.outline.prompt_tokens.saturating_add(tokens);
-            // Prompts that were read meanwhile, or wait, explain a delay; they are counted whole,
-            // which forgives too much rather than too little.
-            let read_us = read_us_total - read_us_before + it.watch.reading_us;
-            let predicted_ms = new_tokens * step_ms(it, context) + us_to_ms(read_us);
-            let took_ms = now.since(at).as_secs_f64() * 1e3;
-            it.watch.tempo.on_gap(took_ms, predicted_ms);
+            // Prompts that were read meanwhile, or wait, explain a delay; those that wait are counted
+            // whole, which forgives too much rather than too little.
+            let waiting_us = it.ledger.load().prefill_us;
+            let read_ms = ms(prefilled_us - prefilled_us_before + waiting_us);
+            let predicted_ms = new_tokens * step_ms(it, context) + read_ms;
+            it.watch.tempo.on_gap(now.since(at).as_secs_f64() * 1e3, predicted_ms);
         }
-        let (replica, sent_at) = (booking.replica, booking.watched.sent_at);
         self.quarantine.on_survivor(replica, sent_at);
         self.on_sign(replica, now);
     }
 
     /// Learns how fast prompts are read, where the engine tells how much of one was cached.
-    pub(super) fn learn_pace(&mut self, booking: &Booking, usage: Usage) {
-        if let (Some(took), Some(input), Some(cached)) =
-            (booking.watched.first_token, usage.input, usage.cached)
+    pub(super) fn learn_patience(&mut self, booking: &Booking, usage: Usage) {
+        if let (Some(first), Some(input), Some(cached)) =
+            (booking.account.first, usage.input, usage.cached)
         {
-            self.pace.on_first_token(input.saturating_sub(cached), took);
-        }
-    }
-
-    /// Ends the watch over a request that leaves its replica.
-    pub(super) fn watch_ended(&mut self, booking: &Booking) {
-        if let Some(it) = self.fleet.get_mut(booking.replica)
-            && !booking.answering
-        {
-            it.watch.reading_us -= booking.watched.prefill_us;
+            let took = first.at.since(booking.account.sent_at);
+            self.patience.on_first_token(input.saturating_sub(cached), took);
         }
     }
 
     /// Notes a sign of life: whoever was suspected for its silence is not any more.
     pub(super) fn on_sign(&mut self, replica: ReplicaId, at: Moment) {
         let Some(it) = self.fleet.get_mut(replica) else { return };
-        it.watch.vigil.on_sign(at, &mut self.pace);
+        it.watch.vigil.on_sign(at, &mut self.patience);
         if let Standing::Suspect { .. } = it.breaker.standing() {
             self.change(replica, |it| it.breaker.on_sign());
         }
@@ -158,9 +122,9 @@ impl Brain {
             return;
         }
         let expected_ms = self.expected_silence_ms(now, it);
-        let pace = self.pace;
+        let patience = self.patience;
         let Some(it) = self.fleet.get_mut(replica) else { return };
-        match it.watch.vigil.judge(now, expected_ms, &pace) {
+        match it.watch.vigil.judge(now, expected_ms, &patience) {
             Verdict::Well => {}
             Verdict::Suspect(silence) => self.suspect(now, replica, silence, actions),
             Verdict::Hung(silence) if self.somebody_else(now, replica) => {
@@ -180,9 +144,9 @@ impl Brain {
     fn expected_silence_ms(&self, now: Moment, it: &Replica) -> f64 {
         let there = self.requests.values().filter(|booking| booking.replica == it.id);
         let step = step_ms(it, 0);
-        let work = there.map(|booking| work(booking, step));
-        let expected_ms = self.pace.expected_ms(work, step);
-        if it.watch.has_foreign_work(now) { expected_ms.max(FOREIGN_MS) } else { expected_ms }
+        let work = there.map(|booking| work(booking, it, step));
+        let expected_ms = self.patience.expected_ms(work, step);
+        if it.has_foreign_work(now) { expected_ms.max(FOREIGN_MS) } else { expected_ms }
     }
 
     fn suspect(
@@ -211,74 +175,6 @@ impl Brain {
         actions.extend(there.map(|(request, _)| Action::GiveUp { request: *request, replica }));
     }
 
-    /// Remembers who was in flight where a replica was lost.
-    pub(super) fn note_death(&mut self, now: Moment, replica: ReplicaId) {
-        let there = self.requests.values().filter(|it| it.replica == replica);
-        let members = there.map(|it| (it.key, it.fingerprint));
-        self.quarantine.on_death(now, replica, members);
-    }
-
-    /// Lists where a request should not be tried again: where it was, and where more of those are in
-    /// flight that are as suspect as it is than need be. Kept apart, the next death tells who it was.
-    pub(super) fn places_to_avoid(&self, now: Moment, booking: &Booking) -> Vec<ReplicaId> {
-        let mut avoid = booking.tried.clone();
-        let own = self.quarantine.suspicion(booking.fingerprint);
-        if own == 0 {
-            return avoid;
-        }
-        let mut suspects: BTreeMap<ReplicaId, usize> = BTreeMap::new();
-        for it in self.requests.values() {
-            if own <= self.quarantine.suspicion(it.fingerprint) {
-                *suspects.entry(it.replica).or_default() += 1;
-            }
-        }
-        let count = |it: &Replica| suspects.get(&it.id).copied().unwrap_or(0);
-        let usable =
-            |it: &&Replica| 0.0 < it.weight && it.admits(now) && !booking.tried.contains(&it.id);
-        let least = self.fleet.iter().filter(usable).map(count).min().unwrap_or(0);
-        avoid.extend(self.fleet.iter().filter(|it| least < count(it)).map(|it| it.id));
-        avoid
-    }
-
-    /// Asks a replica for a token that hung and has waited for its pause, or that has been idle and
-    /// given no sign for long.
-    fn ask_if_due(&mut self, now: Moment, replica: ReplicaId, actions: &mut Vec<Action>) {
-        let Some(it) = self.fleet.get(replica) else { return };
-        let idle = self.settings.watch.idle;
-        let quiet = now.since(it.watch.vigil.quiet_since().max(it.watch.last_asked));
-        let is_up = it.breaker.standing() == Standing::Up && !it.leaving;
-        let stale = is_up && it.in_flight == 0 && idle <= quiet;
-        if it.breaker.wants_proof(now) || stale {
-            self.ask(now, replica, IDLE_LIMIT, actions);
-        }
-    }
-
-    /// Asks a replica that lost a request whether it is gone, or only hung up on somebody.
-    pub(super) fn ask_after_loss(
-        &mut self,
-        now: Moment,
-        replica: ReplicaId,
-        actions: &mut Vec<Action>,
-    ) {
-        let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
-        if let Some(Standing::Up | Standing::Suspect { .. }) = standing {
-            self.ask(now, replica, IDLE_LIMIT, actions);
-        }
-    }
-
-    /// Asks a replica for a token, unless it is being asked already.
-    fn ask(&mut self, now: Moment, replica: ReplicaId, limit: Duration, actions: &mut Vec<Action>) {
-        let Some(it) = self.fleet.get_mut(replica) else { return };
-        // A driver that never tells would leave it unasked for ever.
-        let asking = it.watch.asked.is_some_and(|(at, limit)| now.since(at) < 2 * limit);
-        let just_asked = now.since(it.watch.last_asked) < ASK_PAUSE;
-        if !asking && !just_asked {
-            it.watch.asked = Some((now, limit));
-            it.watch.last_asked = now;
-            actions.push(Action::Ask { replica, limit });
-        }
-    }
-
     fn look_for_slowness(&mut self, now: Moment, ids: &[ReplicaId]) {
         let up = |it: &&Replica| it.breaker.standing() == Standing::Up;
         let mut ratios: Vec<f64> =
@@ -290,7 +186,7 @@ impl Brain {
                 continue;
             }
             // It begins anew when it comes back.
-            it.watch.tempo = crate::fleet::Tempo::default();
+            it.watch.tempo = Tempo::default();
             // Most of the pool stays, whatever the figures say.
             let out = self.fleet.iter().filter(|it| !it.admits_at_need(now)).count();
             if 4 * (out + 1) <= ids.len() {
@@ -300,14 +196,14 @@ impl Brain {
     }
 }
 
-/// What one request does that can keep its replica silent.
-fn work(booking: &Booking, step_ms: f64) -> Work {
-    let Booking { outline: Outline { prompt_tokens, .. }, extent, .. } = booking;
-    let Extent { streams, output_tokens_max, .. } = *extent;
-    let (prompt_tokens, prefill_ms) = (*prompt_tokens, us_to_ms(booking.watched.prefill_us));
+/// What one request does that can keep its replica silent; nothing of its prompt need be cached.
+fn work(booking: &Booking, it: &Replica, step_ms: f64) -> Work {
+    let prompt_tokens = booking.outline.prompt_tokens;
+    let prefill_ms = it.hardware.cost.prefill_ms(prompt_tokens, 0);
+    let Extent { streams, output_tokens_max, .. } = booking.extent;
     let tokens = output_tokens_max.unwrap_or(WHOLE_TOKENS_MAX).min(WHOLE_TOKENS_MAX);
     let decode_ms = f64::from(tokens) * step_ms;
-    match (streams, booking.answering) {
+    match (streams, booking.is_answering()) {
         (true, true) => Work::Writing,
         (true, false) => Work::Reading { prompt_tokens, prefill_ms },
         (false, _) => Work::Whole { prompt_tokens, prefill_ms, decode_ms },
@@ -320,8 +216,4 @@ fn step_ms(it: &Replica, context_tokens: u32) -> f64 {
     let context_tokens = batch * f64::from(context_tokens);
     let work = StepWork { new_tokens: batch, attention_pairs: context_tokens, context_tokens };
     it.hardware.step.step_ms(&work)
-}
-
-fn us_to_ms(us: u64) -> f64 {
-    Duration::from_micros(us).as_secs_f64() * 1e3
 }

@@ -11,7 +11,7 @@ mod usage;
 
 pub use birth::Birth;
 pub use extent::Extent;
-pub use ids::{Place, ReplicaId, RequestId, SliceKey};
+pub use ids::{Place, ReplicaId, RequestId, RouterId, SliceKey};
 pub use moment::Moment;
 pub use outline::Outline;
 pub use report::Report;

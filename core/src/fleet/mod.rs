@@ -1,19 +1,30 @@
-//! What do we know of each replica? Who is there, what was sent, whether it may be sent more. It
-//! never chooses and never asks: whoever holds the fleet tells it what happened.
+//! What do we know of each replica? Who is there, what is booked there, how fast it is, whether it may
+//! be sent more. It never chooses and never asks: whoever holds the fleet tells it what happened.
 
 mod breaker;
+mod hearsay;
+mod ledger;
+mod pace;
 mod tempo;
 mod vigil;
+mod watch;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::cost::Hardware;
-use crate::domain::{Moment, Place, ReplicaId, Report};
+use crate::domain::{Moment, Place, ReplicaId};
 
 pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
+pub use hearsay::{Booked, Hearsay, Strangers};
+pub use ledger::{Drift, Ledger, Load, ms, settled_us};
+pub use pace::Pace;
 pub use tempo::{Tempo, median};
-pub use vigil::{Pace, Silence, Verdict, Vigil, Work, hung_after};
+pub use vigil::{Patience, Silence, Verdict, Vigil, Work, hung_after};
+pub use watch::Watch;
+
+const MINUTE_MS: f64 = 60_000.0;
+/// How much the newest prompt counts in the mean of what prompts take.
+const SHARE_OF_NEWEST: f64 = 1.0 / 32.0;
 
 /// One replica, as the router sees it.
 #[derive(Debug)]
@@ -33,58 +44,15 @@ pub struct Replica {
     pub sent_total: u64,
     pub failed_total: u64,
     pub place: Place,
-    /// What its engine said last.
-    pub report: Option<Report>,
+    /// What this router has booked there.
+    pub ledger: Ledger,
+    pub pace: Pace,
+    /// What its engine and other routers say.
+    pub hearsay: Hearsay,
+    /// What reading a prompt took there on average, by the cost model.
+    pub prefill_ms_mean: f64,
+    /// How it does its work.
     pub watch: Watch,
-}
-
-/// What is known of how a replica does its work.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Watch {
-    pub vigil: Vigil,
-    pub tempo: Tempo,
-    /// Prompts that wait to be read there or are being read, in microseconds of reading them cold.
-    pub reading_us: u64,
-    /// The same of all prompts whose first token has come.
-    pub read_us_total: u64,
-    /// When it was last asked for a token, and how long that may take; `None` once it is told.
-    pub asked: Option<(Moment, Duration)>,
-    pub last_asked: Moment,
-    /// Whether nobody listened at its address when it was last looked at.
-    pub was_refused: bool,
-    /// Requests beyond our own that its engine told of, at the last report and the one before.
-    foreign: [u32; 2],
-    /// When its engine was last seen at work by its reports.
-    works_at: Option<Moment>,
-}
-
-/// For so long a report is believed that shows an engine at work; one that never changes again is
-/// frozen, and says nothing.
-const WORKS_FOR: Duration = Duration::from_secs(10);
-
-impl Watch {
-    /// Notes how many requests its engine has, and how many of them are ours. Counts are taken at
-    /// slightly different moments, so only what two reports agree on is somebody else's. Returns
-    /// whether the engine was at work between the two.
-    pub fn on_report(&mut self, report: &Report, before: Option<&Report>, own: u32) -> bool {
-        let all = report.running.saturating_add(report.waiting);
-        self.foreign = [all.saturating_sub(own), self.foreign[0]];
-        // What waits may grow in front of a hung engine; what it holds and runs does not change.
-        let works = before.is_some_and(|it| {
-            let moved = (it.kv_used_share - report.kv_used_share).abs();
-            it.running != report.running || f64::EPSILON < moved
-        });
-        if works {
-            self.works_at = Some(report.taken_at);
-        }
-        works
-    }
-
-    /// Tells whether others than this router have given it work.
-    pub fn has_foreign_work(&self, now: Moment) -> bool {
-        let works = self.works_at.is_some_and(|at| now.since(at) < WORKS_FOR);
-        works && self.foreign.iter().all(|it| 0 < *it)
-    }
 }
 
 /// A replica's state as operators see it.
@@ -117,7 +85,10 @@ impl Replica {
             sent_total,
             failed_total,
             place,
-            report: None,
+            ledger: Ledger::default(),
+            pace: Pace::default(),
+            hearsay: Hearsay::default(),
+            prefill_ms_mean: 0.0,
             watch: Watch::default(),
         }
     }
@@ -130,7 +101,8 @@ impl Replica {
 
     /// Tells whether a request may be sent here now.
     pub fn admits(&self, now: Moment) -> bool {
-        !self.leaving && self.breaker.admits(now) && self.has_room()
+        let has_room = self.breaker.room().is_none_or(|room| self.in_flight < room);
+        !self.leaving && self.breaker.admits(now) && has_room
     }
 
     /// Tells whether it may be sent something when nobody else is there: it takes work, but too much
@@ -140,20 +112,39 @@ impl Replica {
         !self.leaving && (suspect || self.breaker.admits(now))
     }
 
-    fn has_room(&self) -> bool {
-        self.breaker.room().is_none_or(|room| self.in_flight < room)
+    /// Tells whether others than this router have given it work, and its engine is at it.
+    pub fn has_foreign_work(&self, now: Moment) -> bool {
+        let foreign =
+            1.0 <= self.hearsay.strangers(now) || 0 < self.hearsay.booked_elsewhere(now).in_flight;
+        foreign && self.watch.is_working(now)
     }
 
-    pub fn on_sent(&mut self, now: Moment) {
+    /// Books a request that is sent here.
+    pub fn on_sent(&mut self, now: Moment, charge: Load) {
         self.watch.vigil.on_sent(now, self.in_flight);
         self.in_flight += 1;
         self.sent_total += 1;
         self.breaker.on_sent();
+        self.ledger.book(now, charge);
+        self.hearsay.on_sent(self.in_flight);
+        self.prefill_ms_mean += SHARE_OF_NEWEST * (ms(charge.prefill_us) - self.prefill_ms_mean);
     }
 
-    pub fn on_ended(&mut self) {
+    /// Closes the books on a request.
+    pub fn on_ended(&mut self, now: Moment, charge: Load, answering: bool) {
         assert!(0 < self.in_flight, "{} ended more requests than were sent to it", self.id);
         self.in_flight -= 1;
+        self.ledger.close(now, charge, answering);
+    }
+
+    /// What is booked here in model units: work, in minutes of this class at its knee.
+    pub fn in_flight_mu(&self) -> f64 {
+        self.ledger.load().work_ms() / MINUTE_MS * self.hardware.capacity_mu_per_min
+    }
+
+    /// What it makes in a minute, as fast as it has shown itself to be.
+    pub fn capacity_mu_per_min(&self) -> f64 {
+        self.hardware.capacity_mu_per_min / self.pace.factor()
     }
 
     pub fn on_failure(&mut self, now: Moment, reason: Reason) {
@@ -164,36 +155,52 @@ impl Replica {
 
 /// The replicas of one pool, in order of id.
 #[derive(Debug, Default)]
-pub struct Fleet(Vec<Replica>);
+pub struct Fleet {
+    replicas: Vec<Replica>,
+    /// Requests that engines usually have beside those that routers know of.
+    strangers_usual: f64,
+}
 
 impl Fleet {
     pub fn iter(&self) -> impl Iterator<Item = &Replica> {
-        self.0.iter()
+        self.replicas.iter()
     }
 
     pub fn get(&self, id: ReplicaId) -> Option<&Replica> {
-        self.position(id).map(|at| &self.0[at])
-    }
-
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Replica> {
-        self.0.iter_mut()
+        self.position(id).map(|at| &self.replicas[at])
     }
 
     pub fn get_mut(&mut self, id: ReplicaId) -> Option<&mut Replica> {
-        self.position(id).map(|at| &mut self.0[at])
+        self.position(id).map(|at| &mut self.replicas[at])
+    }
+
+    pub const fn strangers_usual(&self) -> f64 {
+        self.strangers_usual
     }
 
     /// Adds a replica. Ids only grow, which keeps the list in order.
     pub fn join(&mut self, replica: Replica) {
-        assert!(self.0.last().is_none_or(|last| last.id < replica.id), "replica ids only grow");
-        self.0.push(replica);
+        let last = self.replicas.last();
+        assert!(last.is_none_or(|last| last.id < replica.id), "replica ids only grow");
+        self.replicas.push(replica);
     }
 
     pub fn leave(&mut self, id: ReplicaId) {
-        self.0.retain(|it| it.id != id);
+        self.replicas.retain(|it| it.id != id);
+    }
+
+    /// Compares the replicas with each other: who is slow, and what engines say beyond our books.
+    pub fn on_time(&mut self, now: Moment) {
+        for it in &mut self.replicas {
+            it.hearsay.on_time(now, it.in_flight);
+        }
+        pace::compare(now, self.replicas.iter_mut().map(|it| &mut it.pace));
+        let speaking = self.replicas.iter().filter(|it| it.hearsay.report().is_some());
+        self.strangers_usual =
+            hearsay::median(speaking.map(|it| it.hearsay.strangers(now)).collect());
     }
 
     fn position(&self, id: ReplicaId) -> Option<usize> {
-        self.0.binary_search_by_key(&id, |it| it.id).ok()
+        self.replicas.binary_search_by_key(&id, |it| it.id).ok()
     }
 }

@@ -40,22 +40,22 @@ pub enum Work {
     Whole { prompt_tokens: u32, prefill_ms: f64, decode_ms: f64 },
 }
 
-/// How far reality is from predictions, over all replicas of a pool.
+/// How long a pool's replicas are waited for beyond what is predicted of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
+pub struct Patience {
     /// How many times as long as predicted silences last; 1 or more.
     stretch: f64,
     /// Whether some prompt was read faster than [`TOKEN_MS_UNKNOWN`].
     proven: bool,
 }
 
-impl Default for Pace {
+impl Default for Patience {
     fn default() -> Self {
         Self { stretch: 1.0, proven: false }
     }
 }
 
-impl Pace {
+impl Patience {
     /// Notes how long a prompt took to its first token, of which so many tokens were not cached.
     pub fn on_first_token(&mut self, new_tokens: u32, took: Duration) {
         let took_ms = took.as_secs_f64() * 1e3;
@@ -144,20 +144,20 @@ impl Vigil {
     }
 
     /// Notes a sign of life, and what it says of predictions.
-    pub fn on_sign(&mut self, at: Moment, pace: &mut Pace) {
+    pub fn on_sign(&mut self, at: Moment, patience: &mut Patience) {
         if self.quiet_since < at {
             let silence_ms = at.since(self.quiet_since).as_secs_f64() * 1e3;
-            pace.on_silence(silence_ms, self.expected_ms);
+            patience.on_silence(silence_ms, self.expected_ms);
             self.begin(at);
         }
     }
 
     /// Judges the silence that goes on, of a replica with work of which this much is expected.
-    pub fn judge(&mut self, now: Moment, expected_ms: f64, pace: &Pace) -> Verdict {
+    pub fn judge(&mut self, now: Moment, expected_ms: f64, patience: &Patience) -> Verdict {
         self.expected_ms = expected_ms;
         let silence = Silence {
             lasted: now.since(self.quiet_since),
-            expected: Duration::from_secs_f64(expected_ms.max(0.0) * pace.stretch / 1e3),
+            expected: Duration::from_secs_f64(expected_ms.max(0.0) * patience.stretch / 1e3),
         };
         let hung = hung_after(silence.expected);
         if hung <= silence.lasted {
@@ -190,14 +190,14 @@ mod tests {
         Moment::ZERO + Duration::from_millis(millis)
     }
 
-    fn proven() -> Pace {
-        let mut pace = Pace::default();
-        pace.on_first_token(2000, Duration::from_millis(100));
-        pace
+    fn proven() -> Patience {
+        let mut patience = Patience::default();
+        patience.on_first_token(2000, Duration::from_millis(100));
+        patience
     }
 
-    fn expected_ms(pace: &Pace, work: &[Work]) -> f64 {
-        pace.expected_ms(work.iter().copied(), 20.0)
+    fn expected_ms(patience: &Patience, work: &[Work]) -> f64 {
+        patience.expected_ms(work.iter().copied(), 20.0)
     }
 
     const LONG: Work = Work::Reading { prompt_tokens: 100_000, prefill_ms: 10_000.0 };
@@ -205,11 +205,11 @@ mod tests {
 
     #[test]
     fn a_stream_that_stops_is_suspected_and_then_hung_within_five_seconds() {
-        let (mut vigil, mut pace) = (Vigil::default(), proven());
+        let (mut vigil, mut patience) = (Vigil::default(), proven());
         vigil.on_sent(at(0), 0);
-        vigil.on_sign(at(1000), &mut pace);
-        let expected_ms = expected_ms(&pace, &[Work::Writing]);
-        let mut judge = |millis| vigil.judge(at(millis), expected_ms, &pace);
+        vigil.on_sign(at(1000), &mut patience);
+        let expected_ms = expected_ms(&patience, &[Work::Writing]);
+        let mut judge = |millis| vigil.judge(at(millis), expected_ms, &patience);
         assert_eq!(judge(3000), Verdict::Well);
         assert!(matches!(judge(3400), Verdict::Suspect(_)));
         assert!(matches!(judge(5750), Verdict::Hung(it) if it.lasted.as_millis() == 4750));
@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn a_long_prompt_is_given_its_time_and_a_hang_behind_it_is_found_within_three_times_that() {
-        let (mut vigil, pace) = (Vigil::default(), proven());
+        let (mut vigil, patience) = (Vigil::default(), proven());
         vigil.on_sent(at(0), 0);
-        let expected_ms = expected_ms(&pace, &[Work::Writing, SHORT, LONG]);
-        let mut judge = |millis| vigil.judge(at(millis), expected_ms, &pace);
+        let expected_ms = expected_ms(&patience, &[Work::Writing, SHORT, LONG]);
+        let mut judge = |millis| vigil.judge(at(millis), expected_ms, &patience);
         assert_eq!(judge(14_000), Verdict::Well);
         assert!(matches!(judge(20_000), Verdict::Suspect(_)));
         assert!(matches!(judge(30_000), Verdict::Hung(_)));
@@ -228,12 +228,12 @@ mod tests {
 
     #[test]
     fn a_pool_that_has_shown_nothing_yet_may_be_very_slow() {
-        let unknown = expected_ms(&Pace::default(), &[LONG]);
+        let unknown = expected_ms(&Patience::default(), &[LONG]);
         assert!(100_000.0 <= unknown && expected_ms(&proven(), &[LONG]) < 11_000.0);
-        let mut slow = Pace::default();
+        let mut slow = Patience::default();
         slow.on_first_token(2000, Duration::from_secs(3));
         slow.on_first_token(20, Duration::from_millis(1));
-        assert_eq!(slow, Pace::default(), "neither shows that it is fast");
+        assert_eq!(slow, Patience::default(), "neither shows that it is fast");
     }
 
     #[test]
@@ -245,12 +245,12 @@ mod tests {
 
     #[test]
     fn silences_longer_than_predicted_are_learned_and_slowly_forgotten() {
-        let (mut vigil, mut pace) = (Vigil::default(), proven());
+        let (mut vigil, mut patience) = (Vigil::default(), proven());
         let mut silence = |millis: u64, expected_ms| {
             let began = vigil.quiet_since();
-            vigil.judge(began, expected_ms, &pace);
-            vigil.on_sign(began + Duration::from_millis(millis), &mut pace);
-            pace.stretch
+            vigil.judge(began, expected_ms, &patience);
+            vigil.on_sign(began + Duration::from_millis(millis), &mut patience);
+            patience.stretch
         };
         assert!((silence(4000, 1000.0) - 4.0).abs() < 1e-9);
         assert!((silence(4000, 20.0) - 4.0).abs() < 1e-9, "a short one says nothing");
@@ -261,12 +261,12 @@ mod tests {
 
     #[test]
     fn an_idle_replica_is_silent_only_from_its_next_work_on() {
-        let (mut vigil, pace) = (Vigil::default(), proven());
+        let (mut vigil, patience) = (Vigil::default(), proven());
         vigil.on_sent(at(0), 0);
         vigil.on_sent(at(3_600_000), 0);
-        assert_eq!(vigil.judge(at(3_601_000), 20.0, &pace), Verdict::Well);
+        assert_eq!(vigil.judge(at(3_601_000), 20.0, &patience), Verdict::Well);
         vigil.on_sent(at(3_604_000), 1);
-        assert!(matches!(vigil.judge(at(3_605_000), 20.0, &pace), Verdict::Hung(_)));
+        assert!(matches!(vigil.judge(at(3_605_000), 20.0, &patience), Verdict::Hung(_)));
     }
 
     proptest! {
@@ -277,22 +277,22 @@ mod tests {
             gaps in prop::collection::vec((1_u64..60_000, 0.3_f64..1.0), 1..50),
             expected_ms in 1_u64..60_000,
         ) {
-            let (mut vigil, mut pace) = (Vigil::default(), proven());
+            let (mut vigil, mut patience) = (Vigil::default(), proven());
             let mut now = Moment::ZERO;
             vigil.on_sent(now, 0);
             for (predicted_ms, share) in gaps {
                 let predicted = Duration::from_millis(predicted_ms);
                 now = now + predicted.mul_f64(share);
                 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "small")]
-                let verdict = vigil.judge(now, predicted_ms as f64, &pace);
+                let verdict = vigil.judge(now, predicted_ms as f64, &patience);
                 prop_assert_eq!(verdict, Verdict::Well);
-                vigil.on_sign(now, &mut pace);
+                vigil.on_sign(now, &mut patience);
             }
             let expected = Duration::from_millis(expected_ms);
             let found = Duration::from_secs(5).max(3 * expected);
             let look = found - Duration::from_millis(1);
             let expected_ms = expected.as_secs_f64() * 1e3;
-            let verdict = vigil.judge(now + look, expected_ms, &pace);
+            let verdict = vigil.judge(now + look, expected_ms, &patience);
             prop_assert!(matches!(verdict, Verdict::Hung(_)), "{:?}", verdict);
         }
     }

@@ -228,7 +228,7 @@ impl Pool {
 
     /// What is booked on each replica.
     pub fn load(&self) -> Vec<ReplicaLoad> {
-        self.lock().brain.load()
+        self.lock().brain.load(self.clock.now())
     }
 
     /// What it serves, as far as is known.
@@ -323,7 +323,7 @@ impl Pool {
                 let replica = member.id;
                 let heard = match member.last_byte_at() {
                     _ if member.awaited.load(Relaxed) == 0 => Event::Unawaited { replica },
-                    Some(at) => Event::Heard { replica, at },
+                    Some(at) => Event::Sign { replica, at },
                     None => continue,
                 };
                 mind.brain.on_event(now, heard, &mut mind.actions);

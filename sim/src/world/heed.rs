@@ -7,7 +7,7 @@ use cleave_core::brain::Notice;
 use cleave_core::domain::Moment;
 use cleave_core::fleet::{Reason, Silence};
 
-use super::replica::Standing;
+use super::replica::{Replica, Standing};
 use super::requests::index;
 use super::{Poison, World};
 
@@ -69,7 +69,14 @@ impl World {
         // What other routers have sent somewhere, a router can only guess.
         let alone = self.routers.len() == 1;
         let blameless = matches!(reason, Reason::Hung | Reason::Slow) && well && alone;
-        let late = silence.is_some_and(|it| FOUND_WITHIN.max(3 * it.expected) < it.lasted);
+        // Nobody is put out before there is somebody else, so only then can it be late.
+        let is_well =
+            |it: &Replica| it.well_since.is_some_and(|at| 2 * AFTERMATH < self.now.since(at));
+        let others = self.replicas.iter().enumerate().filter(|(at, _)| *at != replica);
+        let replaced = others.into_iter().any(|(_, it)| is_well(it) && it.is_up());
+        let late = silence.is_some_and(|it| FOUND_WITHIN.max(3 * it.expected) < it.lasted)
+            && replaced
+            && alone;
         let broken = if blameless {
             Some(format!("replica {replica} is well and was put out as {}", reason.as_str()))
         } else if late {

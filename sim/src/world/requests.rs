@@ -36,6 +36,7 @@ impl World {
         let flight = Flight {
             ticket: request.ticket,
             tenant: request.tenant,
+            class: request.class,
             arrival: self.now,
             deadline: request.deadline,
             hashes: request.prompt.hashes(self.block_tokens).collect(),
@@ -47,6 +48,7 @@ impl World {
             router,
             replica: None,
             tries: 0,
+            sent: None,
             first_token: None,
             exposure: Exposure::None,
         };
@@ -109,7 +111,7 @@ impl World {
                     if let Refusal::Quarantined { .. } = refusal {
                         self.count_quarantined(request.0);
                     }
-                    self.end(request.0, End::Refused);
+                    self.end(request.0, End::Refused { reason: refusal.as_str() });
                 }
                 Action::Release { replica } => self.let_go(index(replica)),
                 Action::GiveUp { request, replica } => self.give_up_try(request.0, index(replica)),
@@ -123,6 +125,7 @@ impl World {
         let to = &mut self.replicas[replica];
         let router = flight.router;
         flight.tries += 1;
+        flight.sent.get_or_insert(self.now);
         self.measures.retries += u64::from(1 < flight.tries);
         match to.standing {
             Standing::Down | Standing::Gone => {
@@ -262,7 +265,7 @@ impl World {
         let guilty = self.poison.is_some_and(|it| it.tenant == flight.tenant);
         flight.exposure = match flight.exposure {
             _ if guilty || !self.faulted => Exposure::None,
-            Exposure::None if end == End::Refused => Exposure::Struck,
+            Exposure::None if matches!(end, End::Refused { .. }) => Exposure::Struck,
             Exposure::None => Exposure::Bystander,
             exposed @ (Exposure::Bystander | Exposure::Struck) => exposed,
         };
@@ -280,7 +283,7 @@ impl World {
         flight.replica = None;
         let (router, request) = (flight.router, RequestId(id));
         if self.pooled.is_some() {
-            self.end(id, End::Refused);
+            self.end(id, End::Refused { reason: "timeout" });
         } else if flight.first_token.is_none() {
             self.tell(router, Event::Failed { request, failure: Failure::Lost });
         } else {

@@ -111,7 +111,7 @@ impl World {
         }
         for (replica, at) in it.heard.iter_mut().enumerate() {
             if let Some(at) = at.take() {
-                let heard = Event::Heard { replica: id(replica), at };
+                let heard = Event::Sign { replica: id(replica), at };
                 it.brain.on_event(self.now, heard, &mut self.actions);
             }
         }

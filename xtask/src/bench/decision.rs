@@ -76,7 +76,7 @@ fn build() -> Result<PathBuf> {
     ensure!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let lines = String::from_utf8(out.stdout)?;
     let built = lines.lines().filter_map(|it| serde_json::from_str::<Built>(it).ok());
-    built.filter_map(|it| it.executable).last().context("cargo names what it built")
+    built.filter_map(|it| it.executable).next_back().context("cargo names what it built")
 }
 
 fn times(program: &Path, arguments: &[&str]) -> Result<Times> {

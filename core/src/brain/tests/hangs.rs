@@ -182,7 +182,7 @@ fn bytes_that_are_heard_of_late_clear_a_suspect() {
     bench.tell(Event::Answering { request });
     bench.pass(3000);
     assert_eq!(bench.state(replica), "suspect");
-    bench.tell(Event::Heard { replica, at: bench.now });
+    bench.tell(Event::Sign { replica, at: bench.now });
     assert_eq!(bench.state(replica), "up");
 }
 
@@ -215,7 +215,7 @@ fn a_hung_replica_comes_back_by_a_token_a_trial_and_a_trickle() {
     assert!(asked(&actions).contains(&hung), "{actions:?}");
     bench.tell(Event::Probed { replica: hung, probe: Probe::Generated });
     let well = ReplicaId(1 - hung.0);
-    bench.tell(Event::Heard { replica: well, at: bench.now });
+    bench.tell(Event::Sign { replica: well, at: bench.now });
     let (trial, replica) = bench.stream(1, 100);
     assert_eq!((replica, bench.state(hung)), (hung, "trial"));
     bench.tell(Event::Answering { request: trial });
