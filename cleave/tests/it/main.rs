@@ -7,6 +7,7 @@ mod support;
 
 mod bytes;
 mod discovery;
+mod events;
 mod failures;
 mod hostile;
 mod load;

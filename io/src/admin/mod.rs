@@ -1,6 +1,7 @@
 //! The operators' port: health, state, metrics. On an address of its own, loopback unless told
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
+mod events;
 mod load;
 mod server;
 mod settings;

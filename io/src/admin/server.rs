@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::proxy::Router;
 
+use super::events::events;
 use super::load::Load;
 use super::settings::{Secret, Settings};
 use super::status::Status;
@@ -42,6 +43,7 @@ impl AdminServer {
         let guarded = Routes::new()
             .route("/status", get(status))
             .route("/load", get(load))
+            .route("/events", get(events))
             .route("/metrics", get(metrics))
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
@@ -108,5 +110,5 @@ async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
 }
 
 async fn unknown() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "there are /healthz, /readyz, /status, /load and /metrics\n")
+    (StatusCode::NOT_FOUND, "there are /healthz, /readyz, /status, /load, /events and /metrics\n")
 }

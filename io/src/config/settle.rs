@@ -22,12 +22,15 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
     check_together(&raw, findings);
     let admin = settle_admin(raw.admin, findings);
     let tls = settle_tls(raw.tls, findings);
+    let watch = brain::WatchSettings { idle: raw.health.token_after.0 };
     let probe = ProbeSettings::from(raw.health);
     let brain = brain::Settings {
         policy: raw.policy.0,
         retries: raw.retries.into(),
         breaker: raw.breaker.into(),
         sessions: raw.sessions.settings(),
+        watch,
+        quarantine: raw.quarantine.into(),
         seed: brain::Settings::default().seed,
     };
     let common = Common { brain, probe, resume: raw.resume };

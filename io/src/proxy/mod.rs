@@ -2,12 +2,14 @@
 //! `exchange.rs` from top to bottom for the life of a request. It decides nothing itself: where a
 //! request goes is the brain's word, asked under one lock per pool.
 
+mod announce;
 mod body;
 mod clock;
 mod exchange;
 mod headers;
 mod intake;
 mod pool;
+mod recall;
 mod relay;
 mod rescue;
 mod resume;

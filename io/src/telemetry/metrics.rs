@@ -34,6 +34,7 @@ const REPLICA_REPORT_AGE: &str = "cleave_replica_report_age_seconds";
 const TOKENS_PREDICTED: &str = "cleave_tokens_predicted";
 const TOKENS_MISSED: &str = "cleave_tokens_missed";
 const SESSIONS_MOVED: &str = "cleave_sessions_moved";
+const QUARANTINED: &str = "cleave_quarantined";
 
 /// Half a millisecond to ten minutes, doubling and a bit.
 const SECONDS: [f64; 16] = [
@@ -82,6 +83,7 @@ pub struct Metrics {
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
     sessions_moved: Family<PoolLabel, Counter>,
+    quarantined: Family<PoolLabel, Counter>,
 }
 
 /// What requests of one pool touch.
@@ -108,6 +110,7 @@ pub struct PoolMetrics {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolGauges {
     pub sessions_moved_total: u64,
+    pub quarantined_total: u64,
     pub misses: Misses,
 }
 
@@ -147,6 +150,7 @@ impl Default for Metrics {
             tokens_predicted: Family::default(),
             tokens_missed: Family::default(),
             sessions_moved: Family::default(),
+            quarantined: Family::default(),
         };
         it.register();
         it
@@ -211,6 +215,11 @@ impl Metrics {
             "Sessions that changed replica since the start",
             self.sessions_moved.clone(),
         );
+        it.register(
+            QUARANTINED,
+            "Requests put under quarantine since the start",
+            self.quarantined.clone(),
+        );
     }
 
     /// Makes the handles of one pool.
@@ -243,6 +252,7 @@ impl Metrics {
         let label = PoolLabel { pool: pool.to_owned() };
         let moved = own.sessions_moved_total;
         self.sessions_moved.get_or_create(&label).inner().store(moved, Relaxed);
+        self.quarantined.get_or_create(&label).inner().store(own.quarantined_total, Relaxed);
         for (kind, miss) in [("input", own.misses.input), ("output", own.misses.output)] {
             let set = |family: &Family<_, _>, value| {
                 family.of(pool, kind).inner().store(value, Relaxed);

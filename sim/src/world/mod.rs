@@ -7,6 +7,7 @@
 mod faults;
 mod flight;
 mod heap;
+mod heed;
 mod ideal;
 pub mod invariants;
 mod pooled;
@@ -31,6 +32,7 @@ use crate::engine::Output;
 use crate::measure::Measures;
 use crate::traces::{Seen, Tenant, Ticket, TraceError, Workload};
 
+pub use heed::{PutOut, Quarantined};
 pub use ideal::Ideal;
 pub use settings::{Absent, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
@@ -126,6 +128,8 @@ pub struct World {
     outputs: Vec<Output>,
     actions: Vec<Action>,
     broken: Option<String>,
+    put_out: Vec<PutOut>,
+    quarantined: Quarantined,
 }
 
 impl World {
@@ -175,6 +179,8 @@ impl World {
             outputs: Vec::new(),
             actions: Vec::new(),
             broken: None,
+            put_out: Vec::new(),
+            quarantined: Quarantined::default(),
             replicas,
             settings,
         };
@@ -297,6 +303,9 @@ impl World {
             Happening::Fault { number } => self.begin_fault(number),
             Happening::Mend { number } => self.end_fault(number),
             Happening::Revive { replica } => self.revive(replica),
+            Happening::Asked { router, replica, asked_at } => {
+                self.answer_question(router, replica, asked_at);
+            }
             Happening::GiveUp { request, tries } => self.give_up(request, tries),
         }
     }

@@ -16,6 +16,8 @@ pub(super) struct Router {
     pub(super) readings: VecDeque<Reading>,
     /// When the brain is woken next.
     pub(super) wake_at: Moment,
+    /// When each replica last gave a sign that the brain does not know of.
+    pub(super) heard: Vec<Option<Moment>>,
     /// What brains before this one counted.
     sessions_moved_before: u64,
     settings: brain::Settings,
@@ -26,7 +28,8 @@ impl Router {
         let settings = brain::Settings { seed, ..settings.clone() };
         let brain = Brain::new(settings.clone());
         let (readings, wake_at) = (VecDeque::new(), Moment::ZERO);
-        Self { brain, readings, wake_at, sessions_moved_before: 0, settings }
+        let (heard, sessions_moved_before) = (Vec::new(), 0);
+        Self { brain, readings, wake_at, heard, sessions_moved_before, settings }
     }
 
     /// Forgets everything.
@@ -35,6 +38,14 @@ impl Router {
         self.brain = Brain::new(self.settings.clone());
         // Entries of the heap still point here, one for each reading under way.
         self.readings.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Notes that something came from a replica.
+    pub(super) fn hear(&mut self, replica: usize, now: Moment) {
+        if self.heard.len() <= replica {
+            self.heard.resize(replica + 1, None);
+        }
+        self.heard[replica] = Some(now);
     }
 
     pub(super) fn sessions_moved(&self) -> u64 {

@@ -18,7 +18,9 @@ use serde::{Deserialize, Deserializer};
 use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
-pub(super) use sections::{Admin, Breaker, Health, Limits, Log, Retries, Sessions, Timeouts, Tls};
+pub(super) use sections::{
+    Admin, Breaker, Health, Limits, Log, Quarantine, Retries, Sessions, Timeouts, Tls,
+};
 pub(super) use text::{Kind, Text, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
@@ -58,6 +60,7 @@ pub(super) struct Raw {
     pub retries: Retries,
     pub breaker: Breaker,
     pub health: Health,
+    pub quarantine: Quarantine,
     pub log: Log,
     /// The pools: replicas that serve the same models. A request goes to the pool of its `model`.
     #[serde(deserialize_with = "slots")]
@@ -141,6 +144,7 @@ impl Default for Raw {
             retries: Retries::default(),
             breaker: Breaker::default(),
             health: Health::default(),
+            quarantine: Quarantine::default(),
             log: Log::default(),
             pools: Vec::new(),
         }

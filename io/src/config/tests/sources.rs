@@ -142,6 +142,8 @@ const OTHERS: [(&str, &str); 30] = [
     ("health.interval", "1ms"),
     ("health.timeout", "1ms"),
     ("health.report_interval", "1ms"),
+    ("health.token_after", "1ms"),
+    ("quarantine.ttl", "1ms"),
     ("log.format", "json"),
     ("log.level", "warn"),
     ("log.access", "false"),
