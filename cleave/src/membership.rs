@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) struct Membership {
-    router: Arc<Router>,
+    pub(crate) router: Arc<Router>,
     state: Mutex<State>,
     tasks: TaskTracker,
 }

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use cleave_io::admin::{self, AdminServer};
 use cleave_io::config::{self, Config, Flags};
 use cleave_io::proxy::{Router, Server};
-use cleave_io::telemetry::{self, AccessLog};
+use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{interval, sleep};
 use tokio_util::sync::CancellationToken;
@@ -136,13 +136,26 @@ impl Serve {
                 }
             }
             match self.load() {
-                Err(problems) => error!("configuration not changed:\n{problems}"),
+                Err(problems) => {
+                    error!("configuration not changed:\n{problems}");
+                    let kept = "the file has problems; see the log".to_owned();
+                    membership.router.events.publish(Incident {
+                        kind: "reload",
+                        state: "refused",
+                        detail: Some(kept),
+                        alert: true,
+                        ..Incident::default()
+                    });
+                }
                 Ok(new) => {
                     for setting in config::changes_static(&config, &new) {
                         warn!(setting, "changed in the file, needs a restart");
                     }
                     membership.configure(&new);
                     info!(pools = new.pools.len(), "configuration reloaded");
+                    let reloaded =
+                        Incident { kind: "reload", state: "reloaded", ..Incident::default() };
+                    membership.router.events.publish(reloaded);
                     config = new;
                 }
             }

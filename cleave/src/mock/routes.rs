@@ -173,6 +173,7 @@ async fn metrics(State(replica): State<Replica>) -> Response {
         capacity_tokens: shared.driver.capacity_tokens(),
         stats: replica.stats(),
         timings: shared.driver.timings(),
+        started_at: shared.started_at,
     };
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], shared.faults.shown(page.render())).into_response()

@@ -86,7 +86,7 @@ impl Frame {
             style.dim(pool.models.join(", ")),
         ));
         lines.push(style.dim(format!(
-            "{:<30}{:<20}{:>15}{:>8}{:>8}{:>6}{:>10}{:>9}{:>8}",
+            "{:<30}{:<20}{:<15}{:>8}{:>8}{:>6}{:>10}{:>9}{:>8}",
             "replica", "state", "in flight", "wait", "run", "KV", "tokens", "req/s", "failed"
         )));
         let mut replicas: Vec<&ReplicaStatus> = pool.replicas.iter().collect();

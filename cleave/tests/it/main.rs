@@ -7,6 +7,7 @@ mod support;
 
 mod bytes;
 mod discovery;
+mod events;
 mod explain;
 mod failures;
 mod hostile;
@@ -17,3 +18,4 @@ mod restart;
 mod sessions;
 mod subsets;
 mod tenants;
+mod top;

@@ -4,6 +4,8 @@ use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
 use crate::fleet::Load;
 use crate::policy::Ask;
 
+use super::quarantine::Fingerprint;
+
 #[derive(Debug)]
 pub(super) struct Booking {
     pub(super) key: SliceKey,
@@ -20,6 +22,9 @@ pub(super) struct Booking {
     /// Those of them that answered with an error. They are blamed only if somebody else does better:
     /// a request that fails everywhere is itself to blame.
     pub(super) suspects: Vec<ReplicaId>,
+    pub(super) fingerprint: Fingerprint,
+    /// When it was last heard of: the moment, its tokens, and what the replica had read by then.
+    pub(super) mark: Option<(Moment, u32, u64)>,
 }
 
 /// What one try is charged with, and what was expected of it.
@@ -52,8 +57,21 @@ pub(super) struct First {
 impl Booking {
     pub(super) fn new(key: SliceKey, outline: Outline, extent: Extent, replica: ReplicaId) -> Self {
         let (account, trial, moved_from) = (Account::default(), false, None);
-        let (tried, suspects) = (Vec::new(), Vec::new());
-        Self { key, outline, extent, replica, account, trial, moved_from, tried, suspects }
+        let (tried, suspects, mark) = (Vec::new(), Vec::new(), None);
+        let fingerprint = Fingerprint::of(key, &outline, &extent);
+        Self {
+            key,
+            outline,
+            extent,
+            replica,
+            account,
+            trial,
+            moved_from,
+            tried,
+            suspects,
+            fingerprint,
+            mark,
+        }
     }
 
     pub(super) fn is_answering(&self) -> bool {

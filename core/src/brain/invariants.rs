@@ -36,5 +36,9 @@ pub fn sends_are_allowed(brain: &Brain, actions: &[Action]) -> bool {
         }
         Action::Refuse { request, .. } => !brain.requests.contains_key(request),
         Action::Release { replica } => brain.fleet.get(*replica).is_none(),
+        Action::GiveUp { request, replica } => {
+            brain.requests.get(request).is_some_and(|it| it.replica == *replica)
+        }
+        Action::Ask { replica, .. } => brain.fleet.get(*replica).is_some(),
     })
 }

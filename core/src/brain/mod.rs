@@ -10,11 +10,17 @@ mod event;
 mod explain;
 mod foresight;
 pub mod invariants;
+mod notice;
+mod probes;
+mod quarantine;
 mod sessions;
 mod settings;
 mod snapshot;
 mod subsets;
+mod suspects;
+mod watch;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -23,7 +29,7 @@ use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
-use crate::fleet::{Drift, Fleet, Reason, Replica, Standing};
+use crate::fleet::{Drift, Fleet, Patience, Reason, Replica, Silence, Standing, State};
 use crate::policy::{self, Ask, Candidate, Policy};
 use crate::tokens::{Lengths, Recent};
 
@@ -31,7 +37,9 @@ pub use accounts::WorkloadDrift;
 pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
 pub use explain::{Considered, Explanation, Other, Shadows, Why};
 pub use foresight::Foresight;
-pub use settings::{RetrySettings, SessionSettings, Settings};
+pub use notice::Notice;
+pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
+pub use settings::{RetrySettings, SessionSettings, Settings, WatchSettings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
 pub use subsets::{
     AssignmentView, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings, WorkloadView,
@@ -41,6 +49,8 @@ use accounts::candidate;
 use booking::Booking;
 use budget::RetryBudget;
 use explain::Explaining;
+use notice::Notices;
+use quarantine::Quarantine;
 use sessions::Sessions;
 use subsets::Subsets;
 
@@ -68,6 +78,12 @@ pub struct Brain {
     swept_at: Moment,
     sessions_moved_total: u64,
     explaining: Explaining,
+    notices: Notices,
+    quarantine: Quarantine,
+    patience: Patience,
+    looked_at: Moment,
+    /// The silence that is being acted on, for the notice of it.
+    silence: Option<Silence>,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
 }
@@ -90,6 +106,11 @@ impl Brain {
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
             explaining: Explaining::default(),
+            notices: Notices::default(),
+            quarantine: Quarantine::new(settings.quarantine),
+            patience: Patience::default(),
+            looked_at: Moment::ZERO,
+            silence: None,
             candidates: Vec::new(),
             settings,
         }
@@ -106,6 +127,7 @@ impl Brain {
             Event::Answering { request } => self.on_answering(now, request),
             Event::Streamed { request, output_tokens } => {
                 self.on_streamed(request, output_tokens);
+                self.watch_streamed(now, request, output_tokens);
             }
             Event::Ended { request, outcome, usage } => {
                 self.on_ended(now, request, outcome, usage, actions);
@@ -115,6 +137,7 @@ impl Brain {
                 self.policy.on_joined(replica, it.place);
                 self.fleet.join(it);
                 self.subsets.touch();
+                self.notices.push(Notice::Joined { replica });
             }
             Event::Weighed { replica, weight } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
@@ -128,23 +151,16 @@ impl Brain {
                 }
             }
             Event::Leaving { replica } => {
-                if let Some(it) = self.fleet.get_mut(replica) {
-                    it.leaving = true;
-                }
+                self.change(replica, |it| it.leaving = true);
                 self.subsets.touch();
                 self.release_if_done(replica, actions);
             }
-            Event::Probed { replica, probe } => {
-                if let Some(it) = self.fleet.get_mut(replica) {
-                    it.breaker.on_probe(now, probe);
-                }
-            }
+            Event::Probed { replica, probe } => self.on_probed(now, replica, probe),
+            Event::Sign { replica, at } => self.on_sign(replica, at),
+            Event::Unawaited { replica } => self.on_unawaited(now, replica),
+            Event::Restarted { replica } => self.on_restarted(now, replica),
             Event::Ordered(order) => self.obey(now, order),
-            Event::Reported { replica, report } => {
-                if let Some(it) = self.fleet.get_mut(replica) {
-                    it.hearsay.on_report(report);
-                }
-            }
+            Event::Reported { replica, report } => self.on_reported(now, replica, report),
             Event::Heard { router, taken_at, loads } => {
                 for HeardLoad { replica, booked } in loads {
                     if let Some(it) = self.fleet.get_mut(replica) {
@@ -157,13 +173,20 @@ impl Brain {
         debug_assert!(invariants::accounts_are_closed_once(self));
     }
 
+    /// Takes what operators should know and have not been told.
+    pub fn take_notices(&mut self) -> VecDeque<Notice> {
+        self.notices.take()
+    }
+
     /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
     pub fn next_wakeup(&self) -> Option<Moment> {
-        Some(self.swept_at + SWEEP_INTERVAL)
+        let sweep = self.swept_at + SWEEP_INTERVAL;
+        Some(self.next_look().map_or(sweep, |look| look.min(sweep)))
     }
 
     /// Does what only time brings, and appends what must be done.
-    pub fn on_time(&mut self, now: Moment, _: &mut Vec<Action>) {
+    pub fn on_time(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.look(now, actions);
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
             self.fleet.on_time(now);
@@ -182,6 +205,11 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.budget.on_arrival(self.requests.len());
+        if let Some(circle) = self.held(now, key, &outline, &extent) {
+            let refusal = Refusal::Quarantined { circle };
+            actions.push(Action::Refuse { request, refusal });
+            return;
+        }
         match self.pick(&Ask { now, key, outline: &outline }, &[]) {
             Some(replica) => {
                 let booking = Booking::new(key, outline, extent, replica);
@@ -198,16 +226,34 @@ impl Brain {
         failure: Failure,
         actions: &mut Vec<Action>,
     ) {
+        let lost = matches!(failure, Failure::Lost | Failure::Hung);
+        if lost {
+            self.note_death_under(now, request);
+        }
         let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
         match failure {
-            Failure::Unreachable | Failure::Cut => {
+            Failure::Unreachable => {
+                self.quarantine.on_confirmed(now, failed);
                 self.blame(now, failed, Reason::Unreachable);
             }
+            Failure::Lost => {
+                self.blame(now, failed, Reason::Unreachable);
+                self.ask_after_loss(now, failed, actions);
+            }
+            // It is out already.
+            Failure::Hung => {}
             Failure::Status if booking.trial => self.blame(now, failed, Reason::Failing),
             Failure::Status => booking.suspects.push(failed),
             // An engine that says it is full is well; only this request should go elsewhere.
-            Failure::Busy => self.praise(failed),
+            Failure::Busy => self.praise(now, failed),
+        }
+        if matches!(failure, Failure::Status | Failure::Busy) {
+            self.on_sign(failed, now);
+        }
+        if lost && self.quarantined(now, request, &booking, actions) {
+            self.release_if_done(failed, actions);
+            return;
         }
         booking.tried.push(failed);
         match self.pick_again(now, &booking) {
@@ -226,8 +272,9 @@ impl Brain {
         let suspects = std::mem::take(&mut booking.suspects);
         if self.begin_account(now, request) {
             self.policy.on_first_token(now, request, replica);
+            self.watch_first_token(now, request);
         }
-        self.praise(replica);
+        self.praise(now, replica);
         for suspect in suspects {
             self.blame(now, suspect, Reason::Failing);
         }
@@ -242,16 +289,26 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.explaining.forget(request);
+        if outcome == Outcome::Cut {
+            self.note_death_under(now, request);
+        }
         let Some(booking) = self.close_account(now, request) else { return };
         self.learn(now, &booking, outcome, usage);
+        self.learn_patience(&booking, usage);
         match outcome {
-            Outcome::Cut => self.blame(now, booking.replica, Reason::Unreachable),
-            Outcome::Cancelled if booking.trial && !booking.is_answering() => {
-                if let Some(it) = self.fleet.get_mut(booking.replica) {
-                    it.breaker.on_trial_abandoned(now);
-                }
+            Outcome::Cut => {
+                self.blame(now, booking.replica, Reason::Unreachable);
+                self.ask_after_loss(now, booking.replica, actions);
+                self.judge(now, &booking);
             }
-            Outcome::Done | Outcome::Cancelled => {}
+            Outcome::Done => {
+                self.quarantine.clear(booking.fingerprint);
+                self.on_sign(booking.replica, now);
+            }
+            Outcome::Cancelled if booking.trial && !booking.is_answering() => {
+                self.change(booking.replica, |it| it.breaker.on_trial_abandoned(now));
+            }
+            Outcome::Cancelled => {}
         }
         self.release_if_done(booking.replica, actions);
     }
@@ -269,6 +326,9 @@ impl Brain {
         self.gather(ask.now, tried, divided, |it| it.admits(ask.now));
         if divided && self.should_spill() && self.subsets.spill(ask.key) {
             self.gather(ask.now, tried, divided, |it| it.admits(ask.now));
+        }
+        if self.candidates.is_empty() {
+            self.gather(ask.now, tried, divided, |it| it.admits_at_need(ask.now));
         }
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
@@ -316,7 +376,9 @@ impl Brain {
         if self.settings.retries.tries_max <= tries {
             return Err(Refusal::TriesSpent);
         }
-        let Some(replica) = self.pick(&booking.ask(now), &booking.tried) else {
+        let (ask, avoid) = (booking.ask(now), self.places_to_avoid(now, booking));
+        let picked = self.pick(&ask, &avoid);
+        let Some(replica) = picked.or_else(|| self.pick(&ask, &booking.tried)) else {
             return Err(Refusal::TriesSpent);
         };
         if self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
@@ -334,8 +396,11 @@ impl Brain {
         let Some(it) = self.fleet.get(replica) else { return };
         let candidate = candidate(it, now, self.fleet.strangers_usual());
         let held = self.policy.on_sent(request, &booking.ask(now), &candidate);
+        let before = it.state();
         self.open_account(now, &mut booking, &candidate, held);
         self.explain_booking(request, booking.account.ttft_ms);
+        self.note_change(replica, before);
+        booking.mark = None;
         let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
         booking.trial = matches!(standing, Some(Standing::Trial { .. }));
         self.note_demand(now, &booking);
@@ -346,16 +411,28 @@ impl Brain {
         actions.push(Action::Send { request, replica });
     }
 
-    fn blame(&mut self, now: Moment, replica: ReplicaId, reason: Reason) {
-        if let Some(it) = self.fleet.get_mut(replica) {
-            it.on_failure(now, reason);
+    /// Changes what is known of a replica, and notes it for operators if its state is another now.
+    fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Replica)) {
+        let Some(it) = self.fleet.get_mut(replica) else { return };
+        let before = it.state();
+        change(it);
+        self.note_change(replica, before);
+    }
+
+    fn note_change(&mut self, replica: ReplicaId, before: State) {
+        let Some(now) = self.fleet.get(replica).map(Replica::state) else { return };
+        if before != now {
+            let silence = self.silence;
+            self.notices.push(Notice::Changed { replica, before, now, silence });
         }
     }
 
-    fn praise(&mut self, replica: ReplicaId) {
-        if let Some(it) = self.fleet.get_mut(replica) {
-            it.breaker.on_success();
-        }
+    fn blame(&mut self, now: Moment, replica: ReplicaId, reason: Reason) {
+        self.change(replica, |it| it.on_failure(now, reason));
+    }
+
+    fn praise(&mut self, now: Moment, replica: ReplicaId) {
+        self.change(replica, |it| it.breaker.on_success(now));
     }
 
     fn release_if_done(&mut self, replica: ReplicaId, actions: &mut Vec<Action>) {
@@ -363,6 +440,7 @@ impl Brain {
             self.fleet.leave(replica);
             self.subsets.touch();
             self.policy.on_left(replica);
+            self.notices.push(Notice::Left { replica });
             actions.push(Action::Release { replica });
         }
     }
@@ -372,7 +450,10 @@ impl Brain {
         let soonest = self.fleet.iter().filter(|it| !it.leaving).filter_map(|it| {
             match it.breaker.standing() {
                 Standing::Out { until, .. } => Some(until.since(now)),
-                Standing::Joining | Standing::Up | Standing::Trial { .. } => None,
+                Standing::Joining
+                | Standing::Up
+                | Standing::Suspect { .. }
+                | Standing::Trial { .. } => None,
             }
         });
         Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }

@@ -1,6 +1,7 @@
 //! What the brain promises, as events and the actions they must bring.
 
 mod books;
+mod hangs;
 
 use std::sync::{Arc, Mutex};
 
@@ -107,7 +108,10 @@ fn ended(request: RequestId, outcome: Outcome) -> Event {
 fn target(actions: &[Action]) -> Option<ReplicaId> {
     actions.iter().find_map(|action| match action {
         Action::Send { replica, .. } => Some(*replica),
-        Action::Refuse { .. } | Action::Release { .. } => None,
+        Action::Refuse { .. }
+        | Action::Release { .. }
+        | Action::GiveUp { .. }
+        | Action::Ask { .. } => None,
     })
 }
 
@@ -413,7 +417,13 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
-    let failure = prop::sample::select(vec![Failure::Unreachable, Failure::Status, Failure::Busy]);
+    let failure = prop::sample::select(vec![
+        Failure::Unreachable,
+        Failure::Lost,
+        Failure::Hung,
+        Failure::Status,
+        Failure::Busy,
+    ]);
     let outcome = prop::sample::select(vec![Outcome::Done, Outcome::Cancelled, Outcome::Cut]);
     let weight = prop::sample::select(vec![0.0, 0.5, 1.0, 3.0]);
     prop_oneof![

@@ -58,6 +58,8 @@ impl Prompt<'_> {
             attachment_bytes: narrow(attachment_bytes),
             block_bytes: narrow(BLOCK_BYTES),
             output_tokens_max: None,
+            digest: chain.digest(),
+            streams: false,
         };
         (Outline { blocks: chain.blocks.into(), ..Outline::default() }, extent)
     }
@@ -166,6 +168,11 @@ impl Chain {
         let blocks = bytes.chunks_exact(BLOCK_BYTES);
         self.begun.extend_from_slice(blocks.remainder());
         blocks.for_each(|it| self.add(it));
+    }
+
+    /// Hashes all of the prompt, what follows the last whole block included; never 0.
+    fn digest(&self) -> u64 {
+        XxHash3_64::oneshot_with_seed(self.hash, &self.begun).max(1)
     }
 
     fn add(&mut self, block: &[u8]) {

@@ -39,7 +39,8 @@ impl Peek<'_> {
     /// any lock is taken.
     pub fn outline(&self, model: &str, tenant: Option<u64>) -> (Outline, Extent) {
         let (outline, extent) = self.prompt.outline(model, tenant);
-        (outline, Extent { output_tokens_max: self.output_tokens_max, ..extent })
+        let (output_tokens_max, streams) = (self.output_tokens_max, self.stream);
+        (outline, Extent { output_tokens_max, streams, ..extent })
     }
 
     /// Copies the text of the prompt between two blocks of its outline, for whoever counts its tokens.

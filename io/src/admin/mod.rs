@@ -2,6 +2,7 @@
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
 mod assignment;
+mod events;
 mod explain;
 mod load;
 mod server;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::proxy::{Router, equal_in_constant_time};
 
 use super::assignment;
+use super::events::events;
 use super::explain::{self, Explained};
 use super::load::Load;
 use super::settings::{Secret, Settings};
@@ -52,6 +53,7 @@ impl AdminServer {
             .route("/undrain/{*replica}", post(assignment::undrain))
             .route("/explain", get(explain_latest))
             .route("/explain/{*id}", get(explain_one))
+            .route("/events", get(events))
             .route("/metrics", get(metrics))
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
@@ -125,6 +127,6 @@ async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
 async fn unknown() -> (StatusCode, &'static str) {
     (
         StatusCode::NOT_FOUND,
-        "there are /healthz, /readyz, /status, /load, /explain, /assignment and /metrics\n",
+        "there are /healthz, /readyz, /status, /load, /events, /explain, /assignment and /metrics\n",
     )
 }

@@ -56,7 +56,7 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 6] {
 }
 
 /// Compares what a pool's brain and probes were started with.
-fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 13] {
+fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 15] {
     let (from, to) = (&old.brain, &new.brain);
     [
         ("policy", from.policy != to.policy),
@@ -71,6 +71,8 @@ fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 13] {
         ("health.path", old.probe.path != new.probe.path),
         ("health.interval", old.probe.interval != new.probe.interval),
         ("health.timeout", old.probe.timeout != new.probe.timeout),
+        ("health.token_after", from.watch.idle != to.watch.idle),
+        ("quarantine.ttl", from.quarantine.ttl != to.quarantine.ttl),
         ("health.report_interval", old.probe.report_interval != new.probe.report_interval),
     ]
 }

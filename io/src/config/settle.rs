@@ -25,6 +25,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     check_together(&raw, findings);
     let admin = settle_admin(raw.admin, findings);
     let tls = settle_tls(raw.tls, findings);
+    let watch = brain::WatchSettings { idle: raw.health.token_after.0 };
     let probe = ProbeSettings::from(raw.health);
     let brain = brain::Settings {
         policy: raw.policy.0,
@@ -32,6 +33,8 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         breaker: raw.breaker.into(),
         sessions: raw.sessions.settings(),
         subsets: raw.subsets.settings(),
+        watch,
+        quarantine: raw.quarantine.into(),
         seed: brain::Settings::default().seed,
     };
     let common = Common { brain, probe, costs: raw.costs, resume: raw.resume };

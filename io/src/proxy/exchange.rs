@@ -176,12 +176,19 @@ pub(super) async fn try_each(
     payload: &Payload,
 ) -> Result<Answer, ServeError> {
     loop {
-        let (failure, tried) = match send(worker, visit, &member, head, payload).await {
+        let waiting = member.wait();
+        let sent = tokio::select! {
+            biased;
+            sent = send(worker, visit, &member, head, payload) => sent,
+            () = visit.recalled(&member) => Err(SendError::GivenUp),
+        };
+        drop(waiting);
+        let (failure, tried) = match sent {
             Ok(answer) => match failure_of(answer.status) {
                 None => return Ok(answer),
                 Some(failure) => (failure, Ok(answer)),
             },
-            Err(error) => (Failure::Unreachable, Err(error)),
+            Err(error) => (failure_to_send(&error), Err(error)),
         };
         let reason = tried.as_ref().map_or_else(ToString::to_string, |it| it.status.to_string());
         debug!(replica = %member.origin, reason, "try failed");
@@ -193,6 +200,18 @@ pub(super) async fn try_each(
                 return Err(ServeError::refused(refusal, visit.tries(), Some(last)));
             }
         };
+    }
+}
+
+/// Reads what it means that there is no answer.
+const fn failure_to_send(error: &SendError) -> Failure {
+    match error {
+        SendError::Connect(_)
+        | SendError::ConnectTimeout
+        | SendError::NoAnswer
+        | SendError::Body(_) => Failure::Unreachable,
+        SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
+        SendError::GivenUp => Failure::Hung,
     }
 }
 
@@ -252,7 +271,12 @@ async fn pass(
     let limit_bytes = worker.router.settings.limits.body_bytes_max;
     let body = Limited::new(body, limit_bytes);
     let outgoing = Outgoing::Passing { body, chunked, limit: timeouts.body };
-    match connection.exchange(&visit.method, head, outgoing, timeouts.first_byte).await {
+    let exchanged = tokio::select! {
+        biased;
+        it = connection.exchange(&visit.method, head, outgoing, timeouts.first_byte) => it,
+        () = visit.recalled(&member) => Err(SendError::GivenUp),
+    };
+    match exchanged {
         Ok(answer) => Ok(answer),
         Err(SendError::Body(error)) => Err(ServeError::body(error, limit_bytes)),
         Err(last) => {

@@ -2,6 +2,7 @@
 //! `exchange.rs` from top to bottom for the life of a request. It decides nothing itself: where a
 //! request goes is the brain's word, asked under one lock per pool.
 
+mod announce;
 mod body;
 mod clock;
 mod exchange;
@@ -10,6 +11,7 @@ mod headers;
 mod intake;
 mod keep;
 mod pool;
+mod recall;
 mod relay;
 mod rescue;
 mod resume;

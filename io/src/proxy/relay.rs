@@ -11,13 +11,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cleave_core::brain::Outcome;
+use cleave_core::brain::{Failure, Outcome};
 use cleave_core::protocol::Next;
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::warn;
 
 use crate::replicas::AnswerBody;
 
+use super::pool::{Member, Waiting};
 use super::rescue::cut_event;
 use super::resume::{Moved, Moving, Spare};
 use super::visit::Visit;
@@ -35,6 +36,8 @@ pub(super) struct Relay {
     failed: bool,
     moving: Option<Moving>,
     last_piece: Instant,
+    /// Held while it is the replica, not the client, that is waited for.
+    waiting: Option<Waiting>,
     /// Armed at the first wait, and moved only when it fires: not once per piece.
     idle: Option<Pin<Box<Sleep>>>,
 }
@@ -56,6 +59,7 @@ impl Relay {
             failed: false,
             moving: None,
             last_piece: Instant::now(),
+            waiting: None,
             idle: None,
         };
         relay.finish_if_done();
@@ -68,22 +72,28 @@ impl Relay {
                 let moved = ready!(moving.as_mut().poll(cx));
                 self.on_moved(moved)
             } else if std::mem::take(&mut self.failed) {
-                self.cut(io::ErrorKind::InvalidData.into())
+                self.cut(io::ErrorKind::InvalidData.into(), Failure::Lost)
             } else {
                 let Some(body) = &mut self.body else { return Poll::Ready(None) };
-                match body.poll_piece(cx) {
+                let polled = body.poll_piece(cx);
+                self.note_waiting(polled.is_pending());
+                match polled {
                     Poll::Ready(Some(Ok(piece))) => self.on_piece(piece).map(Ok),
-                    Poll::Ready(Some(Err(error))) => self.cut(error),
+                    Poll::Ready(Some(Err(error))) => self.cut(error, Failure::Lost),
                     Poll::Ready(None) if self.is_short() => {
-                        self.cut(io::ErrorKind::UnexpectedEof.into())
+                        self.cut(io::ErrorKind::UnexpectedEof.into(), Failure::Lost)
                     }
                     Poll::Ready(None) => {
                         self.finish_if_done();
                         return Poll::Ready(None);
                     }
                     Poll::Pending => {
-                        ready!(self.poll_idle(cx));
-                        self.cut(io::ErrorKind::TimedOut.into())
+                        let hung = self.visit().poll_recalled(cx).is_ready();
+                        if !hung {
+                            ready!(self.poll_idle(cx));
+                        }
+                        let failure = if hung { Failure::Hung } else { Failure::Lost };
+                        self.cut(io::ErrorKind::TimedOut.into(), failure)
                     }
                 }
             };
@@ -102,6 +112,15 @@ impl Relay {
             (Some(body), _) => body.length(),
             (None, Some(_)) => None,
             (None, None) => Some(0),
+        }
+    }
+
+    /// Notes whether it is the replica that is waited for.
+    fn note_waiting(&mut self, waits: bool) {
+        if !waits {
+            self.waiting = None;
+        } else if self.waiting.is_none() {
+            self.waiting = self.visit().member().map(Member::wait);
         }
     }
 
@@ -147,15 +166,15 @@ impl Relay {
     }
 
     /// Ends the answer of this replica. Returns what the client is told, if anything yet.
-    fn cut(&mut self, error: io::Error) -> Option<io::Result<Bytes>> {
-        self.body = None;
+    fn cut(&mut self, error: io::Error, failure: Failure) -> Option<io::Result<Bytes>> {
+        (self.body, self.waiting) = (None, None);
         let replica = self.visit().member().map(|it| it.origin.as_str());
         warn!(replica, %error, "answer cut");
         let mut spare = self.spare.take();
         match spare.as_mut().map_or(Next::GiveUp, |it| it.on_cut()) {
             Next::GoOn => {
                 let (spare, visit) = (spare?, self.visit.take()?);
-                self.moving = Some(spare.move_on(Arc::clone(&self.worker), visit));
+                self.moving = Some(spare.move_on(Arc::clone(&self.worker), visit, failure));
                 None
             }
             Next::Close(words) => {

@@ -143,16 +143,26 @@ impl Spare {
     }
 
     /// Has the rest of the answer come from another replica.
-    pub(super) fn move_on(self: Box<Self>, worker: Arc<Worker>, mut visit: Visit) -> Moving {
+    pub(super) fn move_on(
+        self: Box<Self>,
+        worker: Arc<Worker>,
+        mut visit: Visit,
+        failure: Failure,
+    ) -> Moving {
         Box::pin(async move {
-            let rest = self.find_rest(&worker, &mut visit).await;
+            let rest = self.find_rest(&worker, &mut visit, failure).await;
             Moved { visit, rest: rest.map(|body| (body, self)) }
         })
     }
 
-    async fn find_rest(&self, worker: &Worker, visit: &mut Visit) -> io::Result<AnswerBody> {
+    async fn find_rest(
+        &self,
+        worker: &Worker,
+        visit: &mut Visit,
+        failure: Failure,
+    ) -> io::Result<AnswerBody> {
         let member = visit
-            .place_again(Failure::Cut)
+            .place_again(failure)
             .await
             .map_err(|refusal| io::Error::other(refusal.as_str()))?;
         let Kept { body, headers, splices, .. } = &self.kept;

@@ -2,8 +2,8 @@
 //! the slow work beside requests: asking replicas how they are, taking on a changed configuration.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -11,18 +11,20 @@ use cleave_core::brain::{Event, Order};
 use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::fleet::Probe;
 use cleave_core::sharding::Generation;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::replicas::{Finding, ask_models, ask_report, probe};
-use crate::telemetry::{AccessLog, AssignmentGauges, Metrics, PoolGauges, ReplicaGauges};
+use crate::replicas::{Finding, Token, ask_models, ask_report, ask_token, probe};
+use crate::telemetry::{
+    AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges,
+};
 
 use super::clock::Clock;
 use super::explanations::Explanations;
 use super::keep;
-use super::pool::{Member, Pool, keep_time};
+use super::pool::{Member, Pool, Question, keep_time};
 use super::settings::{PoolSettings, Settings};
 use super::table::Table;
 
@@ -33,6 +35,8 @@ const TICK: Duration = Duration::from_millis(250);
 const TICKS_TO_KEEP: u32 = 8;
 /// How much longer the pause between two looks at an engine's metrics may get while it shows none.
 const REPORT_PAUSE_FACTOR_MAX: u32 = 32;
+/// Questions of one pool to its replicas that wait to be put.
+const QUESTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub struct Router {
@@ -42,6 +46,8 @@ pub struct Router {
     pub metrics: Metrics,
     /// Decisions that are kept.
     pub explanations: Explanations,
+    /// What operators are told.
+    pub events: Arc<Events>,
     /// What is left of the bytes that request bodies may take.
     pub(super) buffers: Arc<Semaphore>,
     pools: ArcSwap<Vec<Arc<Pool>>>,
@@ -62,6 +68,7 @@ impl Router {
             access,
             metrics: Metrics::default(),
             explanations,
+            events: Arc::default(),
             buffers: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
@@ -98,6 +105,7 @@ impl Router {
 
     pub fn start_draining(&self) {
         self.draining.store(true, Relaxed);
+        self.events.publish(Incident { kind: "drain", state: "draining", ..Incident::default() });
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
@@ -117,9 +125,12 @@ impl Router {
             let pool = old.iter().find(|it| it.name == settings.name).cloned();
             let pool = pool.unwrap_or_else(|| {
                 let metrics = self.metrics.pool(&settings.name);
-                let pool = Pool::new(settings.clone(), metrics, self.clock);
+                let events = Arc::clone(&self.events);
+                let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
+                let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
                 self.restore(&pool);
                 self.tasks.spawn(keep_time(&pool));
+                self.tasks.spawn(Arc::clone(self).put_questions(Arc::downgrade(&pool), coming));
                 pool
             });
             for member in pool.apply(settings, &self.replicas) {
@@ -209,6 +220,7 @@ impl Router {
             });
             let own = PoolGauges {
                 sessions_moved_total: snapshot.sessions_moved_total,
+                quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
                 shadows: pool.shadows(),
             };
@@ -241,6 +253,33 @@ impl Router {
         .await;
     }
 
+    /// Asks replicas for a token when the brain wants to know, for as long as anybody has the pool.
+    async fn put_questions(
+        self: Arc<Self>,
+        pool: Weak<Pool>,
+        mut questions: mpsc::Receiver<Question>,
+    ) {
+        while let Some(Question { replica, limit }) = questions.recv().await {
+            let Some(pool) = pool.upgrade() else { return };
+            let Some(member) = pool.members().iter().find(|it| it.id == replica).cloned() else {
+                continue;
+            };
+            let router = Arc::clone(&self);
+            self.tasks.spawn(async move {
+                let asked_at = router.clock.now();
+                let model = pool.model_of(&member);
+                let probe = match ask_token(&member.origin, &model, limit).await {
+                    Token::Came => Probe::Generated,
+                    Token::Unable => Probe::Unable,
+                    Token::Failed => Probe::Failed,
+                    Token::Refused => Probe::Refused,
+                    Token::Missed => Probe::Mute { asked_at, last_byte_at: member.last_byte_at() },
+                };
+                pool.tell(Event::Probed { replica, probe });
+            });
+        }
+    }
+
     /// Asks one replica's engine how loaded it is, until it leaves. One that does not say is asked less
     /// and less often.
     async fn hear(self: Arc<Self>, pool: Arc<Pool>, member: Arc<Member>) {
@@ -252,7 +291,10 @@ impl Router {
                 sleep(settings.report_interval * factor).await;
                 let asked_at = self.clock.now();
                 factor = match ask_report(&member.origin, settings.timeout, asked_at).await {
-                    Some(report) => {
+                    Some((report, birth)) => {
+                        if birth.is_some_and(|it| member.is_reborn(it)) {
+                            pool.tell(Event::Restarted { replica: member.id });
+                        }
                         pool.tell(Event::Reported { replica: member.id, report });
                         1
                     }
@@ -269,11 +311,17 @@ impl Router {
         let probe = match probe(&member.origin, &settings).await {
             Finding::Passed => Probe::Passed,
             Finding::Failed => Probe::Failed,
+            Finding::Refused => Probe::Refused,
             Finding::TimedOut => Probe::TimedOut { asked_at, last_byte_at: member.last_byte_at() },
         };
         if probe == Probe::Passed
             && let Some(models) = ask_models(&member.origin, settings.timeout).await
         {
+            if !pool.is_served_by(member, &models) {
+                let probe = Probe::Stranger;
+                pool.tell(Event::Probed { replica: member.id, probe });
+                return;
+            }
             // Before it may be chosen, its models are known: nobody gets a 404 for want of time.
             let before = member.models.swap(Arc::new(models));
             let ids = |it: &[cleave_core::protocol::Model]| {

@@ -2,6 +2,7 @@
 //! metrics and the access line are closed when this is dropped, once, whatever happened.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
@@ -15,6 +16,7 @@ use crate::telemetry::Record;
 use super::explanations::{Came, Kept};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID};
 use super::pool::{Member, Pool};
+use super::recall::Recall;
 use super::router::Router;
 
 /// Events of a stream that carry no token: the role before them, the reason and the mark after them.
@@ -29,6 +31,7 @@ pub(super) struct Visit {
     pub(super) uri: Uri,
     pub(super) api: Api,
     request: RequestId,
+    recall: Arc<Recall>,
     arrived: Instant,
     /// When it was placed last.
     placed: Instant,
@@ -61,6 +64,7 @@ impl Visit {
         let api = Api::of(uri.path());
         Self {
             request: router.next_request(),
+            recall: Arc::default(),
             router,
             request_id,
             session: None,
@@ -127,7 +131,7 @@ impl Visit {
         if self.kept.is_some() {
             pool.explain(self.request);
         }
-        let placed = pool.place(self.request, event).await;
+        let placed = pool.place(self.request, &self.recall, event).await;
         self.placed = Instant::now();
         if let Some(kept) = &mut self.kept {
             kept.on_placed(&pool.name, pool.take_explanation(self.request), placed.as_ref().err());
@@ -151,10 +155,7 @@ impl Visit {
         self.status = status;
         self.stream = stream;
         self.on_sign_of_life();
-        // Engines send the head of a stream at once, long before its first token.
-        if !stream {
-            self.tell_answering();
-        }
+        self.tell_answering();
     }
 
     fn tell_answering(&self) {
@@ -174,9 +175,6 @@ impl Visit {
         self.meter.on_chunk(piece);
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
-            if self.stream {
-                self.tell_answering();
-            }
         }
         if self.stream && streamed_is_due(before, self.streamed_tokens()) {
             self.tell_streamed();
@@ -214,6 +212,16 @@ impl Visit {
         if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
             pool.tell(Event::Ended { request: self.request, outcome, usage });
         }
+    }
+
+    /// Waits until the request is to give up the replica it is at.
+    pub(super) async fn recalled(&self, from: &Member) {
+        self.recall.wait(from.id).await;
+    }
+
+    /// The same for whoever polls.
+    pub(super) fn poll_recalled(&self, cx: &Context<'_>) -> Poll<()> {
+        self.member.as_ref().map_or(Poll::Pending, |it| self.recall.poll(cx, it.id))
     }
 
     /// Puts the ids on an answer.

@@ -48,6 +48,7 @@ const ASSIGNMENT_LOAD: &str = "cleave_assignment_load";
 const ASSIGNMENT_SLICES: &str = "cleave_assignment_slices";
 const ASSIGNMENT_HOT_KEYS: &str = "cleave_assignment_hot_keys";
 const ASSIGNMENT_PLANNING: &str = "cleave_assignment_planning_seconds";
+const QUARANTINED: &str = "cleave_quarantined";
 
 /// Half a millisecond to ten minutes, doubling and a bit.
 const SECONDS: [f64; 16] = [
@@ -100,6 +101,7 @@ pub struct Metrics {
     shadow_decisions: Family<PoolLabel, Counter>,
     sessions_moved: Family<PoolLabel, Counter>,
     assignment: AssignmentFamilies,
+    quarantined: Family<PoolLabel, Counter>,
 }
 
 /// What is told of assignments.
@@ -185,6 +187,7 @@ pub struct PoolMetrics {
 #[derive(Clone, Copy, Debug)]
 pub struct PoolGauges {
     pub sessions_moved_total: u64,
+    pub quarantined_total: u64,
     pub misses: Misses,
     pub shadows: Shadows,
 }
@@ -229,6 +232,7 @@ impl Default for Metrics {
             shadow_decisions: Family::default(),
             sessions_moved: Family::default(),
             assignment: AssignmentFamilies::default(),
+            quarantined: Family::default(),
         };
         it.register();
         it
@@ -309,6 +313,11 @@ impl Metrics {
             self.sessions_moved.clone(),
         );
         self.assignment.register(it);
+        it.register(
+            QUARANTINED,
+            "Requests put under quarantine since the start",
+            self.quarantined.clone(),
+        );
     }
 
     /// Makes the handles of one pool.
@@ -342,6 +351,7 @@ impl Metrics {
         let label = PoolLabel { pool: pool.to_owned() };
         let moved = own.sessions_moved_total;
         self.sessions_moved.get_or_create(&label).inner().store(moved, Relaxed);
+        self.quarantined.get_or_create(&label).inner().store(own.quarantined_total, Relaxed);
         for (kind, miss) in [("input", own.misses.input), ("output", own.misses.output)] {
             let set = |family: &Family<_, _>, value| {
                 family.of(pool, kind).inner().store(value, Relaxed);
@@ -465,7 +475,12 @@ mod tests {
     /// A pool in which nothing has happened.
     fn idle() -> PoolGauges {
         let shadows = Brain::new(Settings::default()).shadows();
-        PoolGauges { sessions_moved_total: 0, misses: Misses::default(), shadows }
+        PoolGauges {
+            sessions_moved_total: 0,
+            quarantined_total: 0,
+            misses: Misses::default(),
+            shadows,
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod exchange;
 mod faults;
 mod flight;
 mod heap;
+mod heed;
 mod ideal;
 pub mod invariants;
 mod pooled;
@@ -32,6 +33,7 @@ use crate::engine::Output;
 use crate::measure::Measures;
 use crate::traces::{Seen, Tenant, Ticket, TraceError, Workload};
 
+pub use heed::{PutOut, Quarantined};
 pub use ideal::Ideal;
 pub use settings::{Absent, Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
@@ -127,6 +129,8 @@ pub struct World {
     outputs: Vec<Output>,
     actions: Vec<Action>,
     broken: Option<String>,
+    put_out: Vec<PutOut>,
+    quarantined: Quarantined,
 }
 
 impl World {
@@ -177,6 +181,8 @@ impl World {
             outputs: Vec::new(),
             actions: Vec::new(),
             broken: None,
+            put_out: Vec::new(),
+            quarantined: Quarantined::default(),
             replicas,
             settings,
         };
@@ -301,6 +307,9 @@ impl World {
             Happening::Fault { number } => self.begin_fault(number),
             Happening::Mend { number } => self.end_fault(number),
             Happening::Revive { replica } => self.revive(replica),
+            Happening::Asked { router, replica, asked_at } => {
+                self.answer_question(router, replica, asked_at);
+            }
             Happening::GiveUp { request, tries } => self.give_up(request, tries),
         }
     }

@@ -23,6 +23,8 @@ pub(super) struct Router {
     pub(super) letters: VecDeque<Letter>,
     /// When the brain is woken next.
     pub(super) wake_at: Moment,
+    /// When each replica last gave a sign that the brain does not know of.
+    pub(super) heard: Vec<Option<Moment>>,
     /// What brains before this one counted.
     sessions_moved_before: u64,
     settings: brain::Settings,
@@ -32,15 +34,9 @@ impl Router {
     pub(super) fn new(id: RouterId, settings: &brain::Settings, seed: u64) -> Self {
         let settings = brain::Settings { seed, ..settings.clone() };
         let brain = Brain::new(settings.clone());
-        Self {
-            id,
-            brain,
-            readings: VecDeque::new(),
-            letters: VecDeque::new(),
-            wake_at: Moment::ZERO,
-            sessions_moved_before: 0,
-            settings,
-        }
+        let (readings, letters, heard) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        let (wake_at, sessions_moved_before) = (Moment::ZERO, 0);
+        Self { id, brain, readings, letters, wake_at, heard, sessions_moved_before, settings }
     }
 
     /// Forgets everything.
@@ -50,6 +46,14 @@ impl Router {
         self.id = RouterId(self.id.0 + (1 << 32));
         // Entries of the heap still point here, one for each reading under way.
         self.readings.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Notes that something came from a replica.
+    pub(super) fn hear(&mut self, replica: usize, now: Moment) {
+        if self.heard.len() <= replica {
+            self.heard.resize(replica + 1, None);
+        }
+        self.heard[replica] = Some(now);
     }
 
     pub(super) fn sessions_moved(&self) -> u64 {

@@ -89,11 +89,17 @@ fn a_crash_costs_answers_under_way_and_nothing_else() {
 }
 
 #[test]
-fn a_hang_is_found_and_what_hung_goes_on_afterwards() {
+fn a_hang_that_is_found_costs_streams_under_way_and_nothing_that_waited() {
     let it = measures(PolicyName::LeastRequests, &[(10, Some(8), FaultKind::Hang { replica: 0 })]);
-    assert_eq!((it.cut, it.refused), (0, 0));
-    assert_eq!(it.finished, it.arrived);
-    assert!(it.ttft.max_s() < 20.0);
+    assert!(it.cut < 10, "{}", it.cut);
+    assert_eq!((it.refused, it.finished + it.cut), (0, it.arrived));
+    assert!(it.ttft.max_s() < 10.0);
+}
+
+#[test]
+fn a_hang_that_passes_before_it_is_found_costs_nothing() {
+    let it = measures(PolicyName::LeastRequests, &[(10, Some(3), FaultKind::Hang { replica: 0 })]);
+    assert_eq!((it.cut, it.refused, it.finished), (0, 0, it.arrived));
 }
 
 #[test]

@@ -129,12 +129,7 @@ impl Run<'_> {
 
     fn ejected_without_cause(&self) -> Vec<String> {
         let mut ejected = Vec::new();
-        let mut up: BTreeMap<&str, bool> = BTreeMap::new();
-        for change in self.changes {
-            let was_up = up.insert(&change.url, change.up).unwrap_or(true);
-            if change.up || !was_up {
-                continue;
-            }
+        for change in self.changes.iter().filter(|it| it.out) {
             let number = self.urls.iter().position(|it| *it == change.url);
             let had_cause = self.faults.iter().any(|it| {
                 let hit = number.is_some_and(|it_is| it.replicas.contains(&it_is));

@@ -21,6 +21,8 @@ pub(super) struct Change {
     pub(super) url: String,
     /// Whether it takes requests as a matter of course.
     pub(super) up: bool,
+    /// Whether it was judged unfit, and not only doubted.
+    pub(super) out: bool,
     pub(super) state: String,
     pub(super) reason: Option<String>,
 }
@@ -85,5 +87,6 @@ fn note(changes: &mut Vec<Change>, now: ReplicaStatus) {
     let ReplicaStatus { url, state, reason } = now;
     // A new process knows nobody yet, which is no judgement.
     let up = matches!(state.as_str(), "up" | "joining");
-    changes.push(Change { at: Instant::now(), url, up, state, reason });
+    let out = state == "out";
+    changes.push(Change { at: Instant::now(), url, up, out, state, reason });
 }

@@ -123,7 +123,7 @@ impl Drop for Process {
 #[derive(Debug)]
 pub(crate) struct Mock {
     pub(crate) address: SocketAddr,
-    _process: Process,
+    process: Process,
 }
 
 impl Mock {
@@ -132,11 +132,24 @@ impl Mock {
     }
 
     pub(crate) fn start_on(port: u16, options: &[&str]) -> Self {
+        Self::start_with("m", port, options)
+    }
+
+    /// Starts one that serves another model than the rest.
+    pub(crate) fn start_for(model: &str, options: &[&str]) -> Self {
+        Self::start_with(model, 0, options)
+    }
+
+    fn start_with(model: &str, port: u16, options: &[&str]) -> Self {
         let port = port.to_string();
-        let mut arguments = vec!["mock-replica", "--port", &port, "--model", "m"];
+        let mut arguments = vec!["mock-replica", "--port", &port, "--model", model];
         arguments.extend_from_slice(options);
         let process = Process::start(&arguments);
-        Self { address: process.addresses()[0], _process: process }
+        Self { address: process.addresses()[0], process }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.signal(name);
     }
 
     pub(crate) fn url(&self) -> String {

@@ -21,7 +21,7 @@ use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
 pub(super) use sections::{
-    Admin, Breaker, Explain, Health, Limits, Log, Retries, Sessions, Timeouts, Tls,
+    Admin, Breaker, Explain, Health, Limits, Log, Quarantine, Retries, Sessions, Timeouts, Tls,
 };
 pub(super) use subsets::Subsets;
 pub(super) use text::{Kind, Text, check};
@@ -69,6 +69,7 @@ pub(super) struct Raw {
     pub retries: Retries,
     pub breaker: Breaker,
     pub health: Health,
+    pub quarantine: Quarantine,
     pub explain: Explain,
     pub log: Log,
     /// The pools: replicas that serve the same models. A request goes to the pool of its `model`.
@@ -168,6 +169,7 @@ impl Default for Raw {
             retries: Retries::default(),
             breaker: Breaker::default(),
             health: Health::default(),
+            quarantine: Quarantine::default(),
             explain: Explain::default(),
             log: Log::default(),
             pools: Vec::new(),

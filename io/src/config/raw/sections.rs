@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cleave_core::brain::{RetrySettings, SessionSettings};
+use cleave_core::brain::{QuarantineSettings, RetrySettings, SessionSettings, WatchSettings};
 use cleave_core::fleet::BreakerSettings;
 use http::HeaderName;
 use http::uri::PathAndQuery;
@@ -236,6 +236,8 @@ pub(in crate::config) struct Health {
     /// Time between two looks at an engine's metrics page, for its queue and its KV memory.
     /// A replica without one is asked less and less often.
     pub report_interval: Text<Duration>,
+    /// How long an idle replica may show no sign before it is asked for one token, end to end.
+    pub token_after: Text<Duration>,
 }
 
 impl Default for Health {
@@ -247,6 +249,7 @@ impl Default for Health {
             interval: Text(interval),
             timeout: Text(timeout),
             report_interval: Text(report_interval),
+            token_after: Text(WatchSettings::default().idle),
         }
     }
 }
@@ -281,6 +284,26 @@ impl Default for Explain {
         let proxy::ExplainSettings { sample, kept_max, token: _ } =
             proxy::ExplainSettings::default();
         Self { sample, kept_max }
+    }
+}
+
+/// What is done about requests that bring replicas down.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Quarantine {
+    /// How long a request is refused that was in flight when two replicas went down.
+    pub ttl: Text<Duration>,
+}
+
+impl Default for Quarantine {
+    fn default() -> Self {
+        Self { ttl: Text(QuarantineSettings::default().ttl) }
+    }
+}
+
+impl From<Quarantine> for QuarantineSettings {
+    fn from(raw: Quarantine) -> Self {
+        Self { ttl: raw.ttl.0 }
     }
 }
 

@@ -115,7 +115,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 32] = [
+const OTHERS: [(&str, &str); 34] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -143,6 +143,8 @@ const OTHERS: [(&str, &str); 32] = [
     ("health.interval", "1ms"),
     ("health.timeout", "1ms"),
     ("health.report_interval", "1ms"),
+    ("health.token_after", "1ms"),
+    ("quarantine.ttl", "1ms"),
     ("explain.sample", "1"),
     ("explain.kept_max", "1"),
     ("log.format", "json"),

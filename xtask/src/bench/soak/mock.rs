@@ -1,7 +1,6 @@
 //! A replica for very many streams: each gets an event now and then, for as long as somebody listens.
 
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,30 +15,21 @@ const EVENT: &[u8] = b"8c\r\ndata: {\"id\":\"chatcmpl-1\",\"object\":\"chat.comp
 const STREAM_HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A replica; dropping it hangs up on everybody.
-pub(super) struct Mock {
-    pub(super) address: SocketAddr,
-    _serving: JoinSet<()>,
-}
-
-pub(super) async fn start(pace: Duration) -> io::Result<Mock> {
+/// Serves until the process is ended, on an address it prints.
+pub(super) async fn serve(pace: Duration) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    let mut serving = JoinSet::new();
-    serving.spawn(async move {
-        let mut connections = JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            if let Ok((stream, _)) = listener.accept().await {
-                // A connection that breaks is the proxy's doing, and its own count will show it.
-                connections.spawn(async move { _ = serve(stream, pace).await });
-            }
+    println!("{}", listener.local_addr()?);
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        if let Ok((stream, _)) = listener.accept().await {
+            // A connection that breaks is the proxy's doing, and its own count will show it.
+            connections.spawn(async move { _ = answer(stream, pace).await });
         }
-    });
-    Ok(Mock { address, _serving: serving })
+    }
 }
 
-async fn serve(mut stream: TcpStream, pace: Duration) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, pace: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::with_capacity(2048);
     loop {

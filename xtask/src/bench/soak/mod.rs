@@ -7,24 +7,27 @@ mod load;
 mod mock;
 
 use std::fs;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 
 use super::meter;
 use super::proxies::{LOAD_CORE, Proxy, Running};
 use crate::process::works;
 use crate::repo;
+use crate::server::Server;
 use load::{Counts, Load};
 
 /// How long the load runs after it is complete, before anything is measured.
 const SETTLE: Duration = Duration::from_secs(10);
 const SAMPLE: Duration = Duration::from_secs(5);
-/// Two sockets for each stream in the proxy and as many in here, and some to spare.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// Two sockets for each stream in the proxy, and some to spare.
 const FILES: u64 = 65_536;
 
 #[derive(clap::Args)]
@@ -44,6 +47,9 @@ pub(crate) struct Args {
     /// Time between two events of a stream, in milliseconds
     #[arg(long, default_value_t = 2_000)]
     pace_ms: u64,
+    /// Be the replica that the proxies stand before
+    #[arg(long, hide = true)]
+    replica: bool,
     /// Write all figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -64,33 +70,42 @@ struct Outcome {
     resident_mb_max: f64,
 }
 
+/// The replica, in a process of its own: there is a limit to the files of one.
+struct Replica {
+    address: SocketAddr,
+    _server: Server,
+}
+
+impl Replica {
+    fn start(pace_ms: u64, folder: &Path) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["bench", "soak", "--replica", "--pace-ms", &pace_ms.to_string()]);
+        let mut server = Server::start("soak-replica", &mut command, folder)?;
+        let address = server.wait_for(START_LIMIT, |lines| lines.first()?.parse().ok())?;
+        Ok(Self { address, _server: server })
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let files = rlimit::increase_nofile_limit(FILES)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if args.replica {
+        return Ok(runtime.block_on(mock::serve(Duration::from_millis(args.pace_ms)))?);
+    }
     let built = args.cleave.clone().unwrap_or_else(|| repo::target_dir().join("release/cleave"));
     ensure!(built.exists(), "{} is not there: build it with --release", built.display());
     let folder = repo::target_dir().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    let files = rlimit::increase_nofile_limit(FILES)?;
     ensure!(u64::from(args.streams) * 2 < files, "only {files} files may be open");
     // Threads inherit the core of whoever starts them, so this comes before the first thread.
     let own = std::process::id().to_string();
     let pinned = works(Command::new("taskset").args(["--pid", "--cpu-list", LOAD_CORE, &own]));
     ensure!(pinned, "cannot pin the load to core {LOAD_CORE}: two cores are needed");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut outcomes = Vec::new();
     for proxy in [Proxy::Cleave(built), Proxy::Nginx] {
-        let replica = runtime.block_on(mock::start(Duration::from_millis(args.pace_ms)))?;
-        // The proxy is asked for a sign of life while it starts, and asks the replica in turn.
-        let starting = std::thread::scope(|scope| {
-            let start = scope.spawn(|| proxy.start(replica.address, &folder));
-            runtime.block_on(async {
-                while !start.is_finished() {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            });
-            start.join()
-        });
-        let Ok(running) = starting else { bail!("starting {} panicked", proxy.name()) };
-        let outcome = runtime.block_on(measure(proxy.name(), &running?, args))?;
+        let replica = Replica::start(args.pace_ms, &folder)?;
+        let running = proxy.start(replica.address, &folder)?;
+        let outcome = runtime.block_on(measure(proxy.name(), &running, args))?;
         println!("{outcome:?}");
         outcomes.push(outcome);
     }
