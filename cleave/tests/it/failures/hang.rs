@@ -122,9 +122,7 @@ async fn another_process_at_the_same_address_is_noticed() {
     let router = Router::start(&[mortal.url(), well.url()], "").await;
     let (url, port) = (mortal.url(), mortal.address.port());
     let mut news = News::after(router.admin, 0).await;
-    let of_it = |it: &Happened, state: &str| {
-        it.replica.as_ref() == Some(&url) && it.state == state
-    };
+    let of_it = |it: &Happened, state: &str| it.replica.as_ref() == Some(&url) && it.state == state;
     drop(mortal);
     news.until(|it| of_it(it, "out")).await;
     let _reborn = Mock::start_on(port, &["--speed", "inf"]);
