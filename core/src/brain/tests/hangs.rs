@@ -88,13 +88,13 @@ fn is_quarantined(actions: &[Action]) -> bool {
 fn a_hung_replica_is_out_within_five_seconds_and_what_it_had_is_given_up() {
     let mut bench = Bench::session(2);
     bench.prove();
-    let (writing, hung) = bench.open_stream(1, 500);
-    bench.tell(Event::Answering { request: writing });
-    let waiting = (2..50).find_map(|it| {
+    let (begun, hung) = bench.open_stream(1, 500);
+    bench.tell(Event::Answering { request: begun });
+    let found = (2..50).find_map(|it| {
         let (request, replica) = bench.open_stream(it, 500);
         (replica == hung).then_some(request)
     });
-    let waiting = waiting.expect("some session lives there");
+    let waiting = found.expect("some session lives there");
     let others: Vec<RequestId> = bench.brain.requests.keys().copied().collect();
     let actions = bench.pass(2500);
     assert!(asked(&actions).contains(&hung), "{actions:?}");
@@ -110,10 +110,10 @@ fn a_hung_replica_is_out_within_five_seconds_and_what_it_had_is_given_up() {
     let actions = bench.pass(2500);
     assert_eq!((bench.state(hung), bench.reason(hung)), ("out", Some("hung")));
     let given_up = given_up(&actions);
-    assert!(given_up.contains(&writing) && given_up.contains(&waiting));
+    assert!(given_up.contains(&begun) && given_up.contains(&waiting));
     let next = target(&bench.fail(waiting, Failure::Hung)).unwrap();
     assert_ne!(next, hung);
-    bench.tell(ended(writing, Outcome::Cut));
+    bench.tell(ended(begun, Outcome::Cut));
     let notices = bench.brain.take_notices();
     let told = notices
         .iter()
@@ -300,12 +300,11 @@ fn bystanders_of_a_poisonous_request_are_served() {
         let there: Vec<RequestId> = at.iter().filter(|it| *it.1 == dead).map(|it| *it.0).collect();
         for request in there {
             let actions = bench.die(request, dead);
-            match target(&actions) {
-                Some(next) => _ = at.insert(request, next),
-                None => {
-                    at.swap_remove(&request);
-                    refused.push(request);
-                }
+            at.swap_remove(&request);
+            if let Some(next) = target(&actions) {
+                at.insert(request, next);
+            } else {
+                refused.push(request);
             }
         }
     }
