@@ -102,7 +102,9 @@ impl Brain {
         self.looked_at = now;
         let ids: Vec<ReplicaId> = self.fleet.iter().map(|it| it.id).collect();
         if slept {
-            ids.iter().for_each(|it| self.on_sign(*it, now));
+            for replica in &ids {
+                self.on_sign(*replica, now);
+            }
         }
         for replica in &ids {
             self.look_for_silence(now, *replica, actions);
@@ -126,7 +128,6 @@ impl Brain {
         let Some(it) = self.fleet.get_mut(replica) else { return };
         match it.watch.vigil.judge(now, expected_ms, &patience) {
             Verdict::Well => {}
-            Verdict::Suspect(silence) => self.suspect(now, replica, silence, actions),
             Verdict::Hung(silence) if self.somebody_else(now, replica) => {
                 self.silence = Some(silence);
                 self.change(replica, |it| {
@@ -136,7 +137,9 @@ impl Brain {
                 self.silence = None;
                 self.give_up(now, replica, actions);
             }
-            Verdict::Hung(silence) => self.suspect(now, replica, silence, actions),
+            Verdict::Suspect(silence) | Verdict::Hung(silence) => {
+                self.suspect(now, replica, silence, actions);
+            }
         }
     }
 

@@ -347,7 +347,9 @@ impl Pool {
             }
             (thought, mind.brain.take_notices())
         };
-        notices.iter().for_each(|it| self.publish(it));
+        for notice in &notices {
+            self.publish(notice);
+        }
         for replica in released {
             self.release(replica);
         }

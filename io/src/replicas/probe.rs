@@ -38,7 +38,7 @@ pub enum Token {
     /// The replica does not take such a request, which says nothing of its engine.
     Unable,
     Failed,
-    /// Nobody listens there.
+    /// Nobody listens there, or whoever does hangs up.
     Refused,
     Missed,
 }
@@ -75,6 +75,8 @@ async fn ask_each(origin: &Origin, model: &str, limit: Duration) -> Token {
             Ok((status, _)) if status.is_client_error() => {}
             Ok((StatusCode::SERVICE_UNAVAILABLE, _)) => return Token::Unable,
             Err(SendError::NoAnswer | SendError::ConnectTimeout) => return Token::Missed,
+            // A process that dies still takes connections for a moment, and drops them.
+            Err(SendError::Lost(_)) => return Token::Refused,
             Err(SendError::Connect(error)) if is_refusal(&error) => return Token::Refused,
             Ok(_) | Err(_) => return Token::Failed,
         }

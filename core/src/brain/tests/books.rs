@@ -203,7 +203,7 @@ proptest! {
         frozen: bool,
     ) {
         let mut bench = priced(4);
-        let mut at: Vec<std::collections::VecDeque<RequestId>> = vec![Default::default(); 4];
+        let mut at: Vec<VecDeque<RequestId>> = vec![VecDeque::default(); 4];
         let mut sent = [0_u32; 4];
         for round in 0..100_usize {
             let lie = lies[if frozen { 0 } else { round % lies.len() }];

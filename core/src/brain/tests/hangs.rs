@@ -16,7 +16,7 @@ impl Bench {
     }
 
     /// Sends a stream of so many prompt tokens in a session of its own; says where it went.
-    fn stream(&mut self, session: u32, prompt_tokens: u32) -> (RequestId, ReplicaId) {
+    fn open_stream(&mut self, session: u32, prompt_tokens: u32) -> (RequestId, ReplicaId) {
         let request = RequestId(self.requests);
         self.requests += 1;
         let key = SliceKey::new(1, "m", &session.to_string());
@@ -42,7 +42,7 @@ impl Bench {
 
     /// Shows the pool that it reads faster than one token in a millisecond.
     fn prove(&mut self) {
-        let (request, _) = self.stream(9_999, 4000);
+        let (request, _) = self.open_stream(9_999, 4000);
         self.tell(Event::Answering { request });
         let usage = Usage { input: Some(4000), output: Some(1), cached: Some(0) };
         self.tell(Event::Ended { request, outcome: Outcome::Done, usage });
@@ -88,13 +88,13 @@ fn is_quarantined(actions: &[Action]) -> bool {
 fn a_hung_replica_is_out_within_five_seconds_and_what_it_had_is_given_up() {
     let mut bench = Bench::session(2);
     bench.prove();
-    let (writing, hung) = bench.stream(1, 500);
-    bench.tell(Event::Answering { request: writing });
-    let waiting = (2..50).find_map(|it| {
-        let (request, replica) = bench.stream(it, 500);
+    let (begun, hung) = bench.open_stream(1, 500);
+    bench.tell(Event::Answering { request: begun });
+    let found = (2..50).find_map(|it| {
+        let (request, replica) = bench.open_stream(it, 500);
         (replica == hung).then_some(request)
     });
-    let waiting = waiting.expect("some session lives there");
+    let waiting = found.expect("some session lives there");
     let others: Vec<RequestId> = bench.brain.requests.keys().copied().collect();
     let actions = bench.pass(2500);
     assert!(asked(&actions).contains(&hung), "{actions:?}");
@@ -110,10 +110,10 @@ fn a_hung_replica_is_out_within_five_seconds_and_what_it_had_is_given_up() {
     let actions = bench.pass(2500);
     assert_eq!((bench.state(hung), bench.reason(hung)), ("out", Some("hung")));
     let given_up = given_up(&actions);
-    assert!(given_up.contains(&writing) && given_up.contains(&waiting));
+    assert!(given_up.contains(&begun) && given_up.contains(&waiting));
     let next = target(&bench.fail(waiting, Failure::Hung)).unwrap();
     assert_ne!(next, hung);
-    bench.tell(ended(writing, Outcome::Cut));
+    bench.tell(ended(begun, Outcome::Cut));
     let notices = bench.brain.take_notices();
     let told = notices
         .iter()
@@ -125,8 +125,9 @@ fn a_hung_replica_is_out_within_five_seconds_and_what_it_had_is_given_up() {
 fn a_replica_that_reads_a_long_prompt_is_left_alone() {
     let mut bench = Bench::session(2);
     bench.prove();
-    let (long, busy) = bench.stream(1, 100_000);
-    let (stalled, other) = (2..50).map(|it| bench.stream(it, 100)).find(|it| it.1 == busy).unwrap();
+    let (long, busy) = bench.open_stream(1, 100_000);
+    let (stalled, other) =
+        (2..50).map(|it| bench.open_stream(it, 100)).find(|it| it.1 == busy).unwrap();
     assert_eq!(other, busy);
     bench.tell(Event::Answering { request: stalled });
     // Eight billion parameters on an H200 read it in about ten seconds.
@@ -150,11 +151,11 @@ fn a_replica_that_reads_a_long_prompt_is_left_alone() {
 fn nobody_is_put_out_when_nobody_else_is_there() {
     let mut bench = Bench::session(1);
     bench.prove();
-    let (request, replica) = bench.stream(1, 100);
+    let (request, replica) = bench.open_stream(1, 100);
     let actions = bench.pass(30_000);
     assert_eq!(given_up(&actions), []);
     assert_eq!((bench.state(replica), bench.reason(replica)), ("suspect", Some("hung")));
-    assert_eq!(bench.stream(2, 100).1, replica, "better than nobody");
+    assert_eq!(bench.open_stream(2, 100).1, replica, "better than nobody");
     bench.token(request, 8);
     bench.tell(Event::Answering { request });
     assert_eq!(bench.state(replica), "up");
@@ -164,7 +165,7 @@ fn nobody_is_put_out_when_nobody_else_is_there() {
 fn a_router_that_was_asleep_blames_nobody_for_the_silence() {
     let mut bench = Bench::session(2);
     bench.prove();
-    let (request, replica) = bench.stream(1, 100);
+    let (request, replica) = bench.open_stream(1, 100);
     bench.tell(Event::Answering { request });
     bench.pass(500);
     bench.wait(600);
@@ -178,7 +179,7 @@ fn a_router_that_was_asleep_blames_nobody_for_the_silence() {
 fn bytes_that_are_heard_of_late_clear_a_suspect() {
     let mut bench = Bench::session(2);
     bench.prove();
-    let (request, replica) = bench.stream(1, 100);
+    let (request, replica) = bench.open_stream(1, 100);
     bench.tell(Event::Answering { request });
     bench.pass(3000);
     assert_eq!(bench.state(replica), "suspect");
@@ -190,7 +191,7 @@ fn bytes_that_are_heard_of_late_clear_a_suspect() {
 fn a_replica_whose_clients_do_not_take_its_tokens_is_not_silent() {
     let mut bench = Bench::session(2);
     bench.prove();
-    let (request, replica) = bench.stream(1, 100);
+    let (request, replica) = bench.open_stream(1, 100);
     bench.tell(Event::Answering { request });
     for _ in 0..40 {
         bench.tell(Event::Unawaited { replica });
@@ -203,24 +204,24 @@ fn a_replica_whose_clients_do_not_take_its_tokens_is_not_silent() {
 fn a_hung_replica_comes_back_by_a_token_a_trial_and_a_trickle() {
     let mut bench = Bench::session(2);
     bench.prove();
-    let (request, hung) = bench.stream(1, 100);
+    let (request, hung) = bench.open_stream(1, 100);
     bench.tell(Event::Answering { request });
     bench.pass(5000);
     bench.tell(ended(request, Outcome::Cut));
     assert_eq!(bench.state(hung), "out");
     bench.tell(Event::Probed { replica: hung, probe: Probe::Passed });
     bench.wait(1);
-    assert_ne!(bench.stream(1, 100).1, hung, "a health check proves nothing");
+    assert_ne!(bench.open_stream(1, 100).1, hung, "a health check proves nothing");
     let actions = bench.pass(3000);
     assert!(asked(&actions).contains(&hung), "{actions:?}");
     bench.tell(Event::Probed { replica: hung, probe: Probe::Generated });
     let well = ReplicaId(1 - hung.0);
     bench.tell(Event::Sign { replica: well, at: bench.now });
-    let (trial, replica) = bench.stream(1, 100);
+    let (trial, replica) = bench.open_stream(1, 100);
     assert_eq!((replica, bench.state(hung)), (hung, "trial"));
     bench.tell(Event::Answering { request: trial });
     assert_eq!(bench.state(hung), "up");
-    let there = (100..120).filter(|it| bench.stream(*it, 100).1 == hung).count();
+    let there = (100..120).filter(|it| bench.open_stream(*it, 100).1 == hung).count();
     assert!(there <= 2, "a trickle: {there}");
 }
 
@@ -243,7 +244,7 @@ fn one_that_lags_behind_its_peers_is_put_out_and_when_all_lag_nobody_is() {
     for all_slow in [false, true] {
         let mut bench = Bench::session(8);
         let streams: Vec<(RequestId, ReplicaId)> =
-            (0..80).map(|it| bench.stream(it, 100)).collect();
+            (0..80).map(|it| bench.open_stream(it, 100)).collect();
         let slow = streams[0].1;
         let mut tokens = vec![0; streams.len()];
         for (request, _) in &streams {
@@ -266,7 +267,7 @@ fn one_that_lags_behind_its_peers_is_put_out_and_when_all_lag_nobody_is() {
 #[test]
 fn a_request_that_brings_two_replicas_down_is_not_sent_to_a_third() {
     let mut bench = Bench::session(8);
-    let (poison, first) = bench.stream(1, 100);
+    let (poison, first) = bench.open_stream(1, 100);
     let second = target(&bench.die(poison, first)).expect("one death proves nothing");
     assert!(is_quarantined(&bench.die(poison, second)));
     let again = RequestId(bench.requests);
@@ -281,14 +282,14 @@ fn a_request_that_brings_two_replicas_down_is_not_sent_to_a_third() {
     let key = SliceKey::new(1, "m", "another");
     let actions = bench.tell(Event::Arrived { request: again, key, outline, extent });
     assert!(is_quarantined(&actions), "the same prompt in another session");
-    bench.stream(3, 100);
+    bench.open_stream(3, 100);
     assert_eq!(bench.brain.snapshot().quarantined, 1);
 }
 
 #[test]
 fn bystanders_of_a_poisonous_request_are_served() {
     let mut bench = Bench::session(8);
-    let sent: Vec<(RequestId, ReplicaId)> = (0..200).map(|it| bench.stream(it, 100)).collect();
+    let sent: Vec<(RequestId, ReplicaId)> = (0..200).map(|it| bench.open_stream(it, 100)).collect();
     let mut at: IndexMap<RequestId, ReplicaId> = sent.iter().copied().collect();
     let poison = sent[0].0;
     let (mut deaths, mut refused) = (0, Vec::new());
@@ -299,12 +300,11 @@ fn bystanders_of_a_poisonous_request_are_served() {
         let there: Vec<RequestId> = at.iter().filter(|it| *it.1 == dead).map(|it| *it.0).collect();
         for request in there {
             let actions = bench.die(request, dead);
-            match target(&actions) {
-                Some(next) => _ = at.insert(request, next),
-                None => {
-                    at.swap_remove(&request);
-                    refused.push(request);
-                }
+            at.swap_remove(&request);
+            if let Some(next) = target(&actions) {
+                at.insert(request, next);
+            } else {
+                refused.push(request);
             }
         }
     }
@@ -323,6 +323,6 @@ fn a_restart_is_told_and_the_replica_is_filled_slowly() {
     bench.tell(Event::Probed { replica: home, probe: Probe::Refused });
     bench.tell(Event::Probed { replica: home, probe: Probe::Passed });
     assert!(bench.brain.take_notices().contains(&Notice::Restarted { replica: home }));
-    let there = (0..40).filter(|it| bench.stream(*it, 100).1 == home).count();
+    let there = (0..40).filter(|it| bench.open_stream(*it, 100).1 == home).count();
     assert_eq!(there, 2, "until it has answered");
 }
