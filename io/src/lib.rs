@@ -7,3 +7,4 @@ pub mod discovery;
 pub mod proxy;
 pub mod replicas;
 pub mod telemetry;
+pub mod tokenizer;

@@ -14,8 +14,8 @@ use anyhow::Context as _;
 use cleave_core::brain;
 use cleave_core::policy::PolicyName;
 use cleave_io::proxy::{
-    BindError, CacheScope, Limits, PoolSettings, ReplicaSettings, Router, Server, Settings,
-    Timeouts, default_session_headers,
+    BindError, CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Router, Server,
+    Settings, Timeouts, default_session_headers,
 };
 use cleave_io::replicas::{Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
@@ -154,6 +154,8 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         limits: Limits::default(),
         timeouts: Timeouts { drain: DRAIN, ..Timeouts::default() },
         session_headers: default_session_headers(),
+        state_dir: None,
+        explain: ExplainSettings::default(),
     };
     // Lines about requests would run through the live view.
     let router = Router::new(settings, AccessLog::new(LogFormat::Text, false));
@@ -170,6 +172,7 @@ fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettin
         aliases: BTreeMap::new(),
         replicas: origins.map(replica).collect(),
         cache: CacheScope::Shared,
+        tokenizer: None,
         brain: brain::Settings { policy, ..brain::Settings::default() },
         probe: ProbeSettings::default(),
         resume: false,

@@ -15,6 +15,8 @@ pub(super) struct Booking {
     pub(super) account: Account,
     /// Whether it went to a replica that was out, to see whether it is back.
     pub(super) trial: bool,
+    /// Who served its session before, if that was somebody else.
+    pub(super) moved_from: Option<ReplicaId>,
     /// Where it was before, in vain.
     pub(super) tried: Vec<ReplicaId>,
     /// Those of them that answered with an error. They are blamed only if somebody else does better:
@@ -54,10 +56,22 @@ pub(super) struct First {
 
 impl Booking {
     pub(super) fn new(key: SliceKey, outline: Outline, extent: Extent, replica: ReplicaId) -> Self {
-        let (account, trial) = (Account::default(), false);
+        let (account, trial, moved_from) = (Account::default(), false, None);
         let (tried, suspects, mark) = (Vec::new(), Vec::new(), None);
         let fingerprint = Fingerprint::of(key, &outline, &extent);
-        Self { key, outline, extent, replica, account, trial, tried, suspects, fingerprint, mark }
+        Self {
+            key,
+            outline,
+            extent,
+            replica,
+            account,
+            trial,
+            moved_from,
+            tried,
+            suspects,
+            fingerprint,
+            mark,
+        }
     }
 
     pub(super) fn is_answering(&self) -> bool {

@@ -10,6 +10,7 @@ use crate::domain::{
 use crate::fleet::{Booked, Probe};
 
 use super::quarantine::Circle;
+use super::subsets::Order;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +56,11 @@ pub enum Event {
         replica: ReplicaId,
         weight: f64,
     },
+    /// The operator says otherwise than before what work takes there.
+    Classed {
+        replica: ReplicaId,
+        hardware: Arc<Hardware>,
+    },
     /// The operator takes the replica away: nothing new goes there, what runs there finishes.
     Leaving {
         replica: ReplicaId,
@@ -63,6 +69,8 @@ pub enum Event {
         replica: ReplicaId,
         probe: Probe,
     },
+    /// An operator has ordered something about subsets, or an earlier run left them.
+    Ordered(Order),
     /// The replica's engine said how it is.
     Reported {
         replica: ReplicaId,

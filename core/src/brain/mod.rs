@@ -6,8 +6,8 @@
 mod accounts;
 mod booking;
 mod budget;
-mod decision;
 mod event;
+mod explain;
 mod foresight;
 pub mod invariants;
 mod notice;
@@ -16,6 +16,7 @@ mod quarantine;
 mod sessions;
 mod settings;
 mod snapshot;
+mod subsets;
 mod suspects;
 mod watch;
 
@@ -29,32 +30,34 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use crate::fleet::{Drift, Fleet, Patience, Reason, Replica, Silence, Standing, State};
-use crate::policy::{self, Ask, Candidate, Policy, PolicyName};
+use crate::policy::{self, Ask, Candidate, Policy};
 use crate::tokens::{Lengths, Recent};
 
 pub use accounts::WorkloadDrift;
-pub use decision::{Decision, Shadow};
 pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
+pub use explain::{Considered, Explanation, Other, Shadows, Why};
 pub use foresight::Foresight;
 pub use notice::Notice;
 pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
 pub use settings::{RetrySettings, SessionSettings, Settings, WatchSettings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
+pub use subsets::{
+    AssignmentView, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings, WorkloadView,
+};
 
 use accounts::candidate;
 use booking::Booking;
 use budget::RetryBudget;
+use explain::Explaining;
 use notice::Notices;
 use quarantine::Quarantine;
 use sessions::Sessions;
+use subsets::Subsets;
 
 /// How often the session table is swept a little.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What a refused client is told to wait when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// Whose choices are noted beside ours.
-const SHADOWS: [PolicyName; 2] = [PolicyName::RoundRobin, PolicyName::PowerOfTwo];
 
 /// The state machine of one pool.
 #[derive(Debug)]
@@ -71,8 +74,10 @@ pub struct Brain {
     accounts_opened: u64,
     accounts_closed: u64,
     budget: RetryBudget,
+    subsets: Subsets,
     swept_at: Moment,
     sessions_moved_total: u64,
+    explaining: Explaining,
     notices: Notices,
     quarantine: Quarantine,
     patience: Patience,
@@ -81,12 +86,6 @@ pub struct Brain {
     silence: Option<Silence>,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
-    /// Whether somebody wants to know why.
-    is_noting: bool,
-    note: Option<Decision>,
-    shadows: Vec<Box<dyn Policy>>,
-    /// Apart from that of decisions, which must not depend on whether anybody asks.
-    shadow_chance: Pcg64Mcg,
 }
 
 impl Brain {
@@ -103,18 +102,16 @@ impl Brain {
             accounts_opened: 0,
             accounts_closed: 0,
             budget: RetryBudget::new(settings.retries),
+            subsets: Subsets::new(settings.subsets.clone()),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
+            explaining: Explaining::default(),
             notices: Notices::default(),
             quarantine: Quarantine::new(settings.quarantine),
             patience: Patience::default(),
             looked_at: Moment::ZERO,
             silence: None,
             candidates: Vec::new(),
-            is_noting: false,
-            note: None,
-            shadows: SHADOWS.into_iter().map(policy::make).collect(),
-            shadow_chance: Pcg64Mcg::seed_from_u64(settings.seed),
             settings,
         }
     }
@@ -139,21 +136,30 @@ impl Brain {
                 let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
                 self.policy.on_joined(replica, it.place);
                 self.fleet.join(it);
+                self.subsets.touch();
                 self.notices.push(Notice::Joined { replica });
             }
             Event::Weighed { replica, weight } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.weight = weight;
                 }
+                self.subsets.touch();
+            }
+            Event::Classed { replica, hardware } => {
+                if let Some(it) = self.fleet.get_mut(replica) {
+                    it.hardware = hardware;
+                }
             }
             Event::Leaving { replica } => {
                 self.change(replica, |it| it.leaving = true);
+                self.subsets.touch();
                 self.release_if_done(replica, actions);
             }
             Event::Probed { replica, probe } => self.on_probed(now, replica, probe),
             Event::Sign { replica, at } => self.on_sign(replica, at),
             Event::Unawaited { replica } => self.on_unawaited(now, replica),
             Event::Restarted { replica } => self.on_restarted(now, replica),
+            Event::Ordered(order) => self.obey(now, order),
             Event::Reported { replica, report } => self.on_reported(now, replica, report),
             Event::Heard { router, taken_at, loads } => {
                 for HeardLoad { replica, booked } in loads {
@@ -184,6 +190,7 @@ impl Brain {
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
             self.fleet.on_time(now);
+            self.plan_if_due(now);
             self.swept_at = now;
         }
     }
@@ -203,7 +210,7 @@ impl Brain {
             actions.push(Action::Refuse { request, refusal });
             return;
         }
-        match self.pick(request, &Ask { now, key, outline: &outline }, &[]) {
+        match self.pick(&Ask { now, key, outline: &outline }, &[]) {
             Some(replica) => {
                 let booking = Booking::new(key, outline, extent, replica);
                 self.send(now, request, booking, actions);
@@ -249,7 +256,7 @@ impl Brain {
             return;
         }
         booking.tried.push(failed);
-        match self.pick_again(now, request, &booking) {
+        match self.pick_again(now, &booking) {
             Ok(replica) => {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
@@ -281,6 +288,7 @@ impl Brain {
         usage: Usage,
         actions: &mut Vec<Action>,
     ) {
+        self.explaining.forget(request);
         if outcome == Outcome::Cut {
             self.note_death_under(now, request);
         }
@@ -306,74 +314,33 @@ impl Brain {
     }
 
     /// Chooses a replica other than those tried; the only place where policies are asked.
-    fn pick(
-        &mut self,
-        request: RequestId,
-        ask: &Ask<'_>,
-        tried: &[ReplicaId],
-    ) -> Option<ReplicaId> {
+    fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
         if self.policy.keeps_sessions()
             && let Some(home) = self.closed_home(ask, tried)
         {
+            // It was not chosen among others.
+            self.candidates.clear();
             return Some(home);
         }
-        self.gather(ask.now, tried, |it| it.admits(ask.now));
+        let divided = self.select_subset(ask, tried);
+        self.gather(ask.now, tried, divided, |it| it.admits(ask.now));
+        if divided && self.should_spill() && self.subsets.spill(ask.key) {
+            self.gather(ask.now, tried, divided, |it| it.admits(ask.now));
+        }
         if self.candidates.is_empty() {
-            self.gather(ask.now, tried, |it| it.admits_at_need(ask.now));
+            self.gather(ask.now, tried, divided, |it| it.admits_at_need(ask.now));
         }
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
             let joins = |it: &Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
-            self.gather(ask.now, tried, joins);
-        }
-        if std::mem::take(&mut self.is_noting) {
-            self.note_decision(request, ask, tried);
+            self.gather(ask.now, tried, divided, joins);
         }
         if self.candidates.is_empty() {
             return None;
         }
         let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
+        self.subsets.on_picked(self.candidates[chosen].place);
         Some(self.candidates[chosen].id)
-    }
-
-    /// Asks for the next decision to be noted; [`Self::take_note`] then has it.
-    pub fn note_next(&mut self) {
-        self.is_noting = true;
-        self.note = None;
-    }
-
-    /// Takes the note of the last decision, if one was asked for and made since.
-    pub fn take_note(&mut self) -> Option<Decision> {
-        self.is_noting = false;
-        self.note.take()
-    }
-
-    /// Writes down who could take a request, and how everybody weighs them.
-    fn note_decision(&mut self, request: RequestId, ask: &Ask<'_>, tried: &[ReplicaId]) {
-        let (candidates, chance) = (&self.candidates, &mut self.shadow_chance);
-        let mut terms = Vec::new();
-        let mut shadows = Vec::new();
-        if !candidates.is_empty() {
-            self.policy.terms(ask, candidates, &mut terms);
-            for (policy, rule) in SHADOWS.into_iter().zip(&mut self.shadows) {
-                let replica = candidates[rule.pick(ask, candidates, chance)].id;
-                shadows.push(Shadow { policy, replica });
-            }
-        }
-        self.note = Some(Decision {
-            request,
-            key: ask.key,
-            at: ask.now,
-            policy: self.settings.policy,
-            prompt_tokens: ask.outline.prompt_tokens,
-            output_tokens: ask.outline.output_tokens,
-            tried: tried.to_vec(),
-            candidates: candidates.iter().map(|it| it.id).collect(),
-            terms,
-            chosen: None,
-            ttft_ms: None,
-            shadows,
-        });
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
@@ -386,30 +353,32 @@ impl Brain {
         (replica.weight <= 0.0 && replica.admits(ask.now) && !tried.contains(&home)).then_some(home)
     }
 
-    fn gather(&mut self, now: Moment, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
+    fn gather(
+        &mut self,
+        now: Moment,
+        tried: &[ReplicaId],
+        divided: bool,
+        admits: impl Fn(&Replica) -> bool,
+    ) {
         let usual = self.fleet.strangers_usual();
         self.candidates.clear();
         self.candidates.extend(
             self.fleet
                 .iter()
                 .filter(|it| 0.0 < it.weight && admits(it) && !tried.contains(&it.id))
+                .filter(|it| self.subsets.admits(divided, it))
                 .map(|it| candidate(it, now, usual)),
         );
     }
 
-    fn pick_again(
-        &mut self,
-        now: Moment,
-        request: RequestId,
-        booking: &Booking,
-    ) -> Result<ReplicaId, Refusal> {
+    fn pick_again(&mut self, now: Moment, booking: &Booking) -> Result<ReplicaId, Refusal> {
         let tries = u32::try_from(booking.tried.len()).unwrap_or(u32::MAX);
         if self.settings.retries.tries_max <= tries {
             return Err(Refusal::TriesSpent);
         }
         let (ask, avoid) = (booking.ask(now), self.places_to_avoid(now, booking));
-        let picked = self.pick(request, &ask, &avoid);
-        let Some(replica) = picked.or_else(|| self.pick(request, &ask, &booking.tried)) else {
+        let picked = self.pick(&ask, &avoid);
+        let Some(replica) = picked.or_else(|| self.pick(&ask, &booking.tried)) else {
             return Err(Refusal::TriesSpent);
         };
         if self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
@@ -422,22 +391,23 @@ impl Brain {
         mut booking: Booking,
         actions: &mut Vec<Action>,
     ) {
+        self.explain_choice(now, request, &booking);
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get(replica) else { return };
         let candidate = candidate(it, now, self.fleet.strangers_usual());
         let held = self.policy.on_sent(request, &booking.ask(now), &candidate);
         let before = it.state();
         self.open_account(now, &mut booking, &candidate, held);
+        self.explain_booking(request, booking.account.ttft_ms);
         self.note_change(replica, before);
         booking.mark = None;
         let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
         booking.trial = matches!(standing, Some(Standing::Trial { .. }));
-        if let Some(note) = self.note.as_mut().filter(|it| it.request == request) {
-            (note.chosen, note.ttft_ms) = (Some(replica), Some(booking.account.ttft_ms));
-        }
-        self.requests.insert(request, booking);
+        self.note_demand(now, &booking);
         let before = self.sessions.remember(now, key, replica);
-        self.sessions_moved_total += u64::from(before.is_some_and(|it| it != replica));
+        booking.moved_from = before.filter(|it| *it != replica);
+        self.note_move(&booking);
+        self.requests.insert(request, booking);
         actions.push(Action::Send { request, replica });
     }
 
@@ -468,6 +438,7 @@ impl Brain {
     fn release_if_done(&mut self, replica: ReplicaId, actions: &mut Vec<Action>) {
         if self.fleet.get(replica).is_some_and(|it| it.leaving && it.in_flight == 0) {
             self.fleet.leave(replica);
+            self.subsets.touch();
             self.policy.on_left(replica);
             self.notices.push(Notice::Left { replica });
             actions.push(Action::Release { replica });

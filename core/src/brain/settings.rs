@@ -6,6 +6,7 @@ use crate::fleet::BreakerSettings;
 use crate::policy::PolicyName;
 
 use super::quarantine::QuarantineSettings;
+use super::subsets::SubsetSettings;
 
 /// Everything one pool's brain is told at its start.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,7 @@ pub struct Settings {
     pub retries: RetrySettings,
     pub breaker: BreakerSettings,
     pub sessions: SessionSettings,
+    pub subsets: SubsetSettings,
     pub watch: WatchSettings,
     pub quarantine: QuarantineSettings,
     /// Where chance starts; two brains with one seed and the same events decide alike.
@@ -66,10 +68,11 @@ impl Default for SessionSettings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            policy: PolicyName::Session,
+            policy: PolicyName::Priced,
             retries: RetrySettings::default(),
             breaker: BreakerSettings::default(),
             sessions: SessionSettings::default(),
+            subsets: SubsetSettings::default(),
             watch: WatchSettings::default(),
             quarantine: QuarantineSettings::default(),
             seed: 0,

@@ -43,6 +43,11 @@ impl Peek<'_> {
         (outline, Extent { output_tokens_max, streams, ..extent })
     }
 
+    /// Copies the text of the prompt between two blocks of its outline, for whoever counts its tokens.
+    pub fn text(&self, blocks: Range<usize>) -> String {
+        self.prompt.text(blocks)
+    }
+
     /// Says what to put where in the body, for the engine too to keep the tenant's prompts apart.
     pub fn salt(&self, tenant: u64) -> Option<(Range<usize>, String)> {
         let span = self.salt_span.clone()?;

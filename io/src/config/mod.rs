@@ -3,6 +3,7 @@
 //! once, with its place, its path and its remedy. The other rooms never see a raw value, and this
 //! one never acts on a settled one.
 
+mod costs;
 mod fit;
 mod overlay;
 mod problem;

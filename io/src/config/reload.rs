@@ -16,6 +16,8 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("admin.token", old.admin.token != new.admin.token),
         ("tls", from.tls != to.tls),
         ("sessions.headers", from.session_headers != to.session_headers),
+        ("explain.sample", from.explain.sample.to_bits() != to.explain.sample.to_bits()),
+        ("explain.kept_max", from.explain.kept_max != to.explain.kept_max),
         ("log.format", old.telemetry.format != new.telemetry.format),
         ("log.level", old.telemetry.level != new.telemetry.level),
         ("log.access", old.telemetry.access_log != new.telemetry.access_log),

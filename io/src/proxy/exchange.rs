@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cleave_core::brain::{Failure, Outcome};
-use cleave_core::domain::{SliceKey, Usage};
+use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
 use cleave_core::protocol::{Peek, SessionId, peek, quoted};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -18,11 +18,14 @@ use hyper::body::Incoming;
 use tracing::debug;
 
 use crate::replicas::{Answer, Connection, Outgoing, Payload, SendError};
+use crate::tokenizer::Count;
 
 use super::body::Body;
-use super::headers::{Framed, clean_for_client, is_event_stream, write_for_replica};
+use super::headers::{
+    Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
+};
 use super::intake::{self, Intake};
-use super::pool::Member;
+use super::pool::{Member, Pool};
 use super::relay::Relay;
 use super::rescue::{ServeError, json};
 use super::resume::{Kept, Spare, Splice};
@@ -36,6 +39,7 @@ pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) ->
     let request_id = intake::request_id(&parts.headers, || worker.fresh_id());
     let router = Arc::clone(&worker.router);
     let mut visit = Visit::new(router, parts.method.clone(), parts.uri.clone(), request_id);
+    visit.explain(&parts.headers);
     visit.session = intake::session(&parts.headers, &worker.router.settings.session_headers);
     let served = match own_answer(&worker, &parts) {
         Some(own) => own,
@@ -93,7 +97,9 @@ async fn serve(
 
     // Pick: the decision and its booking are one step.
     let apart = pool.keeps_tenants_apart().then_some(tenant);
-    let placed = visit.place(pool, key, found.outline(model, apart)).await;
+    let (mut outline, extent) = found.outline(model, apart);
+    outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
+    let placed = visit.place(pool, key, (outline, extent)).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
 
     // Send, and send elsewhere while nothing has come back.
@@ -121,6 +127,15 @@ async fn serve(
             Ok((try_each(worker, visit, member, &head, &Payload::default()).await?, None))
         }
     }
+}
+
+/// Counts the tokens of a prompt, if its pool has a tokenizer that is done in time; else 0, and the
+/// brain estimates them. An attachment's tokens are none of its words'.
+async fn count(pool: &Pool, found: &Peek<'_>, outline: &Outline, extent: &Extent) -> u32 {
+    let Some(tokenizer) = pool.tokenizer().filter(|_| extent.attachments == 0) else { return 0 };
+    let counted = tokenizer.count(&outline.blocks, |blocks| found.text(blocks)).await;
+    pool.metrics.on_counted(counted.as_str());
+    if let Count::Tokens(tokens) = counted { tokens } else { 0 }
 }
 
 /// Lists what of a body goes out otherwise than it came: a model that goes by another name, and the salt
@@ -274,7 +289,14 @@ async fn pass(
 fn request_line(visit: &Visit, member: &Member) -> String {
     let path = visit.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let authority = member.origin.authority();
-    format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\n", visit.method)
+    let mut line = format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\n", visit.method);
+    if let Some(previous) = &visit.previous {
+        line.push_str(PREVIOUS_REPLICA.as_str());
+        line.push_str(": ");
+        line.push_str(previous.as_str());
+        line.push_str("\r\n");
+    }
+    line
 }
 
 /// Begins the answer to the client; the rest is read only as the client takes it.

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Notice, Refusal, ReplicaLoad, Snapshot};
+use cleave_core::brain::{
+    Action, AssignmentView, Brain, Event, Explanation, Notice, Order, Refusal, ReplicaLoad,
+    Shadows, Snapshot,
+};
 use cleave_core::domain::{Birth, Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -16,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::{Events, PoolMetrics};
+use crate::tokenizer::Tokenizer;
 
 use super::announce::incident;
 use super::clock::Clock;
@@ -38,6 +42,8 @@ pub struct Pool {
     sooner: Arc<Notify>,
     members: ArcSwap<Vec<Arc<Member>>>,
     spec: ArcSwap<PoolSettings>,
+    /// How long the last round of planning took.
+    planning_nanos: AtomicU64,
 }
 
 type Verdict = Result<ReplicaId, Refusal>;
@@ -219,6 +225,7 @@ impl Pool {
             sooner: Arc::default(),
             members: ArcSwap::default(),
             spec: ArcSwap::from_pointee(PoolSettings { replicas: Vec::new(), ..settings }),
+            planning_nanos: AtomicU64::new(0),
         })
     }
 
@@ -229,6 +236,20 @@ impl Pool {
     /// What is booked on each replica.
     pub fn load(&self) -> Vec<ReplicaLoad> {
         self.lock().brain.load(self.clock.now())
+    }
+
+    /// What was predicted for decisions that were kept.
+    pub fn shadows(&self) -> Shadows {
+        self.lock().brain.shadows()
+    }
+
+    /// Has the next decision on a request explained.
+    pub(super) fn explain(&self, request: RequestId) {
+        self.lock().brain.explain(request);
+    }
+
+    pub(super) fn take_explanation(&self, request: RequestId) -> Option<Explanation> {
+        self.lock().brain.take_explanation(request)
     }
 
     /// What it serves, as far as is known.
@@ -274,9 +295,44 @@ impl Pool {
         self.spec.load().probe.clone()
     }
 
+    pub(super) fn tokenizer(&self) -> Option<Tokenizer> {
+        self.spec.load().tokenizer.clone()
+    }
+
     /// Tells whether tenants may not find each other's prompts in a cache.
     pub(super) fn keeps_tenants_apart(&self) -> bool {
         self.spec.load().cache == CacheScope::PerTenant
+    }
+
+    /// Shows which replicas hold which keys.
+    pub fn assignment(&self) -> AssignmentView {
+        self.lock().brain.assignment(self.clock.now())
+    }
+
+    /// How long the last round of planning took, with all else that was due then.
+    pub(super) fn planning(&self) -> Duration {
+        Duration::from_nanos(self.planning_nanos.load(Relaxed))
+    }
+
+    /// Passes an order on.
+    pub fn order(&self, order: Order) {
+        self.tell(Event::Ordered(order));
+    }
+
+    /// Finds a replica by its address, with or without the scheme.
+    pub fn find(&self, address: &str) -> Option<ReplicaId> {
+        let members = self.members.load();
+        let found = members.iter().filter(|it| !it.gone.is_cancelled());
+        let named =
+            |it: &&Arc<Member>| it.origin.as_str() == address || it.origin.authority() == address;
+        found.into_iter().find(named).map(|it| it.id)
+    }
+
+    /// Names who served the session of a request before, if it has moved.
+    pub(super) fn moved_from(&self, request: RequestId) -> Option<Origin> {
+        let replica = self.lock().brain.moved_from(request)?;
+        let members = self.members.load();
+        members.iter().find(|it| it.id == replica).map(|it| it.origin.clone())
     }
 
     /// Asks the brain where a request goes, now or next, and waits while it cannot say. Who stops
@@ -319,6 +375,7 @@ impl Pool {
     fn on_time(&self) -> Moment {
         let members = self.members.load();
         self.think(|mind, now| {
+            let rounds = mind.brain.rounds_planned();
             for member in members.iter() {
                 let replica = member.id;
                 let heard = match member.last_byte_at() {
@@ -329,6 +386,10 @@ impl Pool {
                 mind.brain.on_event(now, heard, &mut mind.actions);
             }
             mind.brain.on_time(now, &mut mind.actions);
+            if rounds != mind.brain.rounds_planned() {
+                let took = self.clock.now().since(now).as_nanos();
+                self.planning_nanos.store(u64::try_from(took).unwrap_or(u64::MAX), Relaxed);
+            }
             mind.wake_at = mind.brain.next_wakeup().unwrap_or(Moment::MAX);
             mind.wake_at
         })
@@ -372,6 +433,8 @@ impl Pool {
             match present.get(origin) {
                 Some(member) => {
                     self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
+                    let hardware = Arc::clone(&replica.hardware);
+                    self.tell(Event::Classed { replica: member.id, hardware });
                 }
                 None => joined.push(self.join(replica, ids)),
             }
@@ -429,6 +492,7 @@ mod tests {
     use cleave_core::brain::{self, Outcome, SessionSettings};
     use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
+    use cleave_core::policy::PolicyName;
 
     use crate::telemetry::Metrics;
 
@@ -452,8 +516,13 @@ mod tests {
             models: Vec::new(),
             aliases: BTreeMap::new(),
             cache: CacheScope::Shared,
+            tokenizer: None,
             replicas: (0..replicas).map(replica).collect(),
-            brain: brain::Settings { sessions, ..brain::Settings::default() },
+            brain: brain::Settings {
+                policy: PolicyName::Session,
+                sessions,
+                ..brain::Settings::default()
+            },
             probe: ProbeSettings::default(),
             resume: false,
         };

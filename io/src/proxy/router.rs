@@ -1,23 +1,29 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. Also
 //! the slow work beside requests: asking replicas how they are, taking on a changed configuration.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::Event;
-use cleave_core::domain::{Moment, RequestId};
+use cleave_core::brain::{Event, Order};
+use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::fleet::Probe;
+use cleave_core::sharding::Generation;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::task::TaskTracker;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::replicas::{Finding, Token, ask_models, ask_report, ask_token, probe};
-use crate::telemetry::{AccessLog, Events, Incident, Metrics, PoolGauges, ReplicaGauges};
+use crate::telemetry::{
+    AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges,
+};
 
 use super::clock::Clock;
+use super::explanations::Explanations;
+use super::keep;
 use super::pool::{Member, Pool, Question, keep_time};
 use super::settings::{PoolSettings, Settings};
 use super::table::Table;
@@ -25,6 +31,8 @@ use super::table::Table;
 /// Bodies are counted against their common limit in units of this many bytes.
 pub(super) const BUFFER_UNIT_BYTES: usize = 4 << 10;
 const TICK: Duration = Duration::from_millis(250);
+/// How many ticks pass between two looks whether an assignment has changed.
+const TICKS_TO_KEEP: u32 = 8;
 /// How much longer the pause between two looks at an engine's metrics may get while it shows none.
 const REPORT_PAUSE_FACTOR_MAX: u32 = 32;
 /// Questions of one pool to its replicas that wait to be put.
@@ -36,6 +44,8 @@ pub struct Router {
     pub(super) clock: Clock,
     pub(super) access: AccessLog,
     pub metrics: Metrics,
+    /// Decisions that are kept.
+    pub explanations: Explanations,
     /// What operators are told.
     pub events: Arc<Events>,
     /// What is left of the bytes that request bodies may take.
@@ -51,11 +61,13 @@ pub struct Router {
 impl Router {
     pub fn new(settings: Settings, access: AccessLog) -> Arc<Self> {
         let units = settings.limits.buffered_bytes_max / BUFFER_UNIT_BYTES;
+        let explanations = Explanations::new(settings.explain.clone());
         Arc::new(Self {
             settings,
             clock: Clock::start(),
             access,
             metrics: Metrics::default(),
+            explanations,
             events: Arc::default(),
             buffers: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
             pools: ArcSwap::default(),
@@ -116,6 +128,7 @@ impl Router {
                 let events = Arc::clone(&self.events);
                 let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
                 let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
+                self.restore(&pool);
                 self.tasks.spawn(keep_time(&pool));
                 self.tasks.spawn(Arc::clone(self).put_questions(Arc::downgrade(&pool), coming));
                 pool
@@ -139,9 +152,49 @@ impl Router {
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        let mut kept = BTreeMap::new();
+        for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
+            if tick.is_multiple_of(TICKS_TO_KEEP) {
+                self.keep(&mut kept);
+            }
+        }
+    }
+
+    /// Goes on from the assignment that an earlier run left.
+    fn restore(&self, pool: &Pool) {
+        let Some(folder) = &self.settings.state_dir else { return };
+        let file = keep::file_of(folder, self.settings.listen.port(), &pool.name);
+        match keep::read(&file) {
+            Ok(None) => {}
+            Ok(Some(assignment)) => {
+                let generation = assignment.generation();
+                info!(pool = pool.name, %generation, file = %file.display(), "assignment restored");
+                pool.order(Order::Restore { assignment });
+            }
+            Err(error) => {
+                warn!(pool = pool.name, file = %file.display(), %error, "assignment not restored");
+            }
+        }
+    }
+
+    /// Writes the assignments that have changed since `kept`.
+    fn keep(&self, kept: &mut BTreeMap<String, Generation>) {
+        let Some(folder) = &self.settings.state_dir else { return };
+        for pool in self.pools.load().iter() {
+            let view = pool.assignment();
+            if view.assignment.is_empty() || kept.get(&pool.name) == Some(&view.generation) {
+                continue;
+            }
+            let names = pool.snapshot().replicas.into_iter();
+            let names = names.map(|it| (Place::of(&it.name), it.name)).collect();
+            let file = keep::file_of(folder, self.settings.listen.port(), &pool.name);
+            if let Err(error) = keep::write(&file, &view, &names) {
+                warn!(pool = pool.name, file = %file.display(), %error, "assignment not kept");
+            }
+            // Said once for each change, not every few seconds.
+            kept.insert(pool.name.clone(), view.generation);
         }
     }
 
@@ -169,8 +222,18 @@ impl Router {
                 sessions_moved_total: snapshot.sessions_moved_total,
                 quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
+                shadows: pool.shadows(),
             };
             self.metrics.set_pool(&pool.name, own, gauges);
+            let view = pool.assignment();
+            let assignment = AssignmentGauges {
+                totals: &view.totals,
+                balance: &view.balance,
+                slices: view.slices.len(),
+                hot_keys: view.hot_keys.len(),
+                planning: pool.planning(),
+            };
+            self.metrics.set_assignment(&pool.name, assignment);
         }
         self.metrics.write()
     }

@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use cleave_core::brain::{Shadows, SubsetTotals};
+use cleave_core::sharding::Balance;
 use cleave_core::tokens::Misses;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -33,7 +35,19 @@ const REPLICA_FAILED: &str = "cleave_replica_failed";
 const REPLICA_REPORT_AGE: &str = "cleave_replica_report_age_seconds";
 const TOKENS_PREDICTED: &str = "cleave_tokens_predicted";
 const TOKENS_MISSED: &str = "cleave_tokens_missed";
+const TOKENS_COUNTED: &str = "cleave_tokens_counted";
+const SHADOW_TTFT: &str = "cleave_shadow_ttft_seconds";
+const SHADOW_DECISIONS: &str = "cleave_shadow_decisions";
 const SESSIONS_MOVED: &str = "cleave_sessions_moved";
+const MOVED_TOKENS: &str = "cleave_sessions_moved_tokens";
+const SUBSET_SPILLED: &str = "cleave_subset_spilled";
+const ASSIGNMENT_ROUNDS: &str = "cleave_assignment_rounds";
+const ASSIGNMENT_CHANGES: &str = "cleave_assignment_changes";
+const ASSIGNMENT_CHURN: &str = "cleave_assignment_churn";
+const ASSIGNMENT_LOAD: &str = "cleave_assignment_load";
+const ASSIGNMENT_SLICES: &str = "cleave_assignment_slices";
+const ASSIGNMENT_HOT_KEYS: &str = "cleave_assignment_hot_keys";
+const ASSIGNMENT_PLANNING: &str = "cleave_assignment_planning_seconds";
 const QUARANTINED: &str = "cleave_quarantined";
 
 /// Half a millisecond to ten minutes, doubling and a bit.
@@ -82,8 +96,70 @@ pub struct Metrics {
     replica_report_age: Family<ReplicaLabel, Gauge<f64, AtomicU64>>,
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
+    shadow_ttft: Family<KindLabel, Counter<f64, AtomicU64>>,
+    shadow_decisions: Family<PoolLabel, Counter>,
     sessions_moved: Family<PoolLabel, Counter>,
+    assignment: AssignmentFamilies,
     quarantined: Family<PoolLabel, Counter>,
+}
+
+/// What is told of assignments.
+#[derive(Debug, Default)]
+struct AssignmentFamilies {
+    moved_tokens: Family<PoolLabel, Counter>,
+    spilled: Family<PoolLabel, Counter>,
+    rounds: Family<PoolLabel, Counter>,
+    changes: Family<PoolLabel, Counter>,
+    churn: Family<KindLabel, Counter<f64, AtomicU64>>,
+    load: Family<KindLabel, Gauge<f64, AtomicU64>>,
+    slices: Family<PoolLabel, Gauge>,
+    hot_keys: Family<PoolLabel, Gauge>,
+    planning: Family<PoolLabel, Gauge<f64, AtomicU64>>,
+}
+
+impl AssignmentFamilies {
+    fn register(&self, it: &mut Registry) {
+        it.register(
+            MOVED_TOKENS,
+            "Prompt tokens computed again because their session had moved",
+            self.moved_tokens.clone(),
+        );
+        it.register(
+            SUBSET_SPILLED,
+            "Requests sent beyond their workload's subset",
+            self.spilled.clone(),
+        );
+        it.register(ASSIGNMENT_ROUNDS, "Rounds planned", self.rounds.clone());
+        it.register(ASSIGNMENT_CHANGES, "Rounds that changed something", self.changes.clone());
+        it.register(
+            ASSIGNMENT_CHURN,
+            "Share of all load that changed hands, by cause",
+            self.churn.clone(),
+        );
+        it.register(
+            ASSIGNMENT_LOAD,
+            "Load of replicas as a share of capacity, by what it is",
+            self.load.clone(),
+        );
+        it.register(ASSIGNMENT_SLICES, "Slices of the key space", self.slices.clone());
+        it.register(ASSIGNMENT_HOT_KEYS, "Sessions that stand out", self.hot_keys.clone());
+        it.register(
+            ASSIGNMENT_PLANNING,
+            "How long the last round of planning took",
+            self.planning.clone(),
+        );
+    }
+}
+
+/// One pool's assignment at the time of a scrape.
+#[derive(Clone, Copy, Debug)]
+pub struct AssignmentGauges<'a> {
+    pub totals: &'a SubsetTotals,
+    pub balance: &'a Balance,
+    pub slices: usize,
+    pub hot_keys: usize,
+    pub planning: Duration,
 }
 
 /// What requests of one pool touch.
@@ -92,6 +168,7 @@ pub struct PoolMetrics {
     pool: String,
     answered: [Counter; 5],
     refused: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
     pub retries: Counter,
     /// Answers that broke off after their first byte.
     pub cut: Counter,
@@ -107,11 +184,12 @@ pub struct PoolMetrics {
 }
 
 /// One pool's figures at the time of a scrape.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct PoolGauges {
     pub sessions_moved_total: u64,
     pub quarantined_total: u64,
     pub misses: Misses,
+    pub shadows: Shadows,
 }
 
 /// One replica's state at the time of a scrape.
@@ -149,7 +227,11 @@ impl Default for Metrics {
             replica_report_age: Family::default(),
             tokens_predicted: Family::default(),
             tokens_missed: Family::default(),
+            tokens_counted: Family::default(),
+            shadow_ttft: Family::default(),
+            shadow_decisions: Family::default(),
             sessions_moved: Family::default(),
+            assignment: AssignmentFamilies::default(),
             quarantined: Family::default(),
         };
         it.register();
@@ -211,10 +293,26 @@ impl Metrics {
             self.tokens_missed.clone(),
         );
         it.register(
+            TOKENS_COUNTED,
+            "Prompts given to the pool's tokenizer, by what came of it",
+            self.tokens_counted.clone(),
+        );
+        it.register(
+            SHADOW_TTFT,
+            "Time to first token as predicted, where kept requests went and where others would send them",
+            self.shadow_ttft.clone(),
+        );
+        it.register(
+            SHADOW_DECISIONS,
+            "Kept decisions that other policies were asked about",
+            self.shadow_decisions.clone(),
+        );
+        it.register(
             SESSIONS_MOVED,
             "Sessions that changed replica since the start",
             self.sessions_moved.clone(),
         );
+        self.assignment.register(it);
         it.register(
             QUARANTINED,
             "Requests put under quarantine since the start",
@@ -230,6 +328,7 @@ impl Metrics {
             pool: pool.to_owned(),
             answered,
             refused: self.refused.clone(),
+            tokens_counted: self.tokens_counted.clone(),
             retries: self.retries.get_or_create_owned(&label),
             cut: self.cut.get_or_create_owned(&label),
             resumed: self.resumed.get_or_create_owned(&label),
@@ -260,6 +359,7 @@ impl Metrics {
             set(&self.tokens_predicted, miss.predicted_tokens);
             set(&self.tokens_missed, miss.missed_tokens);
         }
+        self.set_shadows(pool, &label, own.shadows);
         for it in replicas {
             let label = ReplicaLabel { pool: pool.to_owned(), replica: it.replica.to_owned() };
             self.replica_up.get_or_create(&label).set(it.up.into());
@@ -271,6 +371,50 @@ impl Metrics {
                 self.replica_report_age.get_or_create(&label).set(age.as_secs_f64());
             }
         }
+    }
+
+    /// Sets what is told of a pool's assignment.
+    pub fn set_assignment(&self, pool: &str, it: AssignmentGauges<'_>) {
+        let label = PoolLabel { pool: pool.to_owned() };
+        let count = |family: &Family<PoolLabel, Counter>, value: u64| {
+            family.get_or_create(&label).inner().store(value, Relaxed);
+        };
+        let (own, totals, balance) = (&self.assignment, it.totals, it.balance);
+        count(&own.moved_tokens, totals.moved_tokens);
+        count(&own.spilled, totals.spilled);
+        count(&own.rounds, totals.rounds);
+        count(&own.changes, totals.changes);
+        let kind = |kind| KindLabel { pool: pool.to_owned(), kind };
+        let churn =
+            [("removal", totals.removal), ("addition", totals.addition), ("choice", totals.choice)];
+        for (name, value) in churn {
+            own.churn.get_or_create(&kind(name)).inner().store(value.to_bits(), Relaxed);
+        }
+        for (name, value) in [
+            ("mean", balance.mean),
+            ("max", balance.max),
+            ("min", balance.min),
+            ("max_possible", balance.mean + balance.imbalance_bound),
+            ("max_static", balance.static_max),
+        ] {
+            own.load.get_or_create(&kind(name)).set(value);
+        }
+        let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        own.slices.get_or_create(&label).set(whole(it.slices));
+        own.hot_keys.get_or_create(&label).set(whole(it.hot_keys));
+        own.planning.get_or_create(&label).set(it.planning.as_secs_f64());
+    }
+
+    fn set_shadows(&self, pool: &str, label: &PoolLabel, shadows: Shadows) {
+        let chosen = ("chosen", shadows.chosen_ttft_ms);
+        let others = shadows.others_ttft_ms.map(|(policy, ms)| (policy.as_str(), ms));
+        for (kind, ms) in std::iter::once(chosen).chain(others) {
+            let label = KindLabel { pool: pool.to_owned(), kind };
+            let seconds = (ms / 1e3).to_bits();
+            self.shadow_ttft.get_or_create(&label).inner().store(seconds, Relaxed);
+        }
+        let decisions = shadows.decisions_total;
+        self.shadow_decisions.get_or_create(label).inner().store(decisions, Relaxed);
     }
 
     /// Forgets every replica's figures, before they are set anew.
@@ -297,6 +441,11 @@ impl PoolMetrics {
         self.answered[class].inc();
     }
 
+    /// Notes what came of counting a prompt.
+    pub fn on_counted(&self, came: &'static str) {
+        self.tokens_counted.of(&self.pool, came).inc();
+    }
+
     pub fn on_refused(&self, reason: &'static str) {
         self.refused.of(&self.pool, reason).inc();
     }
@@ -319,12 +468,26 @@ fn seconds() -> Histogram {
 
 #[cfg(test)]
 mod tests {
+    use cleave_core::brain::{Brain, Settings};
+
     use super::*;
+
+    /// A pool in which nothing has happened.
+    fn idle() -> PoolGauges {
+        let shadows = Brain::new(Settings::default()).shadows();
+        PoolGauges {
+            sessions_moved_total: 0,
+            quarantined_total: 0,
+            misses: Misses::default(),
+            shadows,
+        }
+    }
 
     #[test]
     fn the_guide_lists_every_metric_and_no_other() {
         let metrics = Metrics::default();
         metrics.pool("p").on_refused("r");
+        metrics.pool("p").on_counted("late");
         let replica = ReplicaGauges {
             replica: "http://gpu-0:8000",
             up: true,
@@ -334,7 +497,12 @@ mod tests {
             failed_total: 4,
             report_age: Some(Duration::from_millis(1500)),
         };
-        metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
+        metrics.set_pool("p", idle(), [replica].into_iter());
+        let (totals, balance) = (SubsetTotals::default(), Balance::default());
+        let (slices, hot_keys, planning) = (3, 1, Duration::from_millis(2));
+        let assignment =
+            AssignmentGauges { totals: &totals, balance: &balance, slices, hot_keys, planning };
+        metrics.set_assignment("p", assignment);
         let text = metrics.write();
         let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
         let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();
@@ -362,7 +530,7 @@ mod tests {
             failed_total: 0,
             report_age: None,
         };
-        metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
+        metrics.set_pool("p", idle(), [replica].into_iter());
         metrics.clear_replicas();
         assert!(!metrics.write().contains("gone"));
     }

@@ -13,7 +13,7 @@ use crate::engine;
 use crate::traces::{
     HeavyTail, MultiTurn, SharedPrefix, Spread, Stage, Starts, SubAgents, Synthetic, Tenant,
 };
-use crate::world::{Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+use crate::world::{Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
 pub(super) struct Draws {
     rng: Pcg64Mcg,
@@ -40,7 +40,9 @@ impl Draws {
         if self.sometimes() {
             quarantine.ttl = Duration::ZERO;
         }
+        let exchange = Exchange { interval: self.millis(50, 2_000), delay: self.millis(0, 1_000) };
         Settings {
+            exchange: self.sometimes().then_some(exchange),
             brain: brain::Settings { policy, retries, quarantine, ..brain::Settings::default() },
             view: View { interval: self.millis(10, 5_000), delay: self.millis(0, 2_000) },
             timeouts: Timeouts {

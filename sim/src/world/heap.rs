@@ -21,6 +21,14 @@ pub(super) enum Happening {
     Told {
         router: usize,
     },
+    /// A router tells the others what it has booked.
+    Exchange {
+        router: usize,
+    },
+    /// What another router said reaches this one.
+    Heard {
+        router: usize,
+    },
     /// A router checks the health of all replicas.
     Probe {
         router: usize,

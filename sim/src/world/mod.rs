@@ -4,6 +4,7 @@
 //! requests and judges nothing: that is the brain's and the measures' business. Threads or async
 //! tasks would have been the obvious way, and no two runs would be alike.
 
+mod exchange;
 mod faults;
 mod flight;
 mod heap;
@@ -24,7 +25,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use cleave_core::brain::{Action, Foresight};
-use cleave_core::domain::Moment;
+use cleave_core::domain::{Moment, RouterId};
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 
@@ -34,7 +35,7 @@ use crate::traces::{Seen, Tenant, Ticket, TraceError, Workload};
 
 pub use heed::{PutOut, Quarantined};
 pub use ideal::Ideal;
-pub use settings::{Absent, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+pub use settings::{Absent, Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
 use flight::Flight;
 use heap::{Happening, Heap};
@@ -137,8 +138,9 @@ impl World {
     pub fn new(settings: Settings) -> Self {
         let mut world = Self::without_routers(settings);
         for router in 0..world.settings.routers {
-            let seed = world.settings.seed ^ u64::try_from(router).unwrap_or(0).rotate_left(32);
-            world.routers.push(Router::new(&world.settings.brain, seed));
+            let number = u64::try_from(router).unwrap_or(0);
+            let seed = world.settings.seed ^ number.rotate_left(32);
+            world.routers.push(Router::new(RouterId(number), &world.settings.brain, seed));
             world.introduce_fleet(router);
             world.start_upkeep(router);
         }
@@ -297,6 +299,8 @@ impl World {
             Happening::Step { replica } => self.step(replica),
             Happening::Scrape { router } => self.scrape(router),
             Happening::Told { router } => self.deliver_reading(router),
+            Happening::Exchange { router } => self.exchange(router),
+            Happening::Heard { router } => self.deliver_letter(router),
             Happening::Probe { router } => self.probe(router),
             Happening::Wake { router } => self.wake(router),
             Happening::Sample => self.sample(),

@@ -170,6 +170,23 @@ fn what_a_fault_does_to_others_is_the_difference_to_the_same_run_without_it() {
 }
 
 #[test]
+fn routers_that_hear_of_each_other_serve_no_worse_than_those_that_do_not() {
+    let mean_s = |routers, exchange| {
+        let view = View { interval: Duration::from_secs(60), delay: Duration::ZERO };
+        let base = unchecked(PolicyName::Priced);
+        let mut world = World::new(Settings { routers, exchange, view, checks: true, ..base });
+        world.start_measuring();
+        world.run(&mut workload(3), &mut Unwatched).unwrap();
+        assert_eq!(world.measures().finished, world.measures().arrived);
+        world.measures().ttft.mean_s()
+    };
+    let exchange =
+        Exchange { interval: Duration::from_millis(100), delay: Duration::from_millis(20) };
+    let (one, deaf, told) = (mean_s(1, None), mean_s(4, None), mean_s(4, Some(exchange)));
+    assert!(told < deaf, "{told} s told, {deaf} s deaf, {one} s for one router");
+}
+
+#[test]
 fn a_warm_up_is_not_measured() {
     let mut world = World::new(settings(PolicyName::Session, &[]));
     world.run(&mut workload(3), &mut Unwatched).unwrap();

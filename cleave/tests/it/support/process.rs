@@ -300,6 +300,10 @@ pub(crate) fn config(replicas: &[(&str, f64)], settings: &str) -> String {
     if !settings.contains("health.interval") {
         text.push_str("health.interval = \"100ms\"\n");
     }
+    // Where a request goes is then told by its session alone, whatever is in flight.
+    if !settings.contains("policy") {
+        text.push_str("policy = \"session\"\n");
+    }
     text.push_str("replicas = [\n");
     for (url, weight) in replicas {
         writeln!(text, "    {{ url = \"{url}\", weight = {weight:?} }},").unwrap();

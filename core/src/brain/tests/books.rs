@@ -1,5 +1,7 @@
 //! What the brain promises of its books: what is booked, corrected, settled, learned and shown.
 
+use std::collections::VecDeque;
+
 use super::*;
 use crate::domain::{Report, RouterId};
 use crate::fleet::{Booked, Load};
@@ -158,31 +160,11 @@ fn what_other_routers_booked_counts_until_it_is_old() {
 }
 
 #[test]
-fn a_decision_is_noted_when_somebody_asks_and_costs_nothing_else() {
-    let mut bench = priced(3);
-    bench.brain.note_next();
-    let (request, replica) = bench.ask(1, outline(0, 40));
-    let note = bench.brain.take_note().unwrap();
-    assert_eq!((note.request, note.chosen), (request, Some(replica)));
-    assert_eq!((note.candidates.len(), note.terms.len(), note.prompt_tokens), (3, 3, 4_000));
-    let chosen = note.terms_of(replica).unwrap();
-    assert!(note.terms.iter().all(|it| chosen.price_ms <= it.price_ms));
-    assert_eq!(Some(chosen.ttft_ms), note.ttft_ms);
-    let shadows: Vec<PolicyName> = note.shadows.iter().map(|it| it.policy).collect();
-    assert_eq!(shadows, [PolicyName::RoundRobin, PolicyName::PowerOfTwo]);
-    bench.ask(2, outline(100, 10));
-    assert_eq!(bench.brain.take_note(), None, "once per asking");
-    // Whether anybody asks makes no difference to what is decided.
-    let mut replay = priced(3);
-    assert_eq!(replay.ask(1, outline(0, 40)).1, replica);
-}
-
-#[test]
 fn first_tokens_are_predicted_and_the_error_is_known() {
     let mut bench = priced(1);
-    bench.brain.note_next();
+    bench.brain.explain(RequestId(bench.requests));
     let (request, _) = bench.ask(1, outline(0, 100));
-    let predicted_ms = bench.brain.take_note().unwrap().ttft_ms.unwrap();
+    let predicted_ms = bench.brain.take_explanation(request).unwrap().ttft_ms;
     bench.now = bench.now + Duration::from_secs_f64((predicted_ms + 20.0) / 1e3);
     bench.tell(Event::Answering { request });
     bench.stream(request, 8);

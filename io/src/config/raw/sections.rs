@@ -265,6 +265,28 @@ impl From<Health> for ProbeSettings {
     }
 }
 
+/// Which decisions are kept, for `cleave explain` and `/explain` on the admin port.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Explain {
+    /// The share of requests whose decision is kept with its reasons.
+    /// One with the header `x-cleave-explain` is always kept, and its answer shows the decision in
+    /// `x-cleave-decision`. Where there is an admin token, the header must carry it.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub sample: f64,
+    /// How many decisions are kept; the oldest makes room. Each takes a few KiB at most.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub kept_max: usize,
+}
+
+impl Default for Explain {
+    fn default() -> Self {
+        let proxy::ExplainSettings { sample, kept_max, token: _ } =
+            proxy::ExplainSettings::default();
+        Self { sample, kept_max }
+    }
+}
+
 /// What is done about requests that bring replicas down.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -213,7 +213,7 @@ impl Kind for LogFilter {
 
 impl Kind for PolicyName {
     const FORMAT: &'static str = "";
-    const EXAMPLE: &'static str = "session";
+    const EXAMPLE: &'static str = "priced";
 
     fn read(text: &str) -> Result<Self, Wrong> {
         Self::among(Self::SERVED, text).map_err(|error| Wrong::new("is not a policy", error))
