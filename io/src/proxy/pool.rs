@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
+use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot, WorkloadDrift};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
 use tokio::sync::{Notify, oneshot};
@@ -165,6 +165,11 @@ impl Pool {
     /// What is booked on each replica.
     pub fn load(&self) -> Vec<ReplicaLoad> {
         self.lock().brain.load(self.clock.now())
+    }
+
+    /// How far predictions of work were off, for each workload.
+    pub(super) fn workload_drifts(&self) -> Vec<WorkloadDrift> {
+        self.lock().brain.workload_drifts()
     }
 
     /// What it serves, as far as is known.

@@ -155,10 +155,15 @@ impl Router {
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
                 report_age: it.report.map(|report| now.since(report.taken_at)),
+                in_flight_mu: it.in_flight_mu,
+                pace: it.pace,
+                drift: it.drift,
             });
             let own = PoolGauges {
                 sessions_moved_total: snapshot.sessions_moved_total,
                 misses: snapshot.misses,
+                foresight: snapshot.foresight.clone(),
+                workloads: pool.workload_drifts(),
             };
             self.metrics.set_pool(&pool.name, own, gauges);
         }
