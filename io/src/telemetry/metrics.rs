@@ -189,6 +189,7 @@ impl Default for Metrics {
             sessions_moved: Family::default(),
         };
         it.register();
+        it.register_work();
         it
     }
 }
@@ -236,6 +237,26 @@ impl Metrics {
             self.replica_report_age.clone(),
         );
         it.register(
+            TOKENS_PREDICTED,
+            "Tokens predicted at the decision, of requests whose count came",
+            self.tokens_predicted.clone(),
+        );
+        it.register(
+            TOKENS_MISSED,
+            "Tokens predicted too many or too few",
+            self.tokens_missed.clone(),
+        );
+        it.register(
+            SESSIONS_MOVED,
+            "Sessions that changed replica since the start",
+            self.sessions_moved.clone(),
+        );
+    }
+
+    /// Registers what the books say, and how far it was off.
+    fn register_work(&mut self) {
+        let it = &mut self.registry;
+        it.register(
             REPLICA_IN_FLIGHT_MU,
             "Work at the replica now, in model units",
             self.replica_in_flight_mu.clone(),
@@ -255,21 +276,6 @@ impl Metrics {
             FIRST_TOKEN_ERROR,
             "Error of predicted first tokens since the start, by quantile",
             self.first_token_error.clone(),
-        );
-        it.register(
-            TOKENS_PREDICTED,
-            "Tokens predicted at the decision, of requests whose count came",
-            self.tokens_predicted.clone(),
-        );
-        it.register(
-            TOKENS_MISSED,
-            "Tokens predicted too many or too few",
-            self.tokens_missed.clone(),
-        );
-        it.register(
-            SESSIONS_MOVED,
-            "Sessions that changed replica since the start",
-            self.sessions_moved.clone(),
         );
     }
 
