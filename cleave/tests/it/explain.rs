@@ -62,7 +62,7 @@ async fn a_client_that_asks_is_shown_the_decision_and_an_operator_all_of_it() {
 async fn a_second_turn_goes_where_its_cache_is_and_says_so() {
     let mocks: Vec<Mock> = (0..3).map(|_| Mock::start(&["--speed", "inf"])).collect();
     let urls: Vec<String> = mocks.iter().map(Mock::url).collect();
-    let router = Router::start(&urls, "explain.sample = 0").await;
+    let router = Router::start(&urls, "policy = \"priced\"\nexplain.sample = 0").await;
     let long = Request::chat(&"one two ".repeat(2000)).header("x-cleave-explain", "1");
     let decision = async || {
         let answer = router.ask(&long).await;

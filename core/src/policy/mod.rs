@@ -12,6 +12,7 @@ mod table;
 mod bench;
 mod booked;
 mod books;
+mod congestion;
 mod ledger;
 mod name;
 mod rendezvous;

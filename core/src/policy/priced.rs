@@ -1,8 +1,9 @@
-//! Prices every replica in milliseconds and takes the cheapest: what the request would wait there,
-//! what its prompt would take, what it would push out of the cache that must then be computed again,
-//! and what it would hold up the others. A session stays where its cache is because it is cheap
-//! there, and leaves when waiting costs more than computing its prompt elsewhere. Nothing is pinned
-//! and nothing is compared with a threshold, so there is nothing to tune per workload.
+//! Prices every replica in milliseconds and takes the cheapest: what the request would wait there and
+//! what its prompt would take, what that work costs those who come later, what it pushes out of the
+//! cache that must then be computed again, and what it does to the answers being written there. A
+//! session stays where its cache is because it is cheap there, and leaves when waiting costs more than
+//! computing its prompt elsewhere does to everybody. Nothing is pinned and nothing is compared with a
+//! threshold, so there is nothing to tune per workload.
 //!
 //! Times are those of each replica's own hardware at its own pace, so mixed fleets need no weights.
 
@@ -10,24 +11,33 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::domain::{Outline, ReplicaId, RequestId};
 
+use super::congestion::Congestion;
 use super::residency::Residency;
 use super::span::float;
-use super::{Ask, Candidate, Policy, Terms, rendezvous};
+use super::{Ask, Candidate, Policy, Terms, in_flight_total, rendezvous};
 
-/// What it counts that a token is evicted, beside computing it once more. Above 1, because who was
-/// evicted comes back, evicts in turn, and waits meanwhile. The simulator is flat from 2 to 4.
-const EVICT: f64 = 3.0;
-/// What it counts that somebody else is held up for a millisecond. Far below 1, because one who
-/// waits for the first token minds more than one who waits for the next.
-const HOLD_UP: f64 = 0.1;
+/// How many of the tokens that are pushed out somebody will ask for again while they would still have
+/// been there. Caches forget the oldest first, and returns thin out with age about as fast as age
+/// grows, so this hardly depends on how large a cache is; on recorded conversations and agents it is
+/// a tenth to a quarter.
+const ASKED_AGAIN: f64 = 0.2;
+/// A millisecond more between all tokens of an answer is minded like so many before its first: what
+/// is commonly promised is a first token within 5 s and 80 ms between tokens.
+const TOKENS_PER_FIRST: f64 = 5_000.0 / 80.0;
+/// A pause in an answer is noticed; that it lasts longer than this hardly makes it worse. Without
+/// a bound the longest prompts would wait for a replica on which nobody writes.
+const PAUSE_MS_MAX: f64 = 500.0;
 /// What an answer is taken for when nobody expects anything.
 const OUTPUT_TOKENS_UNKNOWN: u32 = 256;
+/// Shorter answers mind a pause no more than this: there is not much of them to pause.
+const OUTPUT_TOKENS_MIN: u32 = 4;
 /// Evicted context is taken to be as deep as this request's, but at least this.
 const DEPTH_TOKENS_MIN: u32 = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Priced {
     residency: Residency,
+    congestion: Congestion,
 }
 
 /// The terms of one replica's price, in milliseconds.
@@ -37,27 +47,32 @@ struct Price {
     own: f64,
     evict: f64,
     hold_up: f64,
+    /// How many others each millisecond of work delays.
+    delayed: f64,
 }
 
 impl Price {
     fn total_ms(&self) -> f64 {
-        self.wait + self.own + EVICT * self.evict + HOLD_UP * self.hold_up
+        let work = self.own + ASKED_AGAIN * self.evict;
+        self.wait + work + self.delayed * work + TOKENS_PER_FIRST * self.hold_up
     }
 }
 
 impl Default for Priced {
     fn default() -> Self {
-        Self { residency: Residency::of_kv(1) }
+        Self { residency: Residency::of_kv(1), congestion: Congestion::default() }
     }
 }
 
 impl Policy for Priced {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
         self.residency.look_up(ask, candidates);
+        let delayed = self.delayed(ask, candidates);
         let mut best = (0, f64::INFINITY, f64::INFINITY);
         for (position, candidate) in candidates.iter().enumerate() {
+            let price = self.price(ask.outline, candidate, position, delayed);
             // A replica with less of a share is priced as if all its times were longer.
-            let price = self.price(ask.outline, candidate, position).total_ms() / candidate.weight;
+            let price = price.total_ms() / candidate.weight;
             // Equal prices go by the session's lots, so that all routers break ties alike.
             let lot = rendezvous::lot(candidate, ask.key);
             if price < best.1 || (price <= best.1 && lot < best.2) {
@@ -72,13 +87,16 @@ impl Policy for Priced {
     }
 
     fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
-        self.residency.on_sent(ask, to)
+        let held = self.residency.on_sent(ask, to);
+        self.congestion.on_sent(ask.now, own_ms(ask.outline, to, held));
+        held
     }
 
     fn terms(&mut self, ask: &Ask<'_>, candidates: &[Candidate], into: &mut Vec<Terms>) {
         self.residency.look_up(ask, candidates);
+        let delayed = self.delayed(ask, candidates);
         into.extend(candidates.iter().enumerate().map(|(position, candidate)| {
-            let price = self.price(ask.outline, candidate, position);
+            let price = self.price(ask.outline, candidate, position, delayed);
             let cached_tokens = ask.outline.tokens_in(self.residency.blocks(position));
             let new = ask.outline.prompt_tokens - cached_tokens;
             Terms {
@@ -108,17 +126,27 @@ impl Policy for Priced {
 }
 
 impl Priced {
-    fn price(&self, outline: &Outline, candidate: &Candidate, position: usize) -> Price {
-        let (books, held) = (&candidate.books, self.residency.blocks(position));
-        let own = books.prefill_ms(outline.tokens_beyond(held), outline.tokens_in(held));
+    /// Estimates how many others a millisecond of work delays on this fleet.
+    fn delayed(&self, ask: &Ask<'_>, candidates: &[Candidate]) -> f64 {
+        let (own, all) = (in_flight_total(candidates), candidates.iter().map(in_flight).sum());
+        let share = if own < all { own.max(1.0) / f64::max(all, 1.0) } else { 1.0 };
+        let replicas = candidates.iter().map(|_| 1.0).sum();
+        self.congestion.delayed(ask.now, replicas, share)
+    }
+
+    fn price(&self, outline: &Outline, to: &Candidate, position: usize, delayed: f64) -> Price {
+        let own = own_ms(outline, to, self.residency.blocks(position));
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
-        // Whoever runs there stands still for our prefill, and goes a little slower for each token.
-        let decode_ms = f64::from(output) * books.sequence_ms(outline.prompt_tokens);
+        // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
+        // goes a little slower at every token. Answers there are taken to be as long as ours.
+        let pause = own.min(PAUSE_MS_MAX) / f64::from(output.max(OUTPUT_TOKENS_MIN));
+        let slower = to.books.sequence_ms(outline.prompt_tokens);
         Price {
-            wait: books.wait_ms,
+            wait: to.books.wait_ms,
             own,
-            evict: self.evict_ms(outline, candidate, position, output),
-            hold_up: f64::from(candidate.in_flight) * (own + decode_ms),
+            evict: self.evict_ms(outline, to, position, output),
+            hold_up: in_flight(to) * (pause + slower),
+            delayed,
         }
     }
 
@@ -134,8 +162,20 @@ impl Priced {
     }
 }
 
+/// Predicts how long the prompt takes there when its leading `held` blocks are cached.
+fn own_ms(outline: &Outline, to: &Candidate, held: usize) -> f64 {
+    to.books.prefill_ms(outline.tokens_beyond(held), outline.tokens_in(held))
+}
+
+/// Counts the requests there, those of other routers included as far as the books know of them.
+fn in_flight(at: &Candidate) -> f64 {
+    f64::from(at.in_flight).max(at.books.running)
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::domain::Outline;
+
     use super::super::PolicyName;
     use super::super::bench::{Bench, prompt};
 
@@ -153,6 +193,31 @@ mod tests {
     }
 
     #[test]
+    fn on_a_busy_fleet_a_session_waits_for_its_cache_where_it_would_leave_on_an_idle_one() {
+        let session = prompt(&[(0, 100)]);
+        let home_with_a_line = |busy: bool| {
+            let mut bench = Bench::new(PolicyName::Priced, 2);
+            bench.serve(&session, 0);
+            let mut fresh = 0;
+            for _ in 0..if busy { 120 } else { 0 } {
+                // Each replica reads two prompts of 10,000 tokens a second: two thirds of its time.
+                for replica in [0, 0, 1, 1] {
+                    fresh += 1;
+                    bench.serve(&prompt(&[(1000 * fresh, 100)]), replica);
+                }
+                bench.wait(1);
+            }
+            bench.serve(&session, 0);
+            // 14,000 tokens in line take longer than the session's 10,000 elsewhere.
+            bench.send(&prompt(&[(900_000, 100)]), 0);
+            bench.send(&prompt(&[(901_000, 40)]), 0);
+            bench.pick(&session) == 0
+        };
+        assert!(!home_with_a_line(false));
+        assert!(home_with_a_line(true));
+    }
+
+    #[test]
     fn equal_prices_go_by_the_lots_of_the_session() {
         let mut bench = Bench::new(PolicyName::Priced, 4);
         let tally = bench.tally(&prompt(&[(0, 4)]), 100);
@@ -166,5 +231,49 @@ mod tests {
         assert_eq!(bench.pick(&prompt(&[(0, 4)])), 1);
         bench.in_flight(&[1, 3]);
         assert_eq!(bench.pick(&prompt(&[(0, 4)])), 0);
+    }
+
+    #[test]
+    fn a_prompt_that_pauses_many_answers_waits_a_little_to_pause_few_but_not_in_proportion() {
+        let mut bench = Bench::new(PolicyName::Priced, 2);
+        bench.in_flight(&[20, 0]);
+        // A line of 0.5 s on the replica where nobody writes. Twenty answers that pause for
+        // 10,000 tokens count for more; those that pause for 100 tokens do not.
+        bench.send(&prompt(&[(1000, 150)]), 1);
+        assert_eq!(bench.pick(&prompt(&[(0, 100)])), 1);
+        assert_eq!(bench.pick(&prompt(&[(0, 1)])), 0);
+        // A line of seven seconds more: the longest prompt does not wait for it, though it pauses all
+        // twenty for six.
+        bench.send(&prompt(&[(3000, 800)]), 1);
+        assert_eq!(bench.pick(&prompt(&[(10_000, 750)])), 0);
+    }
+
+    #[test]
+    fn short_answers_mind_a_pause_more_than_long_ones() {
+        let mut bench = Bench::new(PolicyName::Priced, 2);
+        bench.in_flight(&[6, 0]);
+        bench.send(&prompt(&[(1000, 100)]), 1);
+        let asked = |output: u32| Outline { output_tokens: Some(output), ..prompt(&[(0, 60)]) };
+        assert_eq!(bench.pick(&asked(20)), 1);
+        assert_eq!(bench.pick(&asked(2_000)), 0);
+    }
+
+    #[test]
+    fn of_two_idle_replicas_the_one_with_room_in_its_cache_takes_a_new_prompt() {
+        for full in 0..2 {
+            let mut bench = Bench::new(PolicyName::Priced, 2);
+            bench.report(0, 0, 0.0);
+            bench.report(1, 0, 0.0);
+            bench.serve(&prompt(&[(0, 1000)]), full);
+            assert_eq!(bench.pick(&prompt(&[(5000, 50)])), 1 - full);
+        }
+    }
+
+    #[test]
+    fn what_other_routers_have_there_counts_as_ours_does() {
+        let mut bench = Bench::new(PolicyName::Priced, 2);
+        bench.candidates[0].books.running = 9.0;
+        bench.candidates[1].books.running = 2.0;
+        assert_eq!(bench.pick(&prompt(&[(0, 4)])), 1);
     }
 }

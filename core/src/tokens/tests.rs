@@ -87,13 +87,17 @@ fn of_a_later_turn_only_the_end_is_estimated() {
 #[test]
 fn an_image_breaks_off_what_is_known() {
     let mut lengths = Lengths::default();
-    let (plain, outline) = turn(1, 100);
-    let usage = Usage { input: Some(12_800), ..Usage::default() };
+    let ((plain, outline), (_, unknown)) = (turn(1, 100), turn(2, 100));
+    let usage = Usage { input: Some(30_000), ..Usage::default() };
     lengths.on_ended(KEY, &plain, &outline, usage, true);
     let image = Extent { attachments: 1, attachment_bytes: 10_000, ..plain };
-    let mut later = outline.clone();
-    lengths.complete(KEY, &image, &mut later);
-    assert!(later.prompt_tokens < 10_000, "{}", later.prompt_tokens);
+    let estimate = |extent: &Extent, outline: &Outline| {
+        let mut outline = Outline { prompt_tokens: 0, ..outline.clone() };
+        lengths.complete(KEY, extent, &mut outline);
+        outline.prompt_tokens
+    };
+    assert_ne!(estimate(&plain, &outline), estimate(&plain, &unknown));
+    assert_eq!(estimate(&image, &outline), estimate(&image, &unknown));
 }
 
 #[test]

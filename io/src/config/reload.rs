@@ -15,6 +15,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         // Whether it came from a file or not does not matter, only whether it differs.
         ("admin.token", old.admin.token != new.admin.token),
         ("tls", from.tls != to.tls),
+        ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),
         ("explain.sample", from.explain.sample.to_bits() != to.explain.sample.to_bits()),
         ("explain.kept_max", from.explain.kept_max != to.explain.kept_max),
@@ -56,7 +57,7 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 6] {
 }
 
 /// Compares what a pool's brain and probes were started with.
-fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 15] {
+fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 20] {
     let (from, to) = (&old.brain, &new.brain);
     [
         ("policy", from.policy != to.policy),
@@ -65,6 +66,11 @@ fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 15] {
         ("retries.tries_max", from.retries.tries_max != to.retries.tries_max),
         ("retries.share", from.retries.share.to_bits() != to.retries.share.to_bits()),
         ("retries.reserve", from.retries.reserve != to.retries.reserve),
+        ("subsets.floor", from.subsets.floor != to.subsets.floor),
+        ("subsets.cap", from.subsets.cap != to.subsets.cap),
+        ("subsets.spill_after", from.subsets.spill_after != to.subsets.spill_after),
+        ("subsets.spill_max", from.subsets.spill_max != to.subsets.spill_max),
+        ("workloads", from.subsets.workloads != to.subsets.workloads),
         ("breaker.failures_max", from.breaker.failures_max != to.breaker.failures_max),
         ("breaker.open", from.breaker.open != to.breaker.open),
         ("breaker.open_max", from.breaker.open_max != to.breaker.open_max),

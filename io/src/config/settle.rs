@@ -32,7 +32,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         retries: raw.retries.into(),
         breaker: raw.breaker.into(),
         sessions: raw.sessions.settings(),
-        subsets: raw.subsets.settings(),
+        subsets: raw.subsets.settings(&raw.workloads),
         watch,
         quarantine: raw.quarantine.into(),
         seed: brain::Settings::default().seed,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use cleave_core::brain::{
     Action, AssignmentView, Brain, Event, Explanation, Notice, Order, Refusal, ReplicaLoad,
-    Shadows, Snapshot,
+    Shadows, Snapshot, WorkloadDrift,
 };
 use cleave_core::domain::{Birth, Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
@@ -250,6 +250,11 @@ impl Pool {
 
     pub(super) fn take_explanation(&self, request: RequestId) -> Option<Explanation> {
         self.lock().brain.take_explanation(request)
+    }
+
+    /// How far predictions of work were off, for each workload.
+    pub(super) fn workload_drifts(&self) -> Vec<WorkloadDrift> {
+        self.lock().brain.workload_drifts()
     }
 
     /// What it serves, as far as is known.

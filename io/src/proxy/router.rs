@@ -217,12 +217,17 @@ impl Router {
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
                 report_age: it.report.map(|report| now.since(report.taken_at)),
+                in_flight_mu: it.in_flight_mu,
+                pace: it.pace,
+                drift: it.drift,
             });
             let own = PoolGauges {
                 sessions_moved_total: snapshot.sessions_moved_total,
                 quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
                 shadows: pool.shadows(),
+                foresight: snapshot.foresight.clone(),
+                workloads: pool.workload_drifts(),
             };
             self.metrics.set_pool(&pool.name, own, gauges);
             let view = pool.assignment();

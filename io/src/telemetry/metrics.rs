@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use cleave_core::brain::{Shadows, SubsetTotals};
+use cleave_core::brain::{Foresight, Shadows, SubsetTotals, WorkloadDrift};
+use cleave_core::fleet::{Drift, ms};
 use cleave_core::sharding::Balance;
 use cleave_core::tokens::Misses;
 
@@ -33,6 +34,11 @@ const REPLICA_SESSIONS: &str = "cleave_replica_sessions";
 const REPLICA_SENT: &str = "cleave_replica_sent";
 const REPLICA_FAILED: &str = "cleave_replica_failed";
 const REPLICA_REPORT_AGE: &str = "cleave_replica_report_age_seconds";
+const REPLICA_IN_FLIGHT_MU: &str = "cleave_replica_in_flight_mu";
+const REPLICA_PACE: &str = "cleave_replica_pace";
+const REPLICA_WORK: &str = "cleave_replica_work_seconds";
+const WORKLOAD_WORK: &str = "cleave_workload_work_seconds";
+const FIRST_TOKEN_ERROR: &str = "cleave_first_token_error_seconds";
 const TOKENS_PREDICTED: &str = "cleave_tokens_predicted";
 const TOKENS_MISSED: &str = "cleave_tokens_missed";
 const TOKENS_COUNTED: &str = "cleave_tokens_counted";
@@ -73,6 +79,29 @@ struct ReplicaLabel {
     replica: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WorkLabel {
+    pool: String,
+    replica: String,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WorkloadLabel {
+    pool: String,
+    workload: String,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QuantileLabel {
+    pool: String,
+    quantile: &'static str,
+}
+
+type Real = Gauge<f64, AtomicU64>;
+type RealCounter = Counter<f64, AtomicU64>;
+
 /// All families, and the registry they are in.
 #[derive(Debug)]
 pub struct Metrics {
@@ -93,7 +122,12 @@ pub struct Metrics {
     replica_sessions: Family<ReplicaLabel, Gauge>,
     replica_sent: Family<ReplicaLabel, Counter>,
     replica_failed: Family<ReplicaLabel, Counter>,
-    replica_report_age: Family<ReplicaLabel, Gauge<f64, AtomicU64>>,
+    replica_report_age: Family<ReplicaLabel, Real>,
+    replica_in_flight_mu: Family<ReplicaLabel, Real>,
+    replica_pace: Family<ReplicaLabel, Real>,
+    replica_work: Family<WorkLabel, RealCounter>,
+    workload_work: Family<WorkloadLabel, RealCounter>,
+    first_token_error: Family<QuantileLabel, Real>,
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
     tokens_counted: Family<KindLabel, Counter>,
@@ -184,12 +218,14 @@ pub struct PoolMetrics {
 }
 
 /// One pool's figures at the time of a scrape.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PoolGauges {
     pub sessions_moved_total: u64,
     pub quarantined_total: u64,
     pub misses: Misses,
     pub shadows: Shadows,
+    pub foresight: Foresight,
+    pub workloads: Vec<WorkloadDrift>,
 }
 
 /// One replica's state at the time of a scrape.
@@ -203,6 +239,9 @@ pub struct ReplicaGauges<'a> {
     pub failed_total: u64,
     /// How old the engine's last report is; `None` when there never was one.
     pub report_age: Option<Duration>,
+    pub in_flight_mu: f64,
+    pub pace: f64,
+    pub drift: Drift,
 }
 
 impl Default for Metrics {
@@ -225,6 +264,11 @@ impl Default for Metrics {
             replica_sent: Family::default(),
             replica_failed: Family::default(),
             replica_report_age: Family::default(),
+            replica_in_flight_mu: Family::default(),
+            replica_pace: Family::default(),
+            replica_work: Family::default(),
+            workload_work: Family::default(),
+            first_token_error: Family::default(),
             tokens_predicted: Family::default(),
             tokens_missed: Family::default(),
             tokens_counted: Family::default(),
@@ -235,6 +279,7 @@ impl Default for Metrics {
             quarantined: Family::default(),
         };
         it.register();
+        it.register_work();
         it
     }
 }
@@ -256,6 +301,11 @@ impl Metrics {
         );
         it.register(TOTAL, "Request received to end of answer", self.total.clone());
         it.register(CONNECTIONS, "Open client connections", self.connections.clone());
+        self.register_replicas();
+    }
+
+    fn register_replicas(&mut self) {
+        let it = &mut self.registry;
         it.register(REPLICA_UP, "1 when the replica takes requests", self.replica_up.clone());
         it.register(
             REPLICA_IN_FLIGHT,
@@ -320,6 +370,32 @@ impl Metrics {
         );
     }
 
+    /// Registers what the books say, and how far it was off.
+    fn register_work(&mut self) {
+        let it = &mut self.registry;
+        it.register(
+            REPLICA_IN_FLIGHT_MU,
+            "Work at the replica now, in model units",
+            self.replica_in_flight_mu.clone(),
+        );
+        it.register(
+            REPLICA_PACE,
+            "How many times as long as its class promises things take",
+            self.replica_pace.clone(),
+        );
+        it.register(
+            REPLICA_WORK,
+            "Work predicted, settled, and missed by the prediction, of requests that ended",
+            self.replica_work.clone(),
+        );
+        it.register(WORKLOAD_WORK, "The same for each workload", self.workload_work.clone());
+        it.register(
+            FIRST_TOKEN_ERROR,
+            "Error of predicted first tokens since the start, by quantile",
+            self.first_token_error.clone(),
+        );
+    }
+
     /// Makes the handles of one pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
         let label = PoolLabel { pool: pool.to_owned() };
@@ -360,13 +436,33 @@ impl Metrics {
             set(&self.tokens_missed, miss.missed_tokens);
         }
         self.set_shadows(pool, &label, own.shadows);
+        for (quantile, share) in [("0.5", 0.5), ("0.9", 0.9)] {
+            let label = QuantileLabel { pool: pool.to_owned(), quantile };
+            let error_s = own.foresight.error_ms(share) / 1e3;
+            self.first_token_error.get_or_create(&label).set(error_s);
+        }
+        for it in &own.workloads {
+            let workload = format!("{:08x}", it.workload);
+            for (kind, us) in kinds(&it.drift) {
+                let (pool, workload) = (pool.to_owned(), workload.clone());
+                let label = WorkloadLabel { pool, workload, kind };
+                store_seconds(&self.workload_work.get_or_create(&label), us);
+            }
+        }
         for it in replicas {
+            for (kind, us) in kinds(&it.drift) {
+                let (pool, replica) = (pool.to_owned(), it.replica.to_owned());
+                let label = WorkLabel { pool, replica, kind };
+                store_seconds(&self.replica_work.get_or_create(&label), us);
+            }
             let label = ReplicaLabel { pool: pool.to_owned(), replica: it.replica.to_owned() };
             self.replica_up.get_or_create(&label).set(it.up.into());
             self.replica_in_flight.get_or_create(&label).set(it.in_flight.into());
             self.replica_sessions.get_or_create(&label).set(it.sessions.into());
             self.replica_sent.get_or_create(&label).inner().store(it.sent_total, Relaxed);
             self.replica_failed.get_or_create(&label).inner().store(it.failed_total, Relaxed);
+            self.replica_in_flight_mu.get_or_create(&label).set(it.in_flight_mu);
+            self.replica_pace.get_or_create(&label).set(it.pace);
             if let Some(age) = it.report_age {
                 self.replica_report_age.get_or_create(&label).set(age.as_secs_f64());
             }
@@ -417,7 +513,7 @@ impl Metrics {
         self.shadow_decisions.get_or_create(label).inner().store(decisions, Relaxed);
     }
 
-    /// Forgets every replica's figures, before they are set anew.
+    /// Forgets the figures of every replica and workload, before they are set anew.
     pub fn clear_replicas(&self) {
         self.replica_up.clear();
         self.replica_in_flight.clear();
@@ -425,6 +521,10 @@ impl Metrics {
         self.replica_sent.clear();
         self.replica_failed.clear();
         self.replica_report_age.clear();
+        self.replica_in_flight_mu.clear();
+        self.replica_pace.clear();
+        self.replica_work.clear();
+        self.workload_work.clear();
     }
 
     /// Writes everything in the text format.
@@ -462,6 +562,15 @@ impl Of for Family<KindLabel, Counter> {
     }
 }
 
+fn kinds(drift: &Drift) -> [(&'static str, u64); 3] {
+    let Drift { predicted_us, settled_us, missed_us } = *drift;
+    [("predicted", predicted_us), ("settled", settled_us), ("missed", missed_us)]
+}
+
+fn store_seconds(counter: &RealCounter, us: u64) {
+    counter.inner().store((ms(us) / 1e3).to_bits(), Relaxed);
+}
+
 fn seconds() -> Histogram {
     Histogram::new(SECONDS)
 }
@@ -479,6 +588,8 @@ mod tests {
             sessions_moved_total: 0,
             quarantined_total: 0,
             misses: Misses::default(),
+            foresight: Foresight::default(),
+            workloads: Vec::new(),
             shadows,
         }
     }
@@ -496,8 +607,13 @@ mod tests {
             sent_total: 3,
             failed_total: 4,
             report_age: Some(Duration::from_millis(1500)),
+            in_flight_mu: 0.25,
+            pace: 1.0,
+            drift: Drift { predicted_us: 2_500_000, ..Drift::default() },
         };
-        metrics.set_pool("p", idle(), [replica].into_iter());
+        let workloads = vec![WorkloadDrift { workload: 7, drift: replica.drift }];
+        let own = PoolGauges { workloads, ..idle() };
+        metrics.set_pool("p", own, [replica].into_iter());
         let (totals, balance) = (SubsetTotals::default(), Balance::default());
         let (slices, hot_keys, planning) = (3, 1, Duration::from_millis(2));
         let assignment =
@@ -516,6 +632,7 @@ mod tests {
             text.contains("cleave_replica_sent_total{pool=\"p\",replica=\"http://gpu-0:8000\"} 3")
         );
         assert!(text.contains("replica=\"http://gpu-0:8000\"} 1.5\n"));
+        assert!(text.contains("workload=\"00000007\",kind=\"predicted\"} 2.5\n"), "{text}");
     }
 
     #[test]
@@ -529,6 +646,9 @@ mod tests {
             sent_total: 0,
             failed_total: 0,
             report_age: None,
+            in_flight_mu: 0.0,
+            pace: 1.0,
+            drift: Drift::default(),
         };
         metrics.set_pool("p", idle(), [replica].into_iter());
         metrics.clear_replicas();

@@ -123,11 +123,11 @@ fn check_contained(hangs: bool, tenants: u64, brought_down_max: u64) {
 
 #[test]
 fn a_tenant_whose_requests_crash_replicas_is_contained_and_others_are_served() {
-    check_contained(false, 20, 8);
+    check_contained(false, 20, 4);
 }
 
 #[test]
 fn a_tenant_whose_requests_hang_replicas_is_contained_if_it_gives_time_to_find_out() {
     // One in ten seconds: a hang takes five to find, and it takes two to be sure.
-    check_contained(true, 200, 6);
+    check_contained(true, 200, 5);
 }

@@ -23,7 +23,7 @@ use crate::replicas::Origin;
 pub(super) use sections::{
     Admin, Breaker, Explain, Health, Limits, Log, Quarantine, Retries, Sessions, Timeouts, Tls,
 };
-pub(super) use subsets::Subsets;
+pub(super) use subsets::{Subsets, Workload};
 pub(super) use text::{Kind, Text, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
@@ -72,6 +72,10 @@ pub(super) struct Raw {
     pub quarantine: Quarantine,
     pub explain: Explain,
     pub log: Log,
+    /// Workloads whose subsets differ from the usual ones.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Workload>")]
+    pub workloads: Slots<Workload>,
     /// The pools: replicas that serve the same models. A request goes to the pool of its `model`.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Pool>", extend("x-applies" = "reload"))]
@@ -166,6 +170,7 @@ impl Default for Raw {
             timeouts: Timeouts::default(),
             sessions: Sessions::default(),
             subsets: Subsets::default(),
+            workloads: Vec::new(),
             retries: Retries::default(),
             breaker: Breaker::default(),
             health: Health::default(),
