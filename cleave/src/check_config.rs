@@ -40,7 +40,7 @@ pub(crate) fn run(args: &CheckConfig) -> ExitCode {
 
 /// Writes what the configuration amounts to.
 fn summary(config: &Config) -> String {
-    let Config { proxy, pools, admin, telemetry: _ } = config;
+    let Config { proxy, pools, discover, admin, telemetry: _ } = config;
     let scheme = if proxy.tls.is_some() { "https" } else { "http" };
     let guard = if admin.token.is_some() { "with a token" } else { "without a token" };
     let mut text = format!(
@@ -59,7 +59,12 @@ fn summary(config: &Config) -> String {
         }
         for replica in &pool.replicas {
             let (origin, weight) = (&replica.origin, replica.weight);
-            writeln!(text, "  replica {origin}, weight {weight}").expect("text grows");
+            let class = &replica.hardware.class;
+            writeln!(text, "  replica {origin}, weight {weight}, priced as {class}")
+                .expect("text grows");
+        }
+        if let Some(source) = discover.get(&pool.name) {
+            writeln!(text, "  and those found at {source}").expect("text grows");
         }
     }
     text
@@ -86,9 +91,9 @@ mod tests {
         let want = "ok\n\
                     clients: http://127.0.0.1:8080, 2 threads\n\
                     admin: http://127.0.0.1:9090, with a token\n\
-                    pool chat: m, n, by session\n  \
+                    pool chat: m, n, by priced\n  \
                       alias x for m\n  \
-                      replica http://a:1, weight 0.5\n\
+                      replica http://a:1, weight 0.5, priced as h200\n\
                     pool later: whatever its replicas serve, by random\n";
         assert_eq!(summary(&config), want);
     }

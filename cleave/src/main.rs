@@ -1,12 +1,18 @@
 //! The one binary: a table of contents. Each command is a room of its own.
 
+mod assignment;
 mod calibrate;
 mod check_config;
 mod demo;
+mod explain;
 mod hardware;
+mod membership;
 mod mock;
 mod serve;
 mod simulate;
+mod style;
+mod successor;
+mod top;
 
 use std::io;
 use std::process::ExitCode;
@@ -28,9 +34,12 @@ struct Cli {
 enum Command {
     Serve(serve::Serve),
     CheckConfig(check_config::CheckConfig),
+    Assignment(assignment::Args),
+    Top(top::Args),
     Demo(demo::Args),
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
+    Explain(explain::Args),
     Simulate(Box<simulate::Args>),
 }
 
@@ -38,8 +47,11 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => args.run(),
         Command::CheckConfig(args) => Ok(check_config::run(&args)),
+        Command::Assignment(args) => args.run(),
+        Command::Top(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Explain(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Simulate(args) => args.run().map(|()| ExitCode::SUCCESS),
     };

@@ -2,24 +2,34 @@
 //! each step means is said in the rooms it calls.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
-use cleave_io::admin::AdminServer;
+use cleave_io::admin::{self, AdminServer};
 use cleave_io::config::{self, Config, Flags};
 use cleave_io::proxy::{Router, Server};
-use cleave_io::telemetry::{self, AccessLog};
+use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::interval;
+use tokio::time::{interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
+use crate::membership::Membership;
+use crate::successor;
+
 /// How often the file is looked at for changes.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long the process before us may take to let go of the admin port.
+const ADMIN_WAIT: Duration = Duration::from_secs(5);
+/// How long a successor waits for word of its replicas.
+const KNOW_WAIT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Route requests to replicas
 ///
@@ -42,6 +52,9 @@ pub(crate) struct Serve {
     /// How replicas are chosen: `session`, `round_robin`, `random`, `least_requests`, `power_of_two`
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
+    /// Take the listener from standard input, from the process that serves now
+    #[arg(long, hide = true)]
+    take_over: bool,
 }
 
 impl Serve {
@@ -75,19 +88,25 @@ impl Serve {
     async fn serve(self, config: Config) -> anyhow::Result<()> {
         let access = AccessLog::new(config.telemetry.format, config.telemetry.access_log);
         let router = Router::new(config.proxy.clone(), access);
-        let server = Server::bind(Arc::clone(&router))?;
-        let admin = AdminServer::bind(&config.admin, Arc::clone(&router)).await?;
-        announce(&config, &server, &admin)?;
+        let given = self.take_over.then(successor::take_listener).transpose()?;
+        let server = Server::bind(Arc::clone(&router), given)?;
+        let port = AdminPort::open(&config.admin, &router, self.take_over).await?;
+        let membership = Membership::new(Arc::clone(&router));
+        membership.configure(&config);
+        if self.take_over {
+            know_replicas(&router).await;
+        }
+        announce(&config, &server, port.address)?;
+        successor::tell_supervisor();
 
-        router.apply(config.pools.clone());
-        let [stop, hurry, end] = std::array::from_fn(|_| CancellationToken::new());
+        let [stop, hurry, taken] = std::array::from_fn(|_| CancellationToken::new());
         let beside = TaskTracker::new();
         beside.spawn(Arc::clone(&router).tick());
-        beside.spawn(admin.run(end.clone()));
-        beside.spawn(self.reload_on_change(config, Arc::clone(&router)));
+        let listener = server.share_listener()?;
+        beside.spawn(hand_over(listener, port, stop.clone(), taken.clone()));
+        beside.spawn(self.reload_on_change(config, membership));
         beside.spawn(stop_on_signal(stop.clone(), hurry.clone()));
-        let cut = server.run(stop, hurry).await?;
-        end.cancel();
+        let cut = server.run(stop, hurry, taken).await?;
         if cut == 0 {
             info!("drained, nothing cut");
         } else {
@@ -100,7 +119,7 @@ impl Serve {
     async fn reload_on_change(
         self,
         mut config: Config,
-        router: Arc<Router>,
+        membership: Arc<Membership>,
     ) -> std::io::Result<()> {
         let mut hangups = signal(SignalKind::hangup())?;
         let mut looks = interval(LOOK);
@@ -117,13 +136,26 @@ impl Serve {
                 }
             }
             match self.load() {
-                Err(problems) => error!("configuration not changed:\n{problems}"),
+                Err(problems) => {
+                    error!("configuration not changed:\n{problems}");
+                    let kept = "the file has problems; see the log".to_owned();
+                    membership.router.events.publish(Incident {
+                        kind: "reload",
+                        state: "refused",
+                        detail: Some(kept),
+                        alert: true,
+                        ..Incident::default()
+                    });
+                }
                 Ok(new) => {
                     for setting in config::changes_static(&config, &new) {
                         warn!(setting, "changed in the file, needs a restart");
                     }
-                    router.apply(new.pools.clone());
+                    membership.configure(&new);
                     info!(pools = new.pools.len(), "configuration reloaded");
+                    let reloaded =
+                        Incident { kind: "reload", state: "reloaded", ..Incident::default() };
+                    membership.router.events.publish(reloaded);
                     config = new;
                 }
             }
@@ -137,9 +169,9 @@ impl Serve {
 }
 
 /// Says where everything is: once on standard output for people and scripts, once in the log.
-fn announce(config: &Config, server: &Server, admin: &AdminServer) -> anyhow::Result<()> {
+fn announce(config: &Config, server: &Server, admin_listen: SocketAddr) -> anyhow::Result<()> {
     let scheme = if config.proxy.tls.is_some() { "https" } else { "http" };
-    let (listen, admin_listen) = (server.local_addr()?, admin.local_addr()?);
+    let listen = server.local_addr()?;
     let mut out = std::io::stdout();
     writeln!(out, "cleave listening on {scheme}://{listen}, admin on http://{admin_listen}")?;
     out.flush()?;
@@ -149,6 +181,82 @@ fn announce(config: &Config, server: &Server, admin: &AdminServer) -> anyhow::Re
     }
     if !admin_listen.ip().is_loopback() && config.admin.token.is_none() {
         warn!(%admin_listen, "the admin port is open beyond this machine and asks for no token");
+    }
+    Ok(())
+}
+
+/// The admin port while it is served.
+struct AdminPort {
+    settings: admin::Settings,
+    router: Arc<Router>,
+    address: SocketAddr,
+    end: CancellationToken,
+}
+
+impl AdminPort {
+    /// Opens the port; `patient` waits for the process before us to let go of it.
+    async fn open(
+        settings: &admin::Settings,
+        router: &Arc<Router>,
+        patient: bool,
+    ) -> anyhow::Result<Self> {
+        let until = Instant::now() + ADMIN_WAIT;
+        let server = loop {
+            match AdminServer::bind(settings, Arc::clone(router)).await {
+                Ok(server) => break server,
+                Err(_) if patient && Instant::now() < until => sleep(POLL).await,
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let (address, end) = (server.local_addr()?, CancellationToken::new());
+        TaskTracker::new().spawn(server.run(end.clone()));
+        // Opened again, it is where it was, whoever chose the port.
+        let settings = admin::Settings { listen: address, ..settings.clone() };
+        let router = Arc::clone(router);
+        Ok(Self { settings, router, address, end })
+    }
+}
+
+/// Waits until every replica was heard of, for a while: until then the process before us serves, and
+/// it knows them.
+async fn know_replicas(router: &Router) {
+    let until = Instant::now() + KNOW_WAIT;
+    let all_known = || {
+        let pools = router.pools();
+        pools.iter().all(|it| {
+            let replicas = it.snapshot().replicas;
+            !replicas.is_empty() && replicas.iter().all(|it| it.state != "joining")
+        })
+    };
+    while !all_known() && Instant::now() < until {
+        sleep(POLL).await;
+    }
+}
+
+/// On SIGUSR2 starts this program anew, on the same listener; once that serves, this one drains.
+async fn hand_over(
+    listener: OwnedFd,
+    mut port: AdminPort,
+    stop: CancellationToken,
+    taken: CancellationToken,
+) -> anyhow::Result<()> {
+    let mut asked = signal(SignalKind::user_defined2())?;
+    while asked.recv().await.is_some() {
+        info!("SIGUSR2: starting a successor");
+        // There is one admin port, and the successor's is the one that matters.
+        port.end.cancel();
+        match successor::start(listener.try_clone()?).await {
+            Ok(pid) => {
+                info!(pid, "successor serves: no new connections here, streams finish");
+                taken.cancel();
+                stop.cancel();
+                break;
+            }
+            Err(error) => {
+                error!("no successor, going on: {error:#}");
+                port = AdminPort::open(&port.settings, &port.router, true).await?;
+            }
+        }
     }
     Ok(())
 }

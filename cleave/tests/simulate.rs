@@ -128,3 +128,16 @@ fn classes_are_told_apart_in_the_table_and_the_json() {
         assert!(json.contains(part), "{part}");
     }
 }
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_runs() {
+    let refused = |args: &[&str]| refusal(&[&CONVERSATION, args].concat());
+    assert!(refused(&["--policy", "session,session"]).contains("twice"));
+    assert!(refused(&["--report", "no/such/folder/page.html"]).contains("cannot write"));
+    assert!(refused(&["--warmup", "nope.jsonl"]).contains("nope.jsonl"));
+    assert!(refused(&["--rate-scale", "-1"]).contains("positive"));
+    assert!(refused(&["--until", "1ms"]).contains("nothing to play"));
+    assert!(refusal(&["--synthetic", "agentic", "--compose"]).contains("two traces"));
+    let missing = refusal(&["--trace", "nope.jsonl"]);
+    assert_eq!(missing.matches("os error 2").count(), 1, "{missing}");
+}

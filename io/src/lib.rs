@@ -3,6 +3,8 @@
 
 pub mod admin;
 pub mod config;
+pub mod discovery;
 pub mod proxy;
 pub mod replicas;
 pub mod telemetry;
+pub mod tokenizer;

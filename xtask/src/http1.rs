@@ -24,11 +24,22 @@ pub(crate) struct Head {
     pub(crate) first_line: String,
     pub(crate) length: Length,
     pub(crate) closes: bool,
+    headers: Vec<(String, String)>,
 }
 
 impl Head {
     pub(crate) fn is_success(&self) -> bool {
-        self.first_line.split(' ').nth(1) == Some("200")
+        self.status() == 200
+    }
+
+    /// Returns an answer's status; 0 when it has none.
+    pub(crate) fn status(&self) -> u16 {
+        self.first_line.split(' ').nth(1).and_then(|it| it.parse().ok()).unwrap_or(0)
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|it| it.0.eq_ignore_ascii_case(name));
+        found.map(|it| it.1.as_str())
     }
 
     fn parse(bytes: &[u8]) -> io::Result<Self> {
@@ -38,6 +49,7 @@ impl Head {
             first_line: lines.next().unwrap_or_default().to_owned(),
             length: Length::Known(0),
             closes: false,
+            headers: Vec::new(),
         };
         for (name, value) in lines.filter_map(|it| it.split_once(':')) {
             let value = value.trim();
@@ -48,6 +60,8 @@ impl Head {
                 head.length = Length::Chunked;
             } else if name.eq_ignore_ascii_case("connection") {
                 head.closes = value.eq_ignore_ascii_case("close");
+            } else {
+                head.headers.push((name.to_owned(), value.to_owned()));
             }
         }
         Ok(head)
@@ -68,6 +82,22 @@ pub(crate) fn is_up(address: SocketAddr, path: &str) -> bool {
         connection.read_head()
     };
     ask().is_ok_and(|head: Option<Head>| head.is_some_and(|it| it.is_success()))
+}
+
+/// Reads a page over a connection of its own.
+pub(crate) fn get(address: SocketAddr, path: &str) -> io::Result<(Head, Vec<u8>)> {
+    let mut connection = Connection::to(address)?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    connection.ask(&request)
+}
+
+/// Posts a JSON body over a connection of its own.
+pub(crate) fn post(address: SocketAddr, path: &str, body: &str) -> io::Result<(Head, Vec<u8>)> {
+    let mut connection = Connection::to(address)?;
+    let length = body.len();
+    connection.ask(&format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    ))
 }
 
 /// Finds a port that nobody has. Somebody else may take it before its user does; then that start
@@ -101,6 +131,18 @@ impl Connection {
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
+    }
+
+    /// Sends a request and reads its whole answer.
+    fn ask(&mut self, request: &str) -> io::Result<(Head, Vec<u8>)> {
+        self.write(request.as_bytes())?;
+        let head = self.read_head()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let mut body = Vec::new();
+        self.read_body(head.length, |piece| {
+            body.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok((head, body))
     }
 
     /// Reads one head; none when the other side closed between messages.

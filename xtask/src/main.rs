@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks")]
 
 mod bench;
+mod chaos;
 mod debian;
 mod e2e_vllm;
 mod finding;
@@ -40,6 +41,8 @@ enum Command {
     Test(test::Args),
     /// Throw inputs nobody thought of at what reads bytes from the network
     Fuzz(fuzz::Args),
+    /// Torment a router and eight mock replicas, and count what clients notice
+    Chaos(chaos::Args),
     /// Measure whole processes on this machine
     #[command(subcommand)]
     Bench(bench::Command),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Layers => layers::run(),
         Command::Test(args) => return test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Chaos(args) => chaos::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::E2eVllm(args) => e2e_vllm::run(&args),
     };

@@ -40,6 +40,16 @@ impl Server {
         self.child.id()
     }
 
+    /// Tells whether the program has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Returns what was printed so far, by the program and by those that took its place.
+    pub(crate) fn said(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
+    }
+
     /// Waits until `ready` has an answer, given the lines printed so far.
     pub(crate) fn wait_for<T>(
         &mut self,
@@ -48,7 +58,7 @@ impl Server {
     ) -> Result<T> {
         let until = Instant::now() + limit;
         loop {
-            let said = String::from_utf8_lossy(&fs::read(&self.log)?).into_owned();
+            let said = self.said()?;
             if let Some(found) = ready(&said.lines().collect::<Vec<_>>()) {
                 return Ok(found);
             }

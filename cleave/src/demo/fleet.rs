@@ -14,8 +14,8 @@ use anyhow::Context as _;
 use cleave_core::brain;
 use cleave_core::policy::PolicyName;
 use cleave_io::proxy::{
-    BindError, CacheScope, Limits, PoolSettings, ReplicaSettings, Router, Server, Settings,
-    Timeouts, default_session_headers,
+    BindError, CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Router, Server,
+    Settings, Timeouts, default_session_headers,
 };
 use cleave_io::replicas::{Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
@@ -71,7 +71,7 @@ impl Fleet {
         let address = server.local_addr()?;
         let stop = CancellationToken::new();
         let mut running = JoinSet::new();
-        running.spawn(server.run(stop.clone(), stop.clone()));
+        running.spawn(server.run(stop.clone(), stop.clone(), CancellationToken::new()));
         let mut tick = JoinSet::new();
         tick.spawn(Arc::clone(&router).tick());
         Ok(Self {
@@ -154,10 +154,12 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         limits: Limits::default(),
         timeouts: Timeouts { drain: DRAIN, ..Timeouts::default() },
         session_headers: default_session_headers(),
+        state_dir: None,
+        explain: ExplainSettings::default(),
     };
     // Lines about requests would run through the live view.
     let router = Router::new(settings, AccessLog::new(LogFormat::Text, false));
-    let server = Server::bind(Arc::clone(&router))?;
+    let server = Server::bind(Arc::clone(&router), None)?;
     Ok((router, server))
 }
 
@@ -170,7 +172,9 @@ fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettin
         aliases: BTreeMap::new(),
         replicas: origins.map(replica).collect(),
         cache: CacheScope::Shared,
+        tokenizer: None,
         brain: brain::Settings { policy, ..brain::Settings::default() },
         probe: ProbeSettings::default(),
+        resume: false,
     }
 }

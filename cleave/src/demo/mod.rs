@@ -7,7 +7,6 @@ mod chat;
 mod fleet;
 mod load;
 mod screen;
-mod style;
 mod summary;
 mod tally;
 #[cfg(test)]

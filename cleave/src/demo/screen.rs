@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cleave_io::config;
 
-use super::style::Style;
 use super::view::Frame;
+use crate::style::Style;
 
 pub(super) struct Screen {
     out: Box<dyn Write + Send>,

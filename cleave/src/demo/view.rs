@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::fleet::Busy;
-use super::style::Style;
 use super::tally::{Tallies, Tally};
+use crate::style::Style;
 
 const COLUMNS: usize = 79;
 const BAR_CELLS: u32 = 12;

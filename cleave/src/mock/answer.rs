@@ -19,7 +19,7 @@ use super::ask::{Ask, Tool, render_call};
 use super::driver::Ticket;
 use super::events::Events;
 use super::refusal::{Dialect, Refusal, json, to_json};
-use super::text::{self, Draft, TOKEN_BYTES};
+use super::text::{self, Author, Draft, TOKEN_BYTES};
 
 /// How one API writes answers.
 pub(super) trait Shape: Sized + Send + 'static {
@@ -103,32 +103,26 @@ pub(super) async fn generate<S: Shape>(replica: &Replica, body: &[u8]) -> Respon
 fn begin(replica: &Replica, ask: &Ask, id_prefix: &str) -> Result<(Made, Ticket), Refusal> {
     let shared = &replica.shared;
     let model = replica.resolve(ask.model.as_deref())?.to_owned();
-    let mut draft = shared.author.begin(&ask.prompt);
     let (prompt_tokens, tokens_max) =
         (text::count_tokens(ask.prompt.len()), shared.driver.capacity_tokens());
-    let natural = draft.natural_tokens();
-    let wanted = match ask.output_tokens_max {
-        Some(max) if ask.ignore_eos => max,
-        Some(max) => max.min(natural),
-        None => natural,
+    let room = tokens_max.saturating_sub(prompt_tokens);
+    let written = match go_on(shared.author, ask, room) {
+        Ok(Some(rest)) => Ok(rest),
+        Ok(None) => write(shared.author, ask, room),
+        Err(wanted) => Err(wanted),
     };
-    let tokens = u64::from(prompt_tokens) + u64::from(wanted);
-    if u64::from(tokens_max) < tokens {
-        return Err(Refusal::TooLong { tokens, tokens_max });
-    }
-    let called = ask.tool.as_ref().and_then(|tool| call(&mut draft, tool, ask.output_tokens_max));
-    let mut made = called.unwrap_or_else(|| {
-        let stops = wanted == natural && !ask.ignore_eos;
-        let finish = if stops { Finish::Stop } else { Finish::Length };
-        Made::new(draft.write(wanted.max(1)), 0, finish, None)
-    });
+    let mut made = written.map_err(|wanted| Refusal::TooLong {
+        tokens: u64::from(prompt_tokens) + u64::from(wanted),
+        tokens_max,
+    })?;
     let mut all = ask.prompt.clone();
     all.extend_from_slice(made.raw.as_bytes());
     let job = Job {
         id: 0,
         block_hashes: text::hash_blocks(&all, shared.block_tokens),
         prompt_tokens,
-        output_tokens: made.output_tokens,
+        // The end takes a step too, even where nothing is left to say.
+        output_tokens: made.output_tokens.max(1),
         given_tokens: 0,
     };
     let ticket = shared
@@ -138,6 +132,45 @@ fn begin(replica: &Replica, ask: &Ask, id_prefix: &str) -> Result<(Made, Ticket)
     made.id = format!("{id_prefix}{}", replica.name_request(ticket.id));
     (made.model, made.prompt_tokens) = (model, prompt_tokens);
     Ok((made, ticket))
+}
+
+/// Writes an answer; fails with its length where there is no room for it.
+fn write(author: Author, ask: &Ask, room: u32) -> Result<Made, u32> {
+    let mut draft = author.begin(&ask.prompt);
+    let natural = draft.natural_tokens();
+    let (wanted, finish) = ask.length(natural, room)?;
+    let called = ask.tool.as_ref().and_then(|it| call(&mut draft, it, ask.output_tokens_max));
+    Ok(called.unwrap_or_else(|| Made::new(draft.write(wanted.max(1)), 0, finish, None)))
+}
+
+/// Goes on with an answer that was begun; nothing when the end of the prompt is no beginning of it.
+fn go_on(author: Author, ask: &Ask, room: u32) -> Result<Option<Made>, u32> {
+    let (before, said) = ask.prompt.split_at(ask.prompt.len() - ask.said_bytes);
+    if said.is_empty() {
+        return Ok(None);
+    }
+    let mut draft = author.begin(before);
+    let said_tokens = text::count_tokens(said.len());
+    let natural = draft.natural_tokens();
+    let (wanted, finish) = ask.length(natural.saturating_sub(said_tokens), room)?;
+    let mut all = draft.write(said_tokens.saturating_add(wanted));
+    let goes_on = all.as_bytes().starts_with(said);
+    Ok(goes_on.then(|| Made::new(all.split_off(said.len()), 0, finish, None)))
+}
+
+impl Ask {
+    /// Tells how many tokens are written of those the model would write, and how that ends; fails with
+    /// their number where there is no room for so many.
+    fn length(&self, natural: u32, room: u32) -> Result<(u32, Finish), u32> {
+        let wanted = match self.output_tokens_max {
+            Some(max) if self.ignore_eos => max,
+            Some(max) => max.min(natural),
+            None => natural,
+        };
+        let stops = wanted == natural && !self.ignore_eos;
+        let finish = if stops { Finish::Stop } else { Finish::Length };
+        if room < wanted { Err(wanted) } else { Ok((wanted, finish)) }
+    }
 }
 
 /// Calls a tool with made-up arguments of the right types; nothing when the cap leaves no room for

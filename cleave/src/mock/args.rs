@@ -14,8 +14,9 @@ use super::{Ended, Faults, Settings};
 /// Run a replica without a GPU: vLLM's APIs, an H200's timing, made-up text
 ///
 /// Faults can also be replaced while it runs: POST /mock/faults with a JSON object of any of
-/// fail_rate, hang_rate, truncate_rate, crash_after, hang_after, slow_factor; what is absent is no
-/// fault, so {} takes them all away. Faults strike requests that generate or embed, never /health or
+/// fail_rate, hang_rate, truncate_rate, short_rate, garbage_rate, stall_rate, crash_after, hang_after,
+/// slow_factor, unhealthy, metrics_frozen, poison; what is absent is no fault, so {} takes them all
+/// away. All but unhealthy and metrics_frozen strike requests that generate or embed, never /health or
 /// /metrics.
 #[derive(Debug, clap::Args)]
 #[expect(
@@ -133,6 +134,7 @@ impl Args {
                 crash_after: self.crash_after,
                 hang_after: self.hang_after,
                 slow_factor: self.slow_factor,
+                ..Faults::default()
             },
             start_delay: self.start_delay,
         }

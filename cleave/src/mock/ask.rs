@@ -17,6 +17,8 @@ use super::text::{CALL_MARK, Transcript};
 pub(super) struct Ask {
     pub(super) model: Option<String>,
     pub(super) prompt: Vec<u8>,
+    /// How much of the prompt's end is the beginning of the answer.
+    pub(super) said_bytes: usize,
     pub(super) output_tokens_max: Option<u32>,
     /// Go on to the cap whatever the model would do.
     pub(super) ignore_eos: bool,

@@ -15,6 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use super::refusal::Refusal;
 
+/// What a prompt must contain to be the last one.
+const POISON: &[u8] = b"<|crash|>";
+
+/// Not UTF-8, not an event, and with an end of its own.
+const GARBAGE: &[u8] = b"\xfe\xed\x00\xfa\xce{]\"\n\xff\n\n";
+
 /// The faults in force.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,12 +31,24 @@ pub(crate) struct Faults {
     pub(crate) hang_rate: f64,
     /// Share of answers cut in the middle by closing the connection.
     pub(crate) truncate_rate: f64,
+    /// Share of streams that end in the middle of an event, as if that were all.
+    pub(crate) short_rate: f64,
+    /// Share of streams with bytes in their middle that mean nothing.
+    pub(crate) garbage_rate: f64,
+    /// Share of answers that stop in the middle and never go on.
+    pub(crate) stall_rate: f64,
     /// After so many more requests the next one ends the replica and everything in it.
     pub(crate) crash_after: Option<u64>,
     /// After so many more requests none is answered.
     pub(crate) hang_after: Option<u64>,
     /// Stretches every step of the engine.
     pub(crate) slow_factor: f64,
+    /// `/health` answers 503, and everything else as before.
+    pub(crate) unhealthy: bool,
+    /// `/metrics` shows what it showed when this was set.
+    pub(crate) metrics_frozen: bool,
+    /// A prompt with `<|crash|>` in it ends the replica and everything in it.
+    pub(crate) poison: bool,
 }
 
 impl Default for Faults {
@@ -39,9 +57,15 @@ impl Default for Faults {
             fail_rate: 0.0,
             hang_rate: 0.0,
             truncate_rate: 0.0,
+            short_rate: 0.0,
+            garbage_rate: 0.0,
+            stall_rate: 0.0,
             crash_after: None,
             hang_after: None,
             slow_factor: 1.0,
+            unhealthy: false,
+            metrics_frozen: false,
+            poison: false,
         }
     }
 }
@@ -49,7 +73,10 @@ impl Default for Faults {
 impl Faults {
     /// Says what is wrong with the numbers, if anything.
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        let shares = [self.fail_rate, self.hang_rate, self.truncate_rate];
+        let Self {
+            fail_rate, hang_rate, truncate_rate, short_rate, garbage_rate, stall_rate, ..
+        } = *self;
+        let shares = [fail_rate, hang_rate, truncate_rate, short_rate, garbage_rate, stall_rate];
         if !shares.iter().all(|it| (0.0..=1.0).contains(it)) {
             return Err(Refusal::bad("a rate must be from 0 to 1"));
         }
@@ -67,10 +94,24 @@ pub(super) enum Verdict {
     Fail,
     Hang,
     Crash,
-    /// Cut the answer after so many chunks and half of the next.
-    Truncate {
+    /// Spoil the answer after so many chunks.
+    Spoil {
+        how: Spoil,
         chunks: u32,
     },
+}
+
+/// How the middle of an answer is spoiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spoil {
+    /// Half a chunk, and the connection is closed.
+    Cut,
+    /// Half a chunk, and the answer ends as if it were whole.
+    Short,
+    /// Bytes that mean nothing, and the rest.
+    Garbage,
+    /// Nothing more, ever.
+    Stall,
 }
 
 /// The faults of one replica and the dice that throw them.
@@ -81,11 +122,13 @@ pub(super) struct FaultBox(Mutex<Inner>);
 struct Inner {
     faults: Faults,
     rng: Pcg64Mcg,
+    /// The page that is shown while metrics are frozen.
+    page: Option<String>,
 }
 
 impl FaultBox {
     pub(super) fn new(faults: Faults, seed: u64) -> Self {
-        Self(Mutex::new(Inner { faults, rng: Pcg64Mcg::seed_from_u64(seed) }))
+        Self(Mutex::new(Inner { faults, rng: Pcg64Mcg::seed_from_u64(seed), page: None }))
     }
 
     /// Puts other faults in force; limits count from now.
@@ -95,7 +138,7 @@ impl FaultBox {
 
     /// Judges the next request.
     pub(super) fn judge(&self) -> Verdict {
-        let Inner { faults, rng } = &mut *self.lock();
+        let Inner { faults, rng, .. } = &mut *self.lock();
         let crash = count_down(&mut faults.crash_after);
         let hang = count_down(&mut faults.hang_after);
         let mut strikes = |rate: f64| rng.random_bool(rate.clamp(0.0, 1.0));
@@ -105,10 +148,36 @@ impl FaultBox {
             Verdict::Hang
         } else if strikes(faults.fail_rate) {
             Verdict::Fail
-        } else if strikes(faults.truncate_rate) {
-            Verdict::Truncate { chunks: rng.random_range(1..8) }
         } else {
-            Verdict::Serve
+            let spoils = [
+                (faults.truncate_rate, Spoil::Cut),
+                (faults.short_rate, Spoil::Short),
+                (faults.garbage_rate, Spoil::Garbage),
+                (faults.stall_rate, Spoil::Stall),
+            ];
+            let how = spoils.into_iter().find(|it| strikes(it.0)).map(|it| it.1);
+            how.map_or(Verdict::Serve, |how| Verdict::Spoil { how, chunks: rng.random_range(1..8) })
+        }
+    }
+
+    pub(super) fn is_unhealthy(&self) -> bool {
+        self.lock().faults.unhealthy
+    }
+
+    /// Tells whether a request is one that the replica does not survive.
+    pub(super) fn is_deadly(&self, body: &[u8]) -> bool {
+        let is_poison = || body.windows(POISON.len()).any(|it| it == POISON);
+        self.lock().faults.poison && is_poison()
+    }
+
+    /// Returns the metrics to show: those at hand, or those of the day they froze.
+    pub(super) fn shown(&self, page: String) -> String {
+        let Inner { faults, page: frozen, .. } = &mut *self.lock();
+        if faults.metrics_frozen {
+            frozen.get_or_insert(page).clone()
+        } else {
+            *frozen = None;
+            page
         }
     }
 
@@ -129,10 +198,10 @@ fn count_down(limit: &mut Option<u64>) -> bool {
     }
 }
 
-/// A body that breaks off: some whole chunks, half of the next, then an error, on which the server
-/// closes the connection.
-pub(super) struct Truncated {
+/// A body that is spoiled after some whole chunks.
+pub(super) struct Spoiled {
     inner: Body,
+    how: Spoil,
     chunks_left: u32,
     stage: Stage,
 }
@@ -141,18 +210,21 @@ enum Stage {
     Whole,
     /// Giving way once, so that what was sent so far is flushed before the end.
     Flush,
-    Cut,
+    Spoiled,
 }
 
-impl Truncated {
-    pub(super) fn new(inner: Body, chunks: u32) -> Self {
-        // An answer in one piece has no chunk to spare.
-        let chunks_left = if inner.size_hint().exact().is_some() { 0 } else { chunks };
-        Self { inner, chunks_left, stage: Stage::Whole }
+impl Spoiled {
+    pub(super) fn new(inner: Body, how: Spoil, chunks: u32) -> Self {
+        // An answer in one piece has no chunk to spare, and its length was promised.
+        let stream = inner.size_hint().exact().is_none();
+        let needs_stream = matches!(how, Spoil::Short | Spoil::Garbage);
+        let how = if needs_stream && !stream { Spoil::Cut } else { how };
+        let chunks_left = if stream { chunks } else { 0 };
+        Self { inner, how, chunks_left, stage: Stage::Whole }
     }
 }
 
-impl http_body::Body for Truncated {
+impl http_body::Body for Spoiled {
     type Data = Bytes;
     type Error = axum::BoxError;
 
@@ -163,18 +235,27 @@ impl http_body::Body for Truncated {
         match self.stage {
             Stage::Whole => {}
             Stage::Flush => {
-                self.stage = Stage::Cut;
+                self.stage = Stage::Spoiled;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            Stage::Cut => return Poll::Ready(Some(Err("an injected cut".into()))),
+            Stage::Spoiled => match self.how {
+                Spoil::Cut => return Poll::Ready(Some(Err("an injected cut".into()))),
+                Spoil::Short => return Poll::Ready(None),
+                Spoil::Stall => return Poll::Pending,
+                Spoil::Garbage => {}
+            },
         }
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
-        if let Some(chunks_left) = self.chunks_left.checked_sub(1) {
-            self.chunks_left = chunks_left;
+        let spoils_now = matches!(self.stage, Stage::Whole) && self.chunks_left == 0;
+        self.chunks_left = self.chunks_left.saturating_sub(1);
+        if !spoils_now {
             return Poll::Ready(frame.map(|it| it.map_err(Into::into)));
         }
         self.stage = Stage::Flush;
+        if self.how == Spoil::Garbage {
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(GARBAGE)))));
+        }
         let data =
             frame.and_then(Result::ok).and_then(|it| it.into_data().ok()).unwrap_or_default();
         let half = data.slice(..data.len() / 2);

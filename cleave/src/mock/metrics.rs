@@ -2,6 +2,7 @@
 //! those a client saw, that is engine time divided by the speed. All metric names live here.
 
 use std::fmt::Write as _;
+use std::time::SystemTime;
 
 use cleave_sim::engine::Stats;
 
@@ -44,6 +45,7 @@ pub(super) struct Page<'a> {
     pub(super) capacity_tokens: u32,
     pub(super) stats: Stats,
     pub(super) timings: Timings,
+    pub(super) started_at: SystemTime,
 }
 
 impl Page<'_> {
@@ -96,6 +98,10 @@ impl Page<'_> {
         let config = format!(",block_size=\"{}\",num_gpu_blocks=\"{blocks}\"", self.block_tokens);
         family(&mut text, "vllm:cache_config_info", "The KV cache.", "gauge");
         self.line(&mut text, "vllm:cache_config_info", &config, &1);
+        let started = self.started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        family(&mut text, "process_start_time_seconds", "When the process started.", "gauge");
+        writeln!(text, "process_start_time_seconds {:.2}", started.as_secs_f64())
+            .expect("a string takes everything");
         text
     }
 

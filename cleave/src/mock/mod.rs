@@ -25,7 +25,7 @@ pub(crate) use faults::Faults;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use cleave_sim::engine;
 use hyper::server::conn::http1;
@@ -94,6 +94,7 @@ struct Shared {
     faults: FaultBox,
     crash: CancellationToken,
     ready_at: Instant,
+    started_at: SystemTime,
 }
 
 /// Serves one replica until `shutdown` or the crash it was set to. Either way every connection is
@@ -123,6 +124,7 @@ impl Replica {
             faults: FaultBox::new(settings.faults, settings.seed),
             crash: CancellationToken::new(),
             ready_at: Instant::now() + settings.start_delay,
+            started_at: SystemTime::now(),
         };
         Self { shared: Arc::new(shared) }
     }

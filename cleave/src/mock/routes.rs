@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use twox_hash::XxHash3_64;
 
 use super::answer::{self, Shape};
-use super::faults::{Faults, Truncated, Verdict};
+use super::faults::{Faults, Spoiled, Verdict};
 use super::metrics::Page;
 use super::refusal::{Dialect, Refusal, json, to_json};
 use super::shapes::{chat, completions, messages, pooling, responses, tokens};
@@ -41,8 +41,8 @@ pub(super) fn router(replica: Replica) -> Router {
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))
         .route("/v1/models", get(models))
-        .route("/health", get(|| async { StatusCode::OK }))
-        .route("/ping", get(|| async { StatusCode::OK }))
+        .route("/health", get(health))
+        .route("/ping", get(health))
         .route("/version", get(version))
         .route("/metrics", get(metrics))
         .fallback(not_found)
@@ -54,7 +54,16 @@ pub(super) fn router(replica: Replica) -> Router {
 }
 
 async fn generate<S: Shape>(State(replica): State<Replica>, body: Bytes) -> Response {
+    if replica.shared.faults.is_deadly(&body) {
+        replica.shared.crash.cancel();
+        return future::pending().await;
+    }
     answer::generate::<S>(&replica, &body).await
+}
+
+async fn health(State(replica): State<Replica>) -> StatusCode {
+    let ill = replica.shared.faults.is_unhealthy();
+    if ill { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
 }
 
 /// Puts the replica's name on every answer, so that tests see who gave it.
@@ -82,8 +91,8 @@ async fn strike(State(replica): State<Replica>, request: Request, next: Next) ->
             replica.shared.crash.cancel();
             future::pending().await
         }
-        Verdict::Truncate { chunks } => {
-            next.run(request).await.map(|body| Body::new(Truncated::new(body, chunks)))
+        Verdict::Spoil { how, chunks } => {
+            next.run(request).await.map(|body| Body::new(Spoiled::new(body, how, chunks)))
         }
     }
 }
@@ -164,9 +173,10 @@ async fn metrics(State(replica): State<Replica>) -> Response {
         capacity_tokens: shared.driver.capacity_tokens(),
         stats: replica.stats(),
         timings: shared.driver.timings(),
+        started_at: shared.started_at,
     };
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], page.render()).into_response()
+    ([(header::CONTENT_TYPE, kind)], shared.faults.shown(page.render())).into_response()
 }
 
 impl Replica {

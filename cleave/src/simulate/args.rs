@@ -37,10 +37,15 @@ pub(crate) struct What {
     #[arg(long = "loop", value_enum)]
     pace: Option<Pace>,
     /// Play so many times as fast; for sessions, start so many times as often
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
     rate_scale: Option<f64>,
     /// Bring so much of the work the fleet can do, by the cost model with an endless cache
-    #[arg(long, value_name = "SHARE", conflicts_with = "rate_scale")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        conflicts_with = "rate_scale",
+        allow_negative_numbers = true
+    )]
     load: Option<f64>,
     /// Play the trace from here, in trace time
     #[arg(long, value_name = "TIME", value_parser = span)]
@@ -115,6 +120,12 @@ struct Fleet {
     /// Time from a reading to its arrival [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = span)]
     scrape_delay: Option<Span>,
+    /// Let several routers tell each other what they have booked, so often [default: never]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    exchange_interval: Option<Span>,
+    /// Time until the others hear it [default: 20ms]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    exchange_delay: Option<Span>,
 }
 
 fn span(text: &str) -> Result<Span, humantime::DurationError> {
@@ -186,6 +197,8 @@ impl Fleet {
         lay(&mut scenario.routers.count, self.routers);
         lay(&mut scenario.routers.scrape_interval, self.scrape_interval);
         lay(&mut scenario.routers.scrape_delay, self.scrape_delay);
+        lay(&mut scenario.routers.exchange_interval, self.exchange_interval);
+        lay(&mut scenario.routers.exchange_delay, self.exchange_delay);
     }
 }
 

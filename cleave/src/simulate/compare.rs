@@ -54,6 +54,7 @@ enum Done {
 impl Compare {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let plan = Plan::settle(self.what.scenario()?)?;
+        page::check(self.report.as_deref())?;
         let tables = !self.json && !self.csv;
         if tables {
             print(&header::text("simulate", &plan))?;

@@ -64,6 +64,9 @@ pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
             timeouts.probe_interval,
         ),
     );
+    if let Some(it) = settings.exchange {
+        all.insert("exchange", format!("every {:?}, {:?} late", it.interval, it.delay));
+    }
     if !settings.faults.is_empty() {
         let faults = settings.faults.iter().map(|it| {
             let lasts = it.lasts.map_or_else(String::new, |it| format!(" for {it:?}"));

@@ -1,5 +1,6 @@
 //! Writes the page: the comparison at the plan's rate, and figures over a ladder of rates.
 
+use std::fs::OpenOptions;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -11,6 +12,13 @@ use super::{header, runs, sweep};
 
 /// Rates of the plots over load, as multiples of the plan's.
 const LADDER: [f64; 5] = [0.5, 0.7, 1.0, 1.4, 2.0];
+
+/// Finds out whether the page can be written, before hours are spent on what is in it.
+pub(crate) fn check(file: Option<&Path>) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let opened = OpenOptions::new().create(true).append(true).open(file);
+    opened.map(|_| ()).with_context(|| format!("cannot write {}", file.display()))
+}
 
 /// Runs the comparison and writes the page with figures over load that are there already.
 pub(crate) fn write(file: &Path, plan: &Plan, points: Vec<SweepPoint>) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use cleave_core::brain;
+use cleave_core::brain::{self, SubsetSettings};
 use cleave_core::policy::PolicyName;
 use cleave_sim::engine;
 use cleave_sim::measure::Slo;
@@ -13,11 +13,12 @@ use cleave_sim::traces::{
     Class, ClassShare, Format, Loop, Mix, Replay, Scale, Starts, Tenant, TraceError, Workload,
     format_of, presets,
 };
-use cleave_sim::world::{Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+use cleave_sim::world::{Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
 use super::load;
 use super::scenario::{
-    ClassName, FaultLine, Kind, Pace, ReplicaClass, RouterSection, Scenario, Span, WorkloadSection,
+    ClassName, FaultLine, Kind, Pace, ReplicaClass, RouterSection, Scenario, Span, SubsetSection,
+    WorkloadSection,
 };
 
 /// One comparison: policies and seeds over one workload on one fleet.
@@ -52,12 +53,16 @@ impl Plan {
         };
         let seed = scenario.seed.unwrap_or(0);
         let source = source(&scenario.workload)?;
+        if let Some(warmup) = &scenario.workload.warmup {
+            format_of(warmup).context("the warm-up")?;
+        }
         let replay = replay(&scenario.workload, &source, seed)?;
         let settings = Settings {
             replicas: fleet(&scenario.fleet)?,
             routers: scenario.routers.count.unwrap_or(1),
-            brain: brain::Settings::default(),
+            brain: brain::Settings { subsets: subsets(scenario.subset)?, ..Default::default() },
             view: view(scenario.routers)?,
+            exchange: exchange(scenario.routers)?,
             timeouts: timeouts(scenario.routers),
             faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,
             calm: false,
@@ -126,16 +131,22 @@ fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyName>> {
     match names {
         [] => Ok(vec![PolicyName::Session, PolicyName::RoundRobin]),
         [all] if all == "all" => Ok(PolicyName::ALL.to_vec()),
-        names => names
-            .iter()
-            .map(|name| name.trim().parse().with_context(|| format!("{name:?}")))
-            .collect(),
+        names => {
+            let mut policies = Vec::new();
+            for name in names {
+                let policy = name.trim().parse().with_context(|| format!("{name:?}"))?;
+                ensure!(!policies.contains(&policy), "{name} is named twice");
+                policies.push(policy);
+            }
+            Ok(policies)
+        }
     }
 }
 
 fn source(it: &WorkloadSection) -> anyhow::Result<Source> {
     if let Some(preset) = &it.synthetic {
         ensure!(it.traces.is_empty(), "a workload is recorded or generated, not both");
+        ensure!(!it.compose, "--compose takes two traces: who sends when (ServeGen), and what");
         if presets::named(preset).is_none() {
             let names: Vec<_> = presets::names().collect();
             bail!("no preset is called {preset:?}; there are: {}", names.join(", "));
@@ -255,11 +266,38 @@ fn fleet(classes: &[ReplicaClass]) -> anyhow::Result<Vec<ReplicaSettings>> {
     Ok(replicas)
 }
 
+/// Settles how the fleet is divided. Not at all when nothing is said: a table of policies is about
+/// policies.
+fn subsets(section: Option<SubsetSection>) -> anyhow::Result<SubsetSettings> {
+    let Some(section) = section else { return Ok(SubsetSettings::undivided()) };
+    let usual = SubsetSettings::default();
+    let floor = section.floor.unwrap_or(usual.floor);
+    let cap = section.cap.unwrap_or(usual.cap);
+    ensure!(0 < floor && floor <= cap, "subset: floor must be 1 or more and no more than cap");
+    Ok(SubsetSettings {
+        floor,
+        cap,
+        spill_max: section.spill_max.unwrap_or(usual.spill_max),
+        spill_after: section.spill_after.map_or(usual.spill_after, |it| it.0),
+        workloads: Vec::new(),
+    })
+}
+
 fn view(it: RouterSection) -> anyhow::Result<View> {
     let base = View::default();
     let interval = it.scrape_interval.map_or(base.interval, |Span(time)| time);
     ensure!(!interval.is_zero(), "scrape_interval must be above 0");
     Ok(View { interval, delay: it.scrape_delay.map_or(base.delay, |Span(time)| time) })
+}
+
+fn exchange(it: RouterSection) -> anyhow::Result<Option<Exchange>> {
+    let Some(Span(interval)) = it.exchange_interval else {
+        ensure!(it.exchange_delay.is_none(), "exchange_delay needs an exchange_interval beside it");
+        return Ok(None);
+    };
+    ensure!(!interval.is_zero(), "exchange_interval must be above 0");
+    let delay = it.exchange_delay.map_or(View::default().delay, |Span(time)| time);
+    Ok(Some(Exchange { interval, delay }))
 }
 
 fn timeouts(it: RouterSection) -> Timeouts {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use cleave_core::brain::Foresight;
 use cleave_core::policy::PolicyName;
 use cleave_sim::bounds::{self, Bounds};
@@ -79,6 +79,10 @@ fn run_once(plan: &Plan, policy: PolicyName, seed: u64, bar: &ProgressBar) -> an
     world.start_measuring();
     let played = world.run(&mut plan.workload(seed)?, &mut onlooker);
     played.with_context(|| format!("{policy}, seed {seed}"))?;
+    ensure!(
+        0 < world.measures().arrived,
+        "there is nothing to play: no request of the workload is within the limits given"
+    );
     Ok(Run {
         results: Results::of(&world, policy.as_str()),
         curves: Curves::of(&world),

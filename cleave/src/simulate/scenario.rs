@@ -22,6 +22,8 @@ pub(crate) struct Scenario {
     pub(crate) workload: WorkloadSection,
     pub(crate) fleet: Vec<ReplicaClass>,
     pub(crate) routers: RouterSection,
+    /// Subsets of the fleet for workloads; without it every request may go anywhere.
+    pub(crate) subset: Option<SubsetSection>,
     pub(crate) fault: Vec<FaultLine>,
 }
 
@@ -121,8 +123,20 @@ pub(crate) struct RouterSection {
     pub(crate) count: Option<usize>,
     pub(crate) scrape_interval: Option<Span>,
     pub(crate) scrape_delay: Option<Span>,
+    pub(crate) exchange_interval: Option<Span>,
+    pub(crate) exchange_delay: Option<Span>,
     pub(crate) first_byte_timeout: Option<Span>,
     pub(crate) idle_timeout: Option<Span>,
+}
+
+/// How many replicas a workload may use; what is not said is as the router has it by default.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SubsetSection {
+    pub(crate) floor: Option<u32>,
+    pub(crate) cap: Option<u32>,
+    pub(crate) spill_max: Option<u32>,
+    pub(crate) spill_after: Option<Span>,
 }
 
 /// One line of the script of faults.

@@ -70,6 +70,7 @@ struct Document<'a> {
 impl Sweep {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let plan = Plan::settle(self.what.clone().scenario()?)?;
+        page::check(self.report.as_deref())?;
         if !self.json {
             print(&header::text("simulate sweep", &plan))?;
             print(&format!(

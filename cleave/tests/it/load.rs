@@ -1,5 +1,7 @@
 //! What weighs on a replica: what is booked while a request is in flight, and what engines say.
 
+use serde::Deserialize;
+
 use crate::support::{Mock, Request, Router, Scripted, Wire, ask, eventually, sse_head};
 
 async fn load(router: &Router) -> String {
@@ -40,4 +42,79 @@ async fn what_engines_say_of_themselves_is_shown() {
     until_load_shows(&router, &["\"waiting\":0,\"running\":0", "\"kv_tokens_max\":524288"]).await;
     let metrics = ask(router.admin, &Request::get("/metrics")).await;
     assert!(metrics.text().contains("cleave_replica_report_age_seconds{"), "{}", metrics.text());
+}
+
+#[derive(Deserialize)]
+struct Load {
+    pools: Vec<PoolLoad>,
+}
+
+#[derive(Deserialize)]
+struct PoolLoad {
+    replicas: Vec<ReplicaLoad>,
+}
+
+#[derive(Deserialize)]
+struct ReplicaLoad {
+    in_flight: u32,
+    in_flight_mu: f64,
+    booked: Booked,
+}
+
+#[derive(Deserialize)]
+struct Booked {
+    prefill_ms: f64,
+    decode_ms: f64,
+    kv_tokens: u64,
+    kv_growth_tokens: u64,
+}
+
+impl ReplicaLoad {
+    fn is_idle(&self) -> bool {
+        let times = [self.in_flight_mu, self.booked.prefill_ms, self.booked.decode_ms];
+        let tokens = self.booked.kv_tokens + self.booked.kv_growth_tokens;
+        times.iter().all(|it| it.abs() < 1e-12) && (self.in_flight, tokens) == (0, 0)
+    }
+}
+
+async fn until_booked(router: &Router, what: &str, holds: impl Fn(&ReplicaLoad) -> bool) {
+    eventually(what, async || {
+        let load: Load = serde_json::from_str(&load(router).await).unwrap();
+        holds(&load.pools[0].replicas[0])
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn work_is_booked_in_model_units_and_gone_after_a_cancellation_or_a_cut() {
+    let (replica, mut requests) = Scripted::by_hand().await;
+    let router = Router::start(&[replica.url()], "").await;
+    for cancels in [true, false] {
+        let mut client = Wire::connect(router.address).await;
+        client.send(&Request::stream(&"one two ".repeat(500)).bytes()).await;
+        let mut exchange = requests.next().await;
+        // A thousand tokens take an H200 about 25 ms, of which 600 are a model unit.
+        until_booked(&router, "a prompt is booked", |it| {
+            let booked = &it.booked;
+            (0.03..0.1).contains(&it.in_flight_mu)
+                && 20.0 < booked.prefill_ms
+                && 900 < booked.kv_tokens
+                && 0 < booked.kv_growth_tokens
+        })
+        .await;
+        exchange.send(sse_head()).await;
+        let event = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+        exchange.chunk(event.repeat(10)).await;
+        // Of 16 tokens at most, the first eight are there.
+        until_booked(&router, "its answer is written", |it| {
+            it.booked.prefill_ms.abs() < 1e-12 && it.booked.kv_growth_tokens < 9
+        })
+        .await;
+        if cancels {
+            drop(client);
+        } else {
+            exchange.reset();
+        }
+        until_booked(&router, "nothing is left", ReplicaLoad::is_idle).await;
+    }
 }

@@ -6,9 +6,16 @@
 mod support;
 
 mod bytes;
+mod discovery;
+mod events;
+mod explain;
 mod failures;
 mod hostile;
 mod load;
+mod priced;
 mod reload;
+mod restart;
 mod sessions;
+mod subsets;
 mod tenants;
+mod top;

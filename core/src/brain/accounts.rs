@@ -174,7 +174,7 @@ fn books(replica: &Replica, now: Moment, strangers_usual: f64) -> Books {
         wait_ms: pace * line_ms,
         running: f64::from(answering + others.in_flight) + strangers.running,
         decode_ms: pace * ms(own.decode_us + others.load.decode_us),
-        kv_tokens: own.kv_tokens + others.load.kv_tokens,
+        kv_tokens: own.kv_tokens + others.load.kv_tokens + whole(strangers.kv_tokens),
         growth_tokens: own.growth_tokens + others.load.growth_tokens,
         pace,
         step: replica.hardware.step,
@@ -186,6 +186,16 @@ fn books(replica: &Replica, now: Moment, strangers_usual: f64) -> Books {
 fn ms_between(earlier: Moment, later: Moment) -> f64 {
     let span: Duration = later.since(earlier);
     span.as_secs_f64() * 1e3
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "from float to int, `as` saturates, and tokens are not negative"
+)]
+fn whole(tokens: f64) -> u64 {
+    tokens as u64
 }
 
 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "2^53 tokens are not met")]

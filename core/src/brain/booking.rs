@@ -4,6 +4,8 @@ use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
 use crate::fleet::Load;
 use crate::policy::Ask;
 
+use super::quarantine::Fingerprint;
+
 #[derive(Debug)]
 pub(super) struct Booking {
     pub(super) key: SliceKey,
@@ -13,11 +15,16 @@ pub(super) struct Booking {
     pub(super) account: Account,
     /// Whether it went to a replica that was out, to see whether it is back.
     pub(super) trial: bool,
+    /// Who served its session before, if that was somebody else.
+    pub(super) moved_from: Option<ReplicaId>,
     /// Where it was before, in vain.
     pub(super) tried: Vec<ReplicaId>,
     /// Those of them that answered with an error. They are blamed only if somebody else does better:
     /// a request that fails everywhere is itself to blame.
     pub(super) suspects: Vec<ReplicaId>,
+    pub(super) fingerprint: Fingerprint,
+    /// When it was last heard of: the moment, its tokens, and what the replica had read by then.
+    pub(super) mark: Option<(Moment, u32, u64)>,
 }
 
 /// What one try is charged with, and what was expected of it.
@@ -49,9 +56,22 @@ pub(super) struct First {
 
 impl Booking {
     pub(super) fn new(key: SliceKey, outline: Outline, extent: Extent, replica: ReplicaId) -> Self {
-        let (account, trial) = (Account::default(), false);
-        let (tried, suspects) = (Vec::new(), Vec::new());
-        Self { key, outline, extent, replica, account, trial, tried, suspects }
+        let (account, trial, moved_from) = (Account::default(), false, None);
+        let (tried, suspects, mark) = (Vec::new(), Vec::new(), None);
+        let fingerprint = Fingerprint::of(key, &outline, &extent);
+        Self {
+            key,
+            outline,
+            extent,
+            replica,
+            account,
+            trial,
+            moved_from,
+            tried,
+            suspects,
+            fingerprint,
+            mark,
+        }
     }
 
     pub(super) fn is_answering(&self) -> bool {

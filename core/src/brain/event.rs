@@ -9,6 +9,9 @@ use crate::domain::{
 };
 use crate::fleet::{Booked, Probe};
 
+use super::quarantine::Circle;
+use super::subsets::Order;
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -19,7 +22,7 @@ pub enum Event {
         outline: Outline,
         extent: Extent,
     },
-    /// The try failed before its first byte.
+    /// The try failed before its first byte, or in a way that another replica can make good.
     Failed {
         request: RequestId,
         failure: Failure,
@@ -53,6 +56,11 @@ pub enum Event {
         replica: ReplicaId,
         weight: f64,
     },
+    /// The operator says otherwise than before what work takes there.
+    Classed {
+        replica: ReplicaId,
+        hardware: Arc<Hardware>,
+    },
     /// The operator takes the replica away: nothing new goes there, what runs there finishes.
     Leaving {
         replica: ReplicaId,
@@ -61,10 +69,26 @@ pub enum Event {
         replica: ReplicaId,
         probe: Probe,
     },
+    /// An operator has ordered something about subsets, or an earlier run left them.
+    Ordered(Order),
     /// The replica's engine said how it is.
     Reported {
         replica: ReplicaId,
         report: Report,
+    },
+    /// When a byte of any answer last came from the replica. Told before the brain is woken, so that
+    /// nobody need speak of every byte.
+    Sign {
+        replica: ReplicaId,
+        at: Moment,
+    },
+    /// Nobody waits for the replica now: what runs there waits for its clients to take it.
+    Unawaited {
+        replica: ReplicaId,
+    },
+    /// Another process answers there than before, and its cache is cold.
+    Restarted {
+        replica: ReplicaId,
     },
     /// Another router said what it has booked; each word of it replaces its last.
     Heard {
@@ -82,11 +106,16 @@ pub struct HeardLoad {
     pub booked: Booked,
 }
 
-/// How a try failed before its first byte.
+/// How a try failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection, a reset, or no answer in time.
+    /// No connection, or no answer in time.
     Unreachable,
+    /// The connection broke after the request was sent, or what came was no answer. Also in the middle of
+    /// an answer that another replica can go on with.
+    Lost,
+    /// It was told to give up, because the replica hangs.
+    Hung,
     /// An answer that says the replica is at fault.
     Status,
     /// An answer that says the replica is full.
@@ -134,6 +163,17 @@ pub enum Action {
     Release {
         replica: ReplicaId,
     },
+    /// Nothing more will come from there. Before its first byte the try has failed as
+    /// [`Failure::Hung`]; after it the answer is cut.
+    GiveUp {
+        request: RequestId,
+        replica: ReplicaId,
+    },
+    /// Ask the replica for one token and tell what came of it, at the latest after `limit`.
+    Ask {
+        replica: ReplicaId,
+        limit: Duration,
+    },
 }
 
 impl Action {
@@ -142,7 +182,7 @@ impl Action {
         match self {
             Self::Send { request, replica } => Some((request, Ok(replica))),
             Self::Refuse { request, refusal } => Some((request, Err(refusal))),
-            Self::Release { .. } => None,
+            Self::Release { .. } | Self::GiveUp { .. } | Self::Ask { .. } => None,
         }
     }
 }
@@ -156,6 +196,8 @@ pub enum Refusal {
     TriesSpent,
     /// The fleet has had as many retries as it can bear.
     BudgetSpent,
+    /// Replicas went down while it, or others like it, were served there.
+    Quarantined { circle: Circle },
 }
 
 impl Refusal {
@@ -164,6 +206,7 @@ impl Refusal {
             Self::NoReplica { .. } => "no_replica",
             Self::TriesSpent => "tries_spent",
             Self::BudgetSpent => "retry_budget_spent",
+            Self::Quarantined { .. } => "quarantined",
         }
     }
 }

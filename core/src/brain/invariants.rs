@@ -1,6 +1,7 @@
 //! What must always hold of a brain: plain predicates, used by properties, by the simulator, and in
 //! debug builds after every event.
 
+use crate::domain::ReplicaId;
 use crate::fleet::Load;
 
 use super::{Action, Brain};
@@ -8,16 +9,19 @@ use super::{Action, Brain};
 /// What is booked at each replica, in number and in work, is exactly what was sent there and has not
 /// ended: to the microsecond and the token.
 pub fn ledger_matches_requests(brain: &Brain) -> bool {
-    brain.fleet.iter().all(|replica| {
-        let (mut waiting, mut answering, mut sum) = (0, 0, Load::default());
-        for it in brain.requests.values().filter(|it| it.replica == replica.id) {
-            *(if it.is_answering() { &mut answering } else { &mut waiting }) += 1;
-            sum += it.account.charge;
-        }
+    let ids: Vec<ReplicaId> = brain.fleet.iter().map(|it| it.id).collect();
+    let mut sums = vec![(0, 0, Load::default()); ids.len()];
+    for booking in brain.requests.values() {
+        let Ok(at) = ids.binary_search(&booking.replica) else { return false };
+        let (waiting, answering, sum) = &mut sums[at];
+        *(if booking.is_answering() { answering } else { waiting }) += 1;
+        *sum += booking.account.charge;
+    }
+    brain.fleet.iter().zip(sums).all(|(replica, (waiting, answering, sum))| {
         replica.in_flight == waiting + answering
             && replica.ledger.counts() == (waiting, answering)
             && replica.ledger.load() == sum
-    }) && brain.requests.values().all(|it| brain.fleet.get(it.replica).is_some())
+    })
 }
 
 /// Every account that was opened is open, or was closed once.
@@ -36,5 +40,9 @@ pub fn sends_are_allowed(brain: &Brain, actions: &[Action]) -> bool {
         }
         Action::Refuse { request, .. } => !brain.requests.contains_key(request),
         Action::Release { replica } => brain.fleet.get(*replica).is_none(),
+        Action::GiveUp { request, replica } => {
+            brain.requests.get(request).is_some_and(|it| it.replica == *replica)
+        }
+        Action::Ask { replica, .. } => brain.fleet.get(*replica).is_some(),
     })
 }

@@ -6,14 +6,21 @@
 mod accounts;
 mod booking;
 mod budget;
-mod decision;
 mod event;
+mod explain;
 mod foresight;
 pub mod invariants;
+mod notice;
+mod probes;
+mod quarantine;
 mod sessions;
 mod settings;
 mod snapshot;
+mod subsets;
+mod suspects;
+mod watch;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -22,29 +29,35 @@ use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
-use crate::fleet::{Drift, Fleet, Reason, Replica, Standing};
-use crate::policy::{self, Ask, Candidate, Policy, PolicyName};
+use crate::fleet::{Drift, Fleet, Patience, Reason, Replica, Silence, Standing, State};
+use crate::policy::{self, Ask, Candidate, Policy};
 use crate::tokens::{Lengths, Recent};
 
 pub use accounts::WorkloadDrift;
-pub use decision::{Decision, Shadow};
 pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
+pub use explain::{Considered, Explanation, Other, Shadows, Why};
 pub use foresight::Foresight;
-pub use settings::{RetrySettings, SessionSettings, Settings};
+pub use notice::Notice;
+pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
+pub use settings::{RetrySettings, SessionSettings, Settings, WatchSettings};
 pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
+pub use subsets::{
+    AssignmentView, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings, WorkloadView,
+};
 
 use accounts::candidate;
 use booking::Booking;
 use budget::RetryBudget;
+use explain::Explaining;
+use notice::Notices;
+use quarantine::Quarantine;
 use sessions::Sessions;
+use subsets::Subsets;
 
 /// How often the session table is swept a little.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What a refused client is told to wait when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// Whose choices are noted beside ours.
-const SHADOWS: [PolicyName; 2] = [PolicyName::RoundRobin, PolicyName::PowerOfTwo];
 
 /// The state machine of one pool.
 #[derive(Debug)]
@@ -61,16 +74,18 @@ pub struct Brain {
     accounts_opened: u64,
     accounts_closed: u64,
     budget: RetryBudget,
+    subsets: Subsets,
     swept_at: Moment,
     sessions_moved_total: u64,
+    explaining: Explaining,
+    notices: Notices,
+    quarantine: Quarantine,
+    patience: Patience,
+    looked_at: Moment,
+    /// The silence that is being acted on, for the notice of it.
+    silence: Option<Silence>,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
-    /// Whether somebody wants to know why.
-    is_noting: bool,
-    note: Option<Decision>,
-    shadows: Vec<Box<dyn Policy>>,
-    /// Apart from that of decisions, which must not depend on whether anybody asks.
-    shadow_chance: Pcg64Mcg,
 }
 
 impl Brain {
@@ -87,13 +102,16 @@ impl Brain {
             accounts_opened: 0,
             accounts_closed: 0,
             budget: RetryBudget::new(settings.retries),
+            subsets: Subsets::new(settings.subsets.clone()),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
+            explaining: Explaining::default(),
+            notices: Notices::default(),
+            quarantine: Quarantine::new(settings.quarantine),
+            patience: Patience::default(),
+            looked_at: Moment::ZERO,
+            silence: None,
             candidates: Vec::new(),
-            is_noting: false,
-            note: None,
-            shadows: SHADOWS.into_iter().map(policy::make).collect(),
-            shadow_chance: Pcg64Mcg::seed_from_u64(settings.seed),
             settings,
         }
     }
@@ -109,6 +127,7 @@ impl Brain {
             Event::Answering { request } => self.on_answering(now, request),
             Event::Streamed { request, output_tokens } => {
                 self.on_streamed(request, output_tokens);
+                self.watch_streamed(now, request, output_tokens);
             }
             Event::Ended { request, outcome, usage } => {
                 self.on_ended(now, request, outcome, usage, actions);
@@ -117,28 +136,31 @@ impl Brain {
                 let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
                 self.policy.on_joined(replica, it.place);
                 self.fleet.join(it);
+                self.subsets.touch();
+                self.notices.push(Notice::Joined { replica });
             }
             Event::Weighed { replica, weight } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.weight = weight;
                 }
+                self.subsets.touch();
+            }
+            Event::Classed { replica, hardware } => {
+                if let Some(it) = self.fleet.get_mut(replica) {
+                    it.hardware = hardware;
+                }
             }
             Event::Leaving { replica } => {
-                if let Some(it) = self.fleet.get_mut(replica) {
-                    it.leaving = true;
-                }
+                self.change(replica, |it| it.leaving = true);
+                self.subsets.touch();
                 self.release_if_done(replica, actions);
             }
-            Event::Probed { replica, probe } => {
-                if let Some(it) = self.fleet.get_mut(replica) {
-                    it.breaker.on_probe(now, probe);
-                }
-            }
-            Event::Reported { replica, report } => {
-                if let Some(it) = self.fleet.get_mut(replica) {
-                    it.hearsay.on_report(report);
-                }
-            }
+            Event::Probed { replica, probe } => self.on_probed(now, replica, probe),
+            Event::Sign { replica, at } => self.on_sign(replica, at),
+            Event::Unawaited { replica } => self.on_unawaited(now, replica),
+            Event::Restarted { replica } => self.on_restarted(now, replica),
+            Event::Ordered(order) => self.obey(now, order),
+            Event::Reported { replica, report } => self.on_reported(now, replica, report),
             Event::Heard { router, taken_at, loads } => {
                 for HeardLoad { replica, booked } in loads {
                     if let Some(it) = self.fleet.get_mut(replica) {
@@ -151,16 +173,24 @@ impl Brain {
         debug_assert!(invariants::accounts_are_closed_once(self));
     }
 
+    /// Takes what operators should know and have not been told.
+    pub fn take_notices(&mut self) -> VecDeque<Notice> {
+        self.notices.take()
+    }
+
     /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
     pub fn next_wakeup(&self) -> Option<Moment> {
-        Some(self.swept_at + SWEEP_INTERVAL)
+        let sweep = self.swept_at + SWEEP_INTERVAL;
+        Some(self.next_look().map_or(sweep, |look| look.min(sweep)))
     }
 
     /// Does what only time brings, and appends what must be done.
-    pub fn on_time(&mut self, now: Moment, _: &mut Vec<Action>) {
+    pub fn on_time(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.look(now, actions);
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
             self.fleet.on_time(now);
+            self.plan_if_due(now);
             self.swept_at = now;
         }
     }
@@ -175,7 +205,12 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.budget.on_arrival(self.requests.len());
-        match self.pick(request, &Ask { now, key, outline: &outline }, &[]) {
+        if let Some(circle) = self.held(now, key, &outline, &extent) {
+            let refusal = Refusal::Quarantined { circle };
+            actions.push(Action::Refuse { request, refusal });
+            return;
+        }
+        match self.pick(&Ask { now, key, outline: &outline }, &[]) {
             Some(replica) => {
                 let booking = Booking::new(key, outline, extent, replica);
                 self.send(now, request, booking, actions);
@@ -191,17 +226,37 @@ impl Brain {
         failure: Failure,
         actions: &mut Vec<Action>,
     ) {
+        let lost = matches!(failure, Failure::Lost | Failure::Hung);
+        if lost {
+            self.note_death_under(now, request);
+        }
         let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
         match failure {
-            Failure::Unreachable => self.blame(now, failed, Reason::Unreachable),
+            Failure::Unreachable => {
+                self.quarantine.on_confirmed(now, failed);
+                self.blame(now, failed, Reason::Unreachable);
+            }
+            Failure::Lost => {
+                self.blame(now, failed, Reason::Unreachable);
+                self.ask_after_loss(now, failed, actions);
+            }
+            // It is out already.
+            Failure::Hung => {}
             Failure::Status if booking.trial => self.blame(now, failed, Reason::Failing),
             Failure::Status => booking.suspects.push(failed),
             // An engine that says it is full is well; only this request should go elsewhere.
-            Failure::Busy => self.praise(failed),
+            Failure::Busy => self.praise(now, failed),
+        }
+        if matches!(failure, Failure::Status | Failure::Busy) {
+            self.on_sign(failed, now);
+        }
+        if lost && self.quarantined(now, request, &booking, actions) {
+            self.release_if_done(failed, actions);
+            return;
         }
         booking.tried.push(failed);
-        match self.pick_again(now, request, &booking) {
+        match self.pick_again(now, &booking) {
             Ok(replica) => {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
@@ -217,8 +272,9 @@ impl Brain {
         let suspects = std::mem::take(&mut booking.suspects);
         if self.begin_account(now, request) {
             self.policy.on_first_token(now, request, replica);
+            self.watch_first_token(now, request);
         }
-        self.praise(replica);
+        self.praise(now, replica);
         for suspect in suspects {
             self.blame(now, suspect, Reason::Failing);
         }
@@ -232,86 +288,59 @@ impl Brain {
         usage: Usage,
         actions: &mut Vec<Action>,
     ) {
+        self.explaining.forget(request);
+        if outcome == Outcome::Cut {
+            self.note_death_under(now, request);
+        }
         let Some(booking) = self.close_account(now, request) else { return };
         self.learn(now, &booking, outcome, usage);
+        self.learn_patience(&booking, usage);
         match outcome {
-            Outcome::Cut => self.blame(now, booking.replica, Reason::Unreachable),
-            Outcome::Cancelled if booking.trial && !booking.is_answering() => {
-                if let Some(it) = self.fleet.get_mut(booking.replica) {
-                    it.breaker.on_trial_abandoned(now);
-                }
+            Outcome::Cut => {
+                self.blame(now, booking.replica, Reason::Unreachable);
+                self.ask_after_loss(now, booking.replica, actions);
+                self.judge(now, &booking);
             }
-            Outcome::Done | Outcome::Cancelled => {}
+            Outcome::Done => {
+                self.quarantine.clear(booking.fingerprint);
+                self.on_sign(booking.replica, now);
+            }
+            Outcome::Cancelled if booking.trial && !booking.is_answering() => {
+                self.change(booking.replica, |it| it.breaker.on_trial_abandoned(now));
+            }
+            Outcome::Cancelled => {}
         }
         self.release_if_done(booking.replica, actions);
     }
 
     /// Chooses a replica other than those tried; the only place where policies are asked.
-    fn pick(
-        &mut self,
-        request: RequestId,
-        ask: &Ask<'_>,
-        tried: &[ReplicaId],
-    ) -> Option<ReplicaId> {
+    fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
         if self.policy.keeps_sessions()
             && let Some(home) = self.closed_home(ask, tried)
         {
+            // It was not chosen among others.
+            self.candidates.clear();
             return Some(home);
         }
-        self.gather(ask.now, tried, |it| it.admits(ask.now));
+        let divided = self.select_subset(ask, tried);
+        self.gather(ask.now, tried, divided, |it| it.admits(ask.now));
+        if divided && self.should_spill() && self.subsets.spill(ask.key) {
+            self.gather(ask.now, tried, divided, |it| it.admits(ask.now));
+        }
+        if self.candidates.is_empty() {
+            self.gather(ask.now, tried, divided, |it| it.admits_at_need(ask.now));
+        }
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
             let joins = |it: &Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
-            self.gather(ask.now, tried, joins);
-        }
-        if std::mem::take(&mut self.is_noting) {
-            self.note_decision(request, ask, tried);
+            self.gather(ask.now, tried, divided, joins);
         }
         if self.candidates.is_empty() {
             return None;
         }
         let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
+        self.subsets.on_picked(self.candidates[chosen].place);
         Some(self.candidates[chosen].id)
-    }
-
-    /// Asks for the next decision to be noted; [`Self::take_note`] then has it.
-    pub fn note_next(&mut self) {
-        self.is_noting = true;
-        self.note = None;
-    }
-
-    /// Takes the note of the last decision, if one was asked for and made since.
-    pub fn take_note(&mut self) -> Option<Decision> {
-        self.is_noting = false;
-        self.note.take()
-    }
-
-    /// Writes down who could take a request, and how everybody weighs them.
-    fn note_decision(&mut self, request: RequestId, ask: &Ask<'_>, tried: &[ReplicaId]) {
-        let (candidates, chance) = (&self.candidates, &mut self.shadow_chance);
-        let mut terms = Vec::new();
-        let mut shadows = Vec::new();
-        if !candidates.is_empty() {
-            self.policy.terms(ask, candidates, &mut terms);
-            for (policy, rule) in SHADOWS.into_iter().zip(&mut self.shadows) {
-                let replica = candidates[rule.pick(ask, candidates, chance)].id;
-                shadows.push(Shadow { policy, replica });
-            }
-        }
-        self.note = Some(Decision {
-            request,
-            key: ask.key,
-            at: ask.now,
-            policy: self.settings.policy,
-            prompt_tokens: ask.outline.prompt_tokens,
-            output_tokens: ask.outline.output_tokens,
-            tried: tried.to_vec(),
-            candidates: candidates.iter().map(|it| it.id).collect(),
-            terms,
-            chosen: None,
-            ttft_ms: None,
-            shadows,
-        });
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
@@ -324,28 +353,32 @@ impl Brain {
         (replica.weight <= 0.0 && replica.admits(ask.now) && !tried.contains(&home)).then_some(home)
     }
 
-    fn gather(&mut self, now: Moment, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
+    fn gather(
+        &mut self,
+        now: Moment,
+        tried: &[ReplicaId],
+        divided: bool,
+        admits: impl Fn(&Replica) -> bool,
+    ) {
         let usual = self.fleet.strangers_usual();
         self.candidates.clear();
         self.candidates.extend(
             self.fleet
                 .iter()
                 .filter(|it| 0.0 < it.weight && admits(it) && !tried.contains(&it.id))
+                .filter(|it| self.subsets.admits(divided, it))
                 .map(|it| candidate(it, now, usual)),
         );
     }
 
-    fn pick_again(
-        &mut self,
-        now: Moment,
-        request: RequestId,
-        booking: &Booking,
-    ) -> Result<ReplicaId, Refusal> {
+    fn pick_again(&mut self, now: Moment, booking: &Booking) -> Result<ReplicaId, Refusal> {
         let tries = u32::try_from(booking.tried.len()).unwrap_or(u32::MAX);
         if self.settings.retries.tries_max <= tries {
             return Err(Refusal::TriesSpent);
         }
-        let Some(replica) = self.pick(request, &booking.ask(now), &booking.tried) else {
+        let (ask, avoid) = (booking.ask(now), self.places_to_avoid(now, booking));
+        let picked = self.pick(&ask, &avoid);
+        let Some(replica) = picked.or_else(|| self.pick(&ask, &booking.tried)) else {
             return Err(Refusal::TriesSpent);
         };
         if self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
@@ -358,38 +391,56 @@ impl Brain {
         mut booking: Booking,
         actions: &mut Vec<Action>,
     ) {
+        self.explain_choice(now, request, &booking);
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get(replica) else { return };
         let candidate = candidate(it, now, self.fleet.strangers_usual());
         let held = self.policy.on_sent(request, &booking.ask(now), &candidate);
+        let before = it.state();
         self.open_account(now, &mut booking, &candidate, held);
+        self.explain_booking(request, booking.account.ttft_ms);
+        self.note_change(replica, before);
+        booking.mark = None;
         let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
         booking.trial = matches!(standing, Some(Standing::Trial { .. }));
-        if let Some(note) = self.note.as_mut().filter(|it| it.request == request) {
-            (note.chosen, note.ttft_ms) = (Some(replica), Some(booking.account.ttft_ms));
-        }
-        self.requests.insert(request, booking);
+        self.note_demand(now, &booking);
         let before = self.sessions.remember(now, key, replica);
-        self.sessions_moved_total += u64::from(before.is_some_and(|it| it != replica));
+        booking.moved_from = before.filter(|it| *it != replica);
+        self.note_move(&booking);
+        self.requests.insert(request, booking);
         actions.push(Action::Send { request, replica });
     }
 
-    fn blame(&mut self, now: Moment, replica: ReplicaId, reason: Reason) {
-        if let Some(it) = self.fleet.get_mut(replica) {
-            it.on_failure(now, reason);
+    /// Changes what is known of a replica, and notes it for operators if its state is another now.
+    fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Replica)) {
+        let Some(it) = self.fleet.get_mut(replica) else { return };
+        let before = it.state();
+        change(it);
+        self.note_change(replica, before);
+    }
+
+    fn note_change(&mut self, replica: ReplicaId, before: State) {
+        let Some(now) = self.fleet.get(replica).map(Replica::state) else { return };
+        if before != now {
+            let silence = self.silence;
+            self.notices.push(Notice::Changed { replica, before, now, silence });
         }
     }
 
-    fn praise(&mut self, replica: ReplicaId) {
-        if let Some(it) = self.fleet.get_mut(replica) {
-            it.breaker.on_success();
-        }
+    fn blame(&mut self, now: Moment, replica: ReplicaId, reason: Reason) {
+        self.change(replica, |it| it.on_failure(now, reason));
+    }
+
+    fn praise(&mut self, now: Moment, replica: ReplicaId) {
+        self.change(replica, |it| it.breaker.on_success(now));
     }
 
     fn release_if_done(&mut self, replica: ReplicaId, actions: &mut Vec<Action>) {
         if self.fleet.get(replica).is_some_and(|it| it.leaving && it.in_flight == 0) {
             self.fleet.leave(replica);
+            self.subsets.touch();
             self.policy.on_left(replica);
+            self.notices.push(Notice::Left { replica });
             actions.push(Action::Release { replica });
         }
     }
@@ -399,7 +450,10 @@ impl Brain {
         let soonest = self.fleet.iter().filter(|it| !it.leaving).filter_map(|it| {
             match it.breaker.standing() {
                 Standing::Out { until, .. } => Some(until.since(now)),
-                Standing::Joining | Standing::Up | Standing::Trial { .. } => None,
+                Standing::Joining
+                | Standing::Up
+                | Standing::Suspect { .. }
+                | Standing::Trial { .. } => None,
             }
         });
         Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::fleet::BreakerSettings;
 use crate::policy::PolicyName;
 
+use super::quarantine::QuarantineSettings;
+use super::subsets::SubsetSettings;
+
 /// Everything one pool's brain is told at its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -12,6 +15,9 @@ pub struct Settings {
     pub retries: RetrySettings,
     pub breaker: BreakerSettings,
     pub sessions: SessionSettings,
+    pub subsets: SubsetSettings,
+    pub watch: WatchSettings,
+    pub quarantine: QuarantineSettings,
     /// Where chance starts; two brains with one seed and the same events decide alike.
     pub seed: u64,
 }
@@ -34,6 +40,19 @@ pub struct SessionSettings {
     pub ttl: Duration,
 }
 
+/// How replicas are watched beside their health checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchSettings {
+    /// How long nothing may have come from an idle replica before it is asked for one token.
+    pub idle: Duration,
+}
+
+impl Default for WatchSettings {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(30) }
+    }
+}
+
 impl Default for RetrySettings {
     fn default() -> Self {
         Self { tries_max: 3, share: 0.2, reserve: 100 }
@@ -49,10 +68,13 @@ impl Default for SessionSettings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            policy: PolicyName::Session,
+            policy: PolicyName::Priced,
             retries: RetrySettings::default(),
             breaker: BreakerSettings::default(),
             sessions: SessionSettings::default(),
+            subsets: SubsetSettings::default(),
+            watch: WatchSettings::default(),
+            quarantine: QuarantineSettings::default(),
             seed: 0,
         }
     }

@@ -14,6 +14,9 @@ pub struct Snapshot {
     pub requests_in_flight: usize,
     /// Sessions that changed replica since the start.
     pub sessions_moved_total: u64,
+    /// Requests held in quarantine now, and times that somebody was put there since the start.
+    pub quarantined: usize,
+    pub quarantined_total: u64,
     /// How well lengths were predicted since the start.
     pub misses: Misses,
     /// How well first tokens were predicted since the start.
@@ -27,7 +30,7 @@ pub struct ReplicaSnapshot {
     pub id: ReplicaId,
     pub name: String,
     pub weight: f64,
-    /// `joining`, `up`, `out`, `trial`, or `leaving`.
+    /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
     pub state: &'static str,
     pub reason: Option<&'static str>,
     pub in_flight: u32,
@@ -72,13 +75,13 @@ pub struct ReplicaLoad {
 impl Brain {
     pub fn snapshot(&self) -> Snapshot {
         let replicas = self.fleet.iter().map(|it| {
-            let standing = it.breaker.standing();
+            let state = it.state();
             ReplicaSnapshot {
                 id: it.id,
                 name: it.name.clone(),
                 weight: it.weight,
-                state: if it.leaving { "leaving" } else { standing.as_str() },
-                reason: standing.reason().map(crate::fleet::Reason::as_str),
+                state: state.name,
+                reason: state.reason.map(crate::fleet::Reason::as_str),
                 in_flight: it.in_flight,
                 sessions: self.sessions.count(it.id),
                 sent_total: it.sent_total,
@@ -94,6 +97,8 @@ impl Brain {
             policy: self.settings.policy,
             requests_in_flight: self.requests.len(),
             sessions_moved_total: self.sessions_moved_total,
+            quarantined: self.quarantine.held(),
+            quarantined_total: self.quarantine.held_total(),
             misses: self.lengths.misses(),
             foresight: self.foresight.clone(),
             replicas: replicas.collect(),

@@ -1,6 +1,7 @@
 //! What the brain promises, as events and the actions they must bring.
 
 mod books;
+mod hangs;
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +29,7 @@ impl Bench {
     }
 
     fn session(replicas: usize) -> Self {
-        Self::new(Settings::default(), &vec![1.0; replicas])
+        Self::new(by_session(), &vec![1.0; replicas])
     }
 
     fn join(&mut self, number: u32, weight: f64) {
@@ -96,6 +97,10 @@ impl Bench {
     }
 }
 
+fn by_session() -> Settings {
+    Settings { policy: PolicyName::Session, ..Settings::default() }
+}
+
 fn ended(request: RequestId, outcome: Outcome) -> Event {
     Event::Ended { request, outcome, usage: Usage::default() }
 }
@@ -103,7 +108,10 @@ fn ended(request: RequestId, outcome: Outcome) -> Event {
 fn target(actions: &[Action]) -> Option<ReplicaId> {
     actions.iter().find_map(|action| match action {
         Action::Send { replica, .. } => Some(*replica),
-        Action::Refuse { .. } | Action::Release { .. } => None,
+        Action::Refuse { .. }
+        | Action::Release { .. }
+        | Action::GiveUp { .. }
+        | Action::Ask { .. } => None,
     })
 }
 
@@ -247,7 +255,7 @@ fn weight_zero_keeps_its_sessions_and_takes_no_new_one() {
 
 #[test]
 fn a_session_of_a_closed_replica_is_new_again_after_its_time() {
-    let mut bench = Bench::new(Settings::default(), &[1.0]);
+    let mut bench = Bench::new(by_session(), &[1.0]);
     assert_eq!(bench.served(0), ReplicaId(0));
     bench.join(1, 1.0);
     bench.tell(Event::Weighed { replica: ReplicaId(0), weight: 0.0 });
@@ -334,7 +342,7 @@ fn errors_that_another_replica_does_not_give_are_blamed() {
 #[test]
 fn retries_end_when_the_budget_is_spent() {
     let retries = RetrySettings { tries_max: 3, share: 0.0, reserve: 2 };
-    let mut bench = Bench::new(Settings { retries, ..Settings::default() }, &[1.0; 8]);
+    let mut bench = Bench::new(Settings { retries, ..by_session() }, &[1.0; 8]);
     let refused: Vec<bool> = (0..4)
         .map(|session| {
             let (request, _) = bench.sent(session);
@@ -346,7 +354,7 @@ fn retries_end_when_the_budget_is_spent() {
 
 #[test]
 fn with_nobody_there_the_refusal_says_when_somebody_may_be() {
-    let mut bench = Bench::new(Settings::default(), &[]);
+    let mut bench = Bench::new(by_session(), &[]);
     let second = Duration::from_secs(1);
     let refuse = |request, retry_after| {
         [Action::Refuse { request, refusal: Refusal::NoReplica { retry_after } }]
@@ -409,7 +417,13 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
-    let failure = prop::sample::select(vec![Failure::Unreachable, Failure::Status, Failure::Busy]);
+    let failure = prop::sample::select(vec![
+        Failure::Unreachable,
+        Failure::Lost,
+        Failure::Hung,
+        Failure::Status,
+        Failure::Busy,
+    ]);
     let outcome = prop::sample::select(vec![Outcome::Done, Outcome::Cancelled, Outcome::Cut]);
     let weight = prop::sample::select(vec![0.0, 0.5, 1.0, 3.0]);
     prop_oneof![

@@ -10,6 +10,18 @@ const TABLE_DATE: &str = "2026-11-15";
 /// The memory bandwidth of the GPU in the built-in table.
 pub const H200_MEMORY_TB_S: f64 = 4.8;
 
+/// GPUs that need no measurement to begin with, and their memory bandwidth in TB/s as their makers
+/// give it. All times are scaled by it, which is right for decoding and rough for prefill.
+pub const GPUS: [(&str, f64); 7] = [
+    ("b200", 8.0),
+    ("mi300x", 5.3),
+    ("h200", H200_MEMORY_TB_S),
+    ("h100", 3.35),
+    ("a100", 2.04),
+    ("l40s", 0.864),
+    ("l4", 0.3),
+];
+
 /// Billions of parameters, what the table calls it, and its step times.
 const SIZES: [(f64, &str, StepTimes); 2] =
     [(8.03, "llama-8b", StepTimes::LLAMA_8B), (70.6, "llama-70b-tp1-of-80", StepTimes::LLAMA_70B)];
@@ -33,6 +45,19 @@ pub fn built_in(model: &str) -> Option<Coefficients> {
         error: error.map(|it| it.error_held_out),
         ..predicted(*times)
     })
+}
+
+/// Guesses what a model costs on a GPU that is built in, by its name in [`GPUS`]; a model whose name
+/// tells no size is taken for one of eight billion parameters. `None` for another GPU.
+pub fn built_in_on(model: &str, gpu: &str) -> Option<Coefficients> {
+    let (name, memory_tb_s) = GPUS.iter().find(|it| it.0 == gpu)?;
+    if *name == "h200"
+        && let Some(known) = built_in(model)
+    {
+        return Some(known);
+    }
+    let billions = billions_in(model).unwrap_or(SIZES[0].0);
+    Some(Coefficients { class: gpu.to_owned(), ..guess(model, billions, *memory_tb_s) })
 }
 
 /// Turns a fit on a table of bare steps into coefficients; the knee is predicted.
@@ -133,6 +158,16 @@ mod tests {
         let times = guess("m", 70.6, H200_MEMORY_TB_S).step;
         assert!((times.floor_ms / StepTimes::LLAMA_70B.floor_ms - 1.0).abs() < 1e-9);
         assert!((times.context_ms / StepTimes::LLAMA_70B.context_ms - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_gpu_is_known_by_its_name_and_a_slower_one_takes_longer() {
+        let floor = |gpu| built_in_on("llama-3-8b", gpu).map(|it| it.step.floor_ms);
+        assert_eq!(floor("h200"), Some(StepTimes::LLAMA_8B.floor_ms));
+        assert!(floor("h200") < floor("h100") && floor("h100") < floor("l4"));
+        assert_eq!(floor("abacus"), None);
+        assert!(built_in_on("gpt-4o", "h100").is_some(), "a size is assumed");
+        assert_eq!(built_in_on("", "l4").map(|it| it.class), Some("l4".to_owned()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod request;
 mod solve;
 mod table;
 
-pub use builtin::{H200_MEMORY_TB_S, built_in, from_table, guess};
+pub use builtin::{GPUS, H200_MEMORY_TB_S, built_in, built_in_on, from_table, guess};
 pub use coefficients::{BookError, Coefficients, CostBook, Origin};
 pub use fit::{ErrorQuantiles, Fit, fit};
 pub use hardware::Hardware;

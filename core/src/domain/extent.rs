@@ -16,6 +16,10 @@ pub struct Extent {
     pub block_bytes: u32,
     /// The most tokens the answer may have, where that is known.
     pub output_tokens_max: Option<u32>,
+    /// The hash of the whole prompt; 0 when unknown.
+    pub digest: u64,
+    /// Whether the answer comes token by token, so that its silence means something.
+    pub streams: bool,
 }
 
 impl Extent {

@@ -42,6 +42,13 @@ impl SliceKey {
     }
 }
 
+impl SliceKey {
+    /// The half that names the workload.
+    pub fn workload(self) -> u32 {
+        u32::try_from(self.0 >> 32).unwrap_or(u32::MAX)
+    }
+}
+
 impl fmt::Display for ReplicaId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "r{}", self.0)

@@ -1,6 +1,7 @@
 //! Ids, quantities and moments: the nouns every room shares. No behaviour lives here beyond
 //! arithmetic that keeps units apart.
 
+mod birth;
 mod extent;
 mod ids;
 mod moment;
@@ -8,6 +9,7 @@ mod outline;
 mod report;
 mod usage;
 
+pub use birth::Birth;
 pub use extent::Extent;
 pub use ids::{Place, ReplicaId, RequestId, RouterId, SliceKey};
 pub use moment::Moment;

@@ -18,3 +18,11 @@ pub struct Report {
     /// Tokens its KV memory holds, where the engine tells.
     pub kv_tokens_max: Option<u64>,
 }
+
+impl Report {
+    /// Tokens in its KV memory; zero where the engine does not tell how many fit.
+    #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "no memory holds 2^53")]
+    pub fn kv_used_tokens(&self) -> f64 {
+        self.kv_used_share * self.kv_tokens_max.unwrap_or(0) as f64
+    }
+}

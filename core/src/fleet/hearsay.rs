@@ -33,6 +33,8 @@ pub struct Booked {
 pub struct Strangers {
     pub waiting: f64,
     pub running: f64,
+    /// What they hold of the KV memory.
+    pub kv_tokens: f64,
 }
 
 /// What is heard of one replica.
@@ -119,9 +121,16 @@ impl Hearsay {
             return Strangers::default();
         }
         let count = strangers * self.freshness(now);
-        let waiting = f64::from(report.waiting);
-        let waiting_share = waiting / (waiting + f64::from(report.running));
-        Strangers { waiting: count * waiting_share, running: count * (1.0 - waiting_share) }
+        let (waiting, running) = (f64::from(report.waiting), f64::from(report.running));
+        let waiting_share = waiting / (waiting + running);
+        let strangers_running = count * (1.0 - waiting_share);
+        // Each is taken to hold as much as those who run there do on average.
+        let kv_each = report.kv_used_tokens() / running.max(1.0);
+        Strangers {
+            waiting: count * waiting_share,
+            running: strangers_running,
+            kv_tokens: strangers_running * kv_each,
+        }
     }
 
     fn freshness(&self, now: Moment) -> f64 {
@@ -184,6 +193,17 @@ mod tests {
         it.on_report(report(at(0), u32::MAX, u32::MAX));
         let reckoned = it.reckon(at(0), 0, 0.0);
         assert!((reckoned.waiting + reckoned.running - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn strangers_hold_kv_as_the_others_there_do() {
+        let mut it = Hearsay::default();
+        it.on_sent(6);
+        let full =
+            Report { kv_used_share: 0.5, kv_tokens_max: Some(100_000), ..report(at(0), 0, 10) };
+        it.on_report(full);
+        let reckoned = it.reckon(at(0), 6, 4.0);
+        assert!((reckoned.kv_tokens - 20_000.0).abs() < 1e-6, "{reckoned:?}");
     }
 
     #[test]

@@ -5,6 +5,9 @@ mod breaker;
 mod hearsay;
 mod ledger;
 mod pace;
+mod tempo;
+mod vigil;
+mod watch;
 
 use std::sync::Arc;
 
@@ -15,6 +18,9 @@ pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
 pub use hearsay::{Booked, Hearsay, Strangers};
 pub use ledger::{Drift, Ledger, Load, ms, settled_us};
 pub use pace::Pace;
+pub use tempo::{Tempo, median};
+pub use vigil::{Patience, Silence, Verdict, Vigil, Work, hung_after};
+pub use watch::Watch;
 
 const MINUTE_MS: f64 = 60_000.0;
 /// How much the newest prompt counts in the mean of what prompts take.
@@ -45,6 +51,16 @@ pub struct Replica {
     pub hearsay: Hearsay,
     /// What reading a prompt took there on average, by the cost model.
     pub prefill_ms_mean: f64,
+    /// How it does its work.
+    pub watch: Watch,
+}
+
+/// A replica's state as operators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
+    pub name: &'static str,
+    pub reason: Option<Reason>,
 }
 
 impl Replica {
@@ -73,16 +89,39 @@ impl Replica {
             pace: Pace::default(),
             hearsay: Hearsay::default(),
             prefill_ms_mean: 0.0,
+            watch: Watch::default(),
         }
+    }
+
+    pub const fn state(&self) -> State {
+        let standing = self.breaker.standing();
+        let name = if self.leaving { "leaving" } else { standing.as_str() };
+        State { name, reason: standing.reason() }
     }
 
     /// Tells whether a request may be sent here now.
     pub fn admits(&self, now: Moment) -> bool {
-        !self.leaving && self.breaker.admits(now)
+        let has_room = self.breaker.room().is_none_or(|room| self.in_flight < room);
+        !self.leaving && self.breaker.admits(now) && has_room
+    }
+
+    /// Tells whether it may be sent something when nobody else is there: it takes work, but too much
+    /// for one that has just come back, or it is suspected.
+    pub fn admits_at_need(&self, now: Moment) -> bool {
+        let suspect = matches!(self.breaker.standing(), Standing::Suspect { .. });
+        !self.leaving && (suspect || self.breaker.admits(now))
+    }
+
+    /// Tells whether others than this router have given it work, and its engine is at it.
+    pub fn has_foreign_work(&self, now: Moment) -> bool {
+        let foreign =
+            1.0 <= self.hearsay.strangers(now) || 0 < self.hearsay.booked_elsewhere(now).in_flight;
+        foreign && self.watch.is_working(now)
     }
 
     /// Books a request that is sent here.
     pub fn on_sent(&mut self, now: Moment, charge: Load) {
+        self.watch.vigil.on_sent(now, self.in_flight);
         self.in_flight += 1;
         self.sent_total += 1;
         self.breaker.on_sent();

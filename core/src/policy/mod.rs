@@ -112,6 +112,10 @@ pub trait Policy: Debug + Send {
     /// Notes that nothing more comes from there; said once for each time it was sent.
     fn on_ended(&mut self, _: Moment, _: RequestId, _: ReplicaId) {}
 
+    /// Notes that another process answers at the replica's address, with a cold cache. What is in flight
+    /// there ends as always.
+    fn on_restarted(&mut self, _: ReplicaId) {}
+
     /// Notes that the replica is gone for good; all its requests have ended.
     fn on_left(&mut self, _: ReplicaId) {}
 

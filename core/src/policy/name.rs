@@ -7,8 +7,14 @@ use super::PolicyName;
 
 impl PolicyName {
     /// Those for serving. The others are for the simulator: they are peers' rules to measure against.
-    pub const SERVED: &'static [Self] =
-        &[Self::Session, Self::RoundRobin, Self::Random, Self::LeastRequests, Self::PowerOfTwo];
+    pub const SERVED: &'static [Self] = &[
+        Self::Priced,
+        Self::Session,
+        Self::RoundRobin,
+        Self::Random,
+        Self::LeastRequests,
+        Self::PowerOfTwo,
+    ];
 
     /// Reads a name that must be one of `choices`.
     pub fn among(choices: &'static [Self], text: &str) -> Result<Self, UnknownPolicy> {
@@ -66,8 +72,8 @@ mod tests {
     #[test]
     fn who_serves_is_offered_only_what_serves() {
         let unknown = PolicyName::among(PolicyName::SERVED, "preble").unwrap_err().to_string();
-        let five = "session, round_robin, random, least_requests, power_of_two";
-        assert_eq!(unknown, format!("unknown policy; choose one of {five}"));
+        let six = "priced, session, round_robin, random, least_requests, power_of_two";
+        assert_eq!(unknown, format!("unknown policy; choose one of {six}"));
         assert_eq!(PolicyName::among(PolicyName::SERVED, "session"), Ok(PolicyName::Session));
     }
 }

@@ -128,6 +128,10 @@ impl Policy for Priced {
         }));
     }
 
+    fn on_restarted(&mut self, replica: ReplicaId) {
+        self.residency.forget(replica);
+    }
+
     fn on_left(&mut self, replica: ReplicaId) {
         self.residency.forget(replica);
     }

@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 
 use memchr::memchr;
 
-use crate::domain::{Moment, Report};
+use crate::domain::{Birth, Moment, Report};
 
 /// The series of one engine, each by its name and, where one name covers several, a label.
 struct Names {
@@ -84,6 +84,34 @@ const LLAMA_CPP: Names = Names {
 /// Reads a metrics page in the Prometheus text format; `None` when no engine we know wrote it.
 pub fn read_report(page: &[u8], taken_at: Moment) -> Option<Report> {
     ENGINES.iter().find_map(|names| names.read(page, taken_at))
+}
+
+/// When a process started, as the client libraries of Prometheus tell it.
+const STARTED: &str = "process_start_time_seconds";
+
+/// Tokens an engine has generated since it started.
+const GENERATED: [&str; 3] = [
+    "vllm:generation_tokens_total",
+    "sglang:generation_tokens_total",
+    "llamacpp:tokens_predicted_total",
+];
+
+/// Reads which process wrote a metrics page; `None` when it does not tell.
+pub fn read_birth(page: &[u8]) -> Option<Birth> {
+    let (mut started, mut worked) = (Sum::default(), Sum::default());
+    for sample in samples(page) {
+        if sample.is((STARTED, None)) {
+            started += sample.value();
+        } else if GENERATED.iter().any(|it| sample.is((it, None))) {
+            worked += sample.value();
+        }
+    }
+    let told = |sum: &Sum, value: f64| (0 < sum.count).then(|| whole(value));
+    let birth = Birth {
+        started_ms: told(&started, started.mean() * 1e3),
+        worked_tokens: told(&worked, worked.sum),
+    };
+    (birth != Birth::default()).then_some(birth)
 }
 
 impl Names {
@@ -209,6 +237,16 @@ fn number(text: &[u8]) -> Option<f64> {
 )]
 fn count(value: f64) -> u32 {
     value.round() as u32
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "from float to int, `as` saturates, and what is read is not negative"
+)]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
 }
 
 #[cfg(test)]

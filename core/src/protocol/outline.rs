@@ -10,7 +10,9 @@
 //! unless the pool keeps them apart. `cache_salt` keeps prompts apart here as it does there, and a
 //! tenant that must share with nobody gets a salt of its own, here and in the body that goes out.
 
-use memchr::memchr3;
+use std::ops::Range;
+
+use memchr::{memchr, memchr3};
 use twox_hash::XxHash3_64;
 
 use crate::domain::{Extent, Outline};
@@ -56,9 +58,58 @@ impl Prompt<'_> {
             attachment_bytes: narrow(attachment_bytes),
             block_bytes: narrow(BLOCK_BYTES),
             output_tokens_max: None,
+            digest: chain.digest(),
+            streams: false,
         };
         (Outline { blocks: chain.blocks.into(), ..Outline::default() }, extent)
     }
+}
+
+impl Prompt<'_> {
+    /// Copies the prompt's text between two blocks, with escapes turned into what they stand for. What
+    /// joins texts in JSON stays: it is about as long as what a chat template puts there.
+    pub(super) fn text(&self, blocks: Range<usize>) -> String {
+        let mut span =
+            blocks.start.saturating_mul(BLOCK_BYTES)..blocks.end.saturating_mul(BLOCK_BYTES);
+        let mut text = Vec::new();
+        for part in self.parts {
+            let part = part.as_bytes();
+            let (start, end) = (span.start.min(part.len()), span.end.min(part.len()));
+            unescape(&part[start..end], &mut text);
+            span = span.start - start..span.end - end;
+        }
+        // A block may end inside of a letter.
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// Appends JSON text with its escapes resolved; a broken one stays as it stands.
+fn unescape(mut json: &[u8], into: &mut Vec<u8>) {
+    while let Some(at) = memchr(b'\\', json) {
+        into.extend_from_slice(&json[..at]);
+        let escape = &json[at..];
+        let (letter, length) = match escape.get(1) {
+            Some(b'n') => (Some('\n'), 2),
+            Some(b't') => (Some('\t'), 2),
+            Some(b'r') => (Some('\r'), 2),
+            Some(&mark @ (b'"' | b'\\' | b'/')) => (Some(char::from(mark)), 2),
+            Some(b'u') => (code_unit(escape), 6),
+            _ => (None, 1),
+        };
+        let length = length.min(escape.len());
+        match letter {
+            Some(letter) => into.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
+            None => into.extend_from_slice(&escape[..length]),
+        }
+        json = &escape[length..];
+    }
+    into.extend_from_slice(json);
+}
+
+/// Reads `\uXXXX`. Half of a pair is no letter; pairs are rare enough to stay as they stand.
+fn code_unit(escape: &[u8]) -> Option<char> {
+    let digits = std::str::from_utf8(escape.get(2..6)?).ok()?;
+    char::from_u32(u32::from_str_radix(digits, 16).ok()?)
 }
 
 /// Makes the salt by which an engine keeps a tenant's prompts apart. A salt the client chose goes
@@ -117,6 +168,11 @@ impl Chain {
         let blocks = bytes.chunks_exact(BLOCK_BYTES);
         self.begun.extend_from_slice(blocks.remainder());
         blocks.for_each(|it| self.add(it));
+    }
+
+    /// Hashes all of the prompt, what follows the last whole block included; never 0.
+    fn digest(&self) -> u64 {
+        XxHash3_64::oneshot_with_seed(self.hash, &self.begun).max(1)
     }
 
     fn add(&mut self, block: &[u8]) {

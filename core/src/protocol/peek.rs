@@ -39,7 +39,13 @@ impl Peek<'_> {
     /// any lock is taken.
     pub fn outline(&self, model: &str, tenant: Option<u64>) -> (Outline, Extent) {
         let (outline, extent) = self.prompt.outline(model, tenant);
-        (outline, Extent { output_tokens_max: self.output_tokens_max, ..extent })
+        let (output_tokens_max, streams) = (self.output_tokens_max, self.stream);
+        (outline, Extent { output_tokens_max, streams, ..extent })
+    }
+
+    /// Copies the text of the prompt between two blocks of its outline, for whoever counts its tokens.
+    pub fn text(&self, blocks: Range<usize>) -> String {
+        self.prompt.text(blocks)
     }
 
     /// Says what to put where in the body, for the engine too to keep the tenant's prompts apart.
@@ -312,7 +318,7 @@ fn text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
 }
 
 /// Where a raw value stands in the text it was borrowed from.
-fn span_of(raw: &RawValue, text: &str) -> Range<usize> {
+pub(super) fn span_of(raw: &RawValue, text: &str) -> Range<usize> {
     let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
     start..start + raw.get().len()
 }

@@ -37,6 +37,25 @@ pub enum Why {
 }
 
 impl Why {
+    const ALL: [Self; 11] = [
+        Self::First,
+        Self::Split,
+        Self::Merged,
+        Self::Moved,
+        Self::Swapped,
+        Self::Replicated,
+        Self::Dereplicated,
+        Self::Rehomed,
+        Self::Drained,
+        Self::Filled,
+        Self::Ruled,
+    ];
+
+    /// Reads what [`Self::as_str`] writes.
+    pub fn read(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == text)
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",

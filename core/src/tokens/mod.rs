@@ -1,15 +1,18 @@
 //! How long is this prompt, and how long will its answer be? Learned from what engines report at the
-//! end of each answer: bytes per token for each model, lengths of answers for each workload. It counts
-//! no tokens itself: a tokenizer reads every byte of a prompt, and a price wants the length to a few
-//! percent. All it remembers is bounded in number; the least recently taught makes room.
+//! end of each answer: bytes per token for each model, the length of each conversation so far, lengths of
+//! answers for each workload. It counts no tokens itself: a tokenizer reads every byte of a prompt, and
+//! a price wants the length to a few percent. All it remembers is bounded in number; the least recently
+//! taught makes room.
 
 mod answers;
+mod known;
 mod recent;
 mod weight;
 
 use crate::domain::{Extent, Outline, SliceKey, Usage};
 
 use answers::Answers;
+use known::Known;
 pub(crate) use recent::Recent;
 use weight::Weight;
 
@@ -30,6 +33,7 @@ const RUNS_ON: f64 = 1.5;
 #[derive(Debug)]
 pub struct Lengths {
     models: Recent<Model>,
+    known: Known,
     workloads: Recent<Answers>,
     misses: Misses,
 }
@@ -60,6 +64,7 @@ impl Default for Lengths {
     fn default() -> Self {
         Self {
             models: Recent::new(MODELS_MAX),
+            known: Known::default(),
             workloads: Recent::new(WORKLOADS_MAX),
             misses: Misses::default(),
         }
@@ -79,7 +84,7 @@ impl Lengths {
             return;
         }
         if outline.prompt_tokens == 0 {
-            outline.prompt_tokens = self.prompt_tokens(extent);
+            outline.prompt_tokens = self.prompt_tokens(extent, outline);
         }
         if outline.block_tokens == 0 && !outline.blocks.is_empty() {
             // Spread evenly, so that the blocks of an image do not outweigh the prompt.
@@ -110,6 +115,7 @@ impl Lengths {
             // What an image came to says nothing of the words around it.
             if extent.attachments == 0 {
                 self.models.get_or_insert(extent.model).weight.learn(extent.text_bytes, tokens);
+                self.known.learn(extent, outline, tokens);
             }
         }
         if let (Some(tokens), true) = (usage.output, whole) {
@@ -136,11 +142,15 @@ impl Lengths {
         Some(whole(total).max(streamed))
     }
 
-    fn prompt_tokens(&self, extent: &Extent) -> u32 {
+    fn prompt_tokens(&self, extent: &Extent, outline: &Outline) -> u32 {
         let prior = Weight::default();
         let weight = self.models.get(extent.model).map_or(&prior, |it| &it.weight);
-        let text = f64::from(extent.text_bytes) / weight.bytes_per_token();
-        whole(text + f64::from(extent.attachments) * ATTACHMENT_TOKENS).max(1)
+        // Where attachments lie in a prompt nobody has noted, so beginnings are of text alone.
+        let known =
+            (extent.attachments == 0).then(|| self.known.longest(extent, outline)).flatten();
+        let (bytes, tokens) = known.map_or((0, 0.0), |it| (it.bytes, it.tokens));
+        let rest = f64::from(extent.text_bytes.saturating_sub(bytes)) / weight.bytes_per_token();
+        whole(tokens + rest + f64::from(extent.attachments) * ATTACHMENT_TOKENS).max(1)
     }
 
     /// Expects what the workload's answers came to, leaning on those of the model while there are few,

@@ -56,6 +56,50 @@ fn predictions_come_to_what_engines_report() {
     assert_eq!(completed(&lengths, &other, 0).prompt_tokens, 10_000, "models learn apart");
 }
 
+/// A prompt of so many blocks of a conversation, and half a block more.
+fn turn(conversation: u64, blocks: u32) -> (Extent, Outline) {
+    let hashes = (0..u64::from(blocks)).map(|it| conversation << 32 | it);
+    let outline = Outline { blocks: hashes.collect(), ..Outline::default() };
+    (extent(256 * blocks + 128), outline)
+}
+
+#[test]
+fn of_a_later_turn_only_the_end_is_estimated() {
+    let mut lengths = Lengths::default();
+    // The model's prompts come to four bytes a token, this conversation's to two.
+    teach(&mut lengths, 100, 4, 80);
+    let (extent, outline) = turn(1, 1000);
+    let usage = Usage { input: Some(128_000), ..Usage::default() };
+    lengths.on_ended(KEY, &extent, &outline, usage, true);
+    let predict = |conversation, blocks| {
+        let (extent, mut outline) = turn(conversation, blocks);
+        lengths.complete(KEY, &extent, &mut outline);
+        outline.prompt_tokens
+    };
+    // The ratio has moved a little by what it was taught.
+    let (next, strange) = (predict(1, 1010), predict(2, 1010));
+    assert!((127_500..130_000).contains(&next), "{next}");
+    assert!((60_000..75_000).contains(&strange), "{strange}");
+    assert!((127_000..200_000).contains(&predict(1, 2000)), "a long turn is found too");
+    assert!(predict(1, 500) < 70_000, "nothing is known of a shorter one");
+}
+
+#[test]
+fn an_image_breaks_off_what_is_known() {
+    let mut lengths = Lengths::default();
+    let ((plain, outline), (_, unknown)) = (turn(1, 100), turn(2, 100));
+    let usage = Usage { input: Some(30_000), ..Usage::default() };
+    lengths.on_ended(KEY, &plain, &outline, usage, true);
+    let image = Extent { attachments: 1, attachment_bytes: 10_000, ..plain };
+    let estimate = |extent: &Extent, outline: &Outline| {
+        let mut outline = Outline { prompt_tokens: 0, ..outline.clone() };
+        lengths.complete(KEY, extent, &mut outline);
+        outline.prompt_tokens
+    };
+    assert_ne!(estimate(&plain, &outline), estimate(&plain, &unknown));
+    assert_eq!(estimate(&image, &outline), estimate(&image, &unknown));
+}
+
 #[test]
 fn another_workload_of_the_model_starts_from_the_model_s_answers() {
     let mut lengths = Lengths::default();

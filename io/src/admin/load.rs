@@ -2,6 +2,7 @@
 
 use cleave_core::brain::ReplicaLoad;
 use cleave_core::domain::{Moment, Report};
+use cleave_core::fleet::ms;
 use serde::Serialize;
 
 use crate::proxy::{Pool, Router};
@@ -21,15 +22,33 @@ pub struct PoolLoad {
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaFigures {
     pub url: String,
+    /// Whose coefficients its work is priced with.
+    pub class: String,
     pub in_flight: u32,
+    /// Work of the requests in flight in model units: what is still to be done of it.
+    pub in_flight_mu: f64,
+    /// What it makes in a minute at its knee, at the pace it shows.
+    pub capacity_mu_per_min: f64,
+    /// How many times as long as its class promises things take.
+    pub pace: f64,
     pub booked: Booked,
+    /// Work that other routers say they have there, in milliseconds.
+    pub elsewhere_ms: f64,
     /// The engine's own figures; null when it never gave any.
     pub report: Option<ReportFigures>,
 }
 
-/// Tokens of the requests in flight, as estimated when they came.
+/// What the requests in flight come to, as expected now.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Booked {
+    /// Reading prompts whose answer has not begun, in milliseconds of a busy replica.
+    pub prefill_ms: f64,
+    /// Writing what is still to come of answers.
+    pub decode_ms: f64,
+    /// Tokens in KV memory, as if no two requests shared any.
+    pub kv_tokens: u64,
+    /// Tokens that answers will add to it.
+    pub kv_growth_tokens: u64,
     /// In prompts whose answer has not begun, cached ones included.
     pub waiting_prompt_tokens: u64,
     /// In prompts that are being answered.
@@ -65,8 +84,17 @@ impl ReplicaFigures {
     fn of(load: ReplicaLoad, now: Moment) -> Self {
         Self {
             url: load.name,
+            class: load.class,
             in_flight: load.in_flight,
+            in_flight_mu: load.in_flight_mu,
+            capacity_mu_per_min: load.capacity_mu_per_min,
+            pace: load.pace,
+            elsewhere_ms: load.elsewhere.work_ms(),
             booked: Booked {
+                prefill_ms: ms(load.booked.prefill_us),
+                decode_ms: ms(load.booked.decode_us),
+                kv_tokens: load.booked.kv_tokens,
+                kv_growth_tokens: load.booked.growth_tokens,
                 waiting_prompt_tokens: load.waiting_prompt_tokens,
                 answering_prompt_tokens: load.answering_prompt_tokens,
                 output_tokens: load.output_tokens,

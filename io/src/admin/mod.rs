@@ -1,11 +1,19 @@
 //! The operators' port: health, state, metrics. On an address of its own, loopback unless told
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
+mod assignment;
+mod events;
+mod explain;
 mod load;
 mod server;
 mod settings;
 mod status;
 
+pub use assignment::{
+    Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
+    WorkloadFigures,
+};
+pub use explain::{Candidate, Explained, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use server::{AdminServer, BindError};
 pub use settings::{Secret, Settings};

@@ -4,17 +4,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router as Routes};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::proxy::Router;
+use crate::proxy::{Router, equal_in_constant_time};
 
+use super::assignment;
+use super::events::events;
+use super::explain::{self, Explained};
 use super::load::Load;
 use super::settings::{Secret, Settings};
 use super::status::Status;
@@ -42,6 +45,15 @@ impl AdminServer {
         let guarded = Routes::new()
             .route("/status", get(status))
             .route("/load", get(load))
+            .route("/assignment", get(assignment::show))
+            .route("/assignment/freeze", post(assignment::freeze))
+            .route("/assignment/unfreeze", post(assignment::unfreeze))
+            .route("/assignment/pin/{pool}/{workload}", post(assignment::pin))
+            .route("/drain/{*replica}", post(assignment::drain))
+            .route("/undrain/{*replica}", post(assignment::undrain))
+            .route("/explain", get(explain_latest))
+            .route("/explain/{*id}", get(explain_one))
+            .route("/events", get(events))
             .route("/metrics", get(metrics))
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
@@ -74,12 +86,6 @@ async fn guard(State(token): State<Arc<Option<Secret>>>, request: Request, next:
     }
 }
 
-/// Compares without telling by its time where the first difference is.
-fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
-    let differing = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
-    one.len() == other.len() && differing == 0
-}
-
 async fn healthz() -> &'static str {
     "ok\n"
 }
@@ -102,11 +108,25 @@ async fn load(State(router): State<Arc<Router>>) -> Json<Load> {
     Json(Load::of(&router))
 }
 
+async fn explain_latest(State(router): State<Arc<Router>>) -> Json<Vec<Explained>> {
+    Json(explain::latest(&router))
+}
+
+async fn explain_one(
+    State(router): State<Arc<Router>>,
+    Path(id): Path<String>,
+) -> Result<Json<Explained>, (StatusCode, String)> {
+    explain::find(&router, &id).map(Json).map_err(|why| (StatusCode::NOT_FOUND, why))
+}
+
 async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], router.write_metrics())
 }
 
 async fn unknown() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "there are /healthz, /readyz, /status, /load and /metrics\n")
+    (
+        StatusCode::NOT_FOUND,
+        "there are /healthz, /readyz, /status, /load, /events, /explain, /assignment and /metrics\n",
+    )
 }

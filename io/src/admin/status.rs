@@ -22,15 +22,17 @@ pub struct PoolStatus {
     pub requests_in_flight: usize,
     pub sessions: u64,
     pub sessions_moved_total: u64,
+    /// Requests that are refused because replicas failed while they were served.
+    pub quarantined: usize,
     pub replicas: Vec<ReplicaStatus>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaStatus {
     pub url: String,
-    /// `joining`, `up`, `out`, `trial`, or `leaving`.
+    /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
     pub state: &'static str,
-    /// Why it is out.
+    /// Why it is suspected or out.
     pub reason: Option<&'static str>,
     pub weight: f64,
     pub in_flight: u32,
@@ -75,6 +77,7 @@ impl PoolStatus {
             requests_in_flight: snapshot.requests_in_flight,
             sessions: replicas.iter().map(|it| u64::from(it.sessions)).sum(),
             sessions_moved_total: snapshot.sessions_moved_total,
+            quarantined: snapshot.quarantined,
             replicas,
         }
     }

@@ -3,6 +3,7 @@
 //! once, with its place, its path and its remedy. The other rooms never see a raw value, and this
 //! one never acts on a settled one.
 
+mod costs;
 mod fit;
 mod overlay;
 mod problem;
@@ -15,6 +16,7 @@ mod shape;
 mod tests;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -25,6 +27,7 @@ pub use problem::{Place, Problem, Problems};
 pub use reference::reference;
 pub use reload::changes_static;
 
+use crate::discovery::Source;
 use crate::{admin, proxy, telemetry};
 use overlay::Overlay;
 use problem::{Findings, Wrong};
@@ -39,6 +42,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 pub struct Config {
     pub proxy: proxy::Settings,
     pub pools: Vec<proxy::PoolSettings>,
+    /// Where more replicas are found, by the pool's name.
+    pub discover: BTreeMap<String, Source>,
     pub admin: admin::Settings,
     pub telemetry: telemetry::Settings,
 }

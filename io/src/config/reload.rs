@@ -15,7 +15,10 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         // Whether it came from a file or not does not matter, only whether it differs.
         ("admin.token", old.admin.token != new.admin.token),
         ("tls", from.tls != to.tls),
+        ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),
+        ("explain.sample", from.explain.sample.to_bits() != to.explain.sample.to_bits()),
+        ("explain.kept_max", from.explain.kept_max != to.explain.kept_max),
         ("log.format", old.telemetry.format != new.telemetry.format),
         ("log.level", old.telemetry.level != new.telemetry.level),
         ("log.access", old.telemetry.access_log != new.telemetry.access_log),
@@ -54,7 +57,7 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 6] {
 }
 
 /// Compares what a pool's brain and probes were started with.
-fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 13] {
+fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 20] {
     let (from, to) = (&old.brain, &new.brain);
     [
         ("policy", from.policy != to.policy),
@@ -63,12 +66,19 @@ fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 13] {
         ("retries.tries_max", from.retries.tries_max != to.retries.tries_max),
         ("retries.share", from.retries.share.to_bits() != to.retries.share.to_bits()),
         ("retries.reserve", from.retries.reserve != to.retries.reserve),
+        ("subsets.floor", from.subsets.floor != to.subsets.floor),
+        ("subsets.cap", from.subsets.cap != to.subsets.cap),
+        ("subsets.spill_after", from.subsets.spill_after != to.subsets.spill_after),
+        ("subsets.spill_max", from.subsets.spill_max != to.subsets.spill_max),
+        ("workloads", from.subsets.workloads != to.subsets.workloads),
         ("breaker.failures_max", from.breaker.failures_max != to.breaker.failures_max),
         ("breaker.open", from.breaker.open != to.breaker.open),
         ("breaker.open_max", from.breaker.open_max != to.breaker.open_max),
         ("health.path", old.probe.path != new.probe.path),
         ("health.interval", old.probe.interval != new.probe.interval),
         ("health.timeout", old.probe.timeout != new.probe.timeout),
+        ("health.token_after", from.watch.idle != to.watch.idle),
+        ("quarantine.ttl", from.quarantine.ttl != to.quarantine.ttl),
         ("health.report_interval", old.probe.report_interval != new.probe.report_interval),
     ]
 }

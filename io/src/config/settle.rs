@@ -4,53 +4,81 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleave_core::brain;
+use http::HeaderValue;
 
+use super::costs::{Books, Source};
 use super::problem::{Findings, Wrong, join, plain};
-use super::raw::{Admin, Kind, Pool, Raw, Replica, Slots, Tls};
+use super::raw::{Admin, Explain, Kind, Pool, Raw, Replica, Slots, Tls};
 use super::{Config, read_bytes, read_text};
 use crate::admin::Secret;
-use crate::proxy::{CacheScope, PoolSettings, ReplicaSettings, TlsSettings};
+use crate::proxy::{CacheScope, ExplainSettings, PoolSettings, ReplicaSettings, TlsSettings};
 use crate::replicas::ProbeSettings;
+use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::{admin, proxy};
 
 /// Turns raw into settled, and reports what does not go together.
-pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
+pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     check_together(&raw, findings);
     let admin = settle_admin(raw.admin, findings);
     let tls = settle_tls(raw.tls, findings);
+    let watch = brain::WatchSettings { idle: raw.health.token_after.0 };
     let probe = ProbeSettings::from(raw.health);
     let brain = brain::Settings {
         policy: raw.policy.0,
         retries: raw.retries.into(),
         breaker: raw.breaker.into(),
         sessions: raw.sessions.settings(),
+        subsets: raw.subsets.settings(&raw.workloads),
+        watch,
+        quarantine: raw.quarantine.into(),
         seed: brain::Settings::default().seed,
     };
-    let common = Common { brain, probe };
+    let common = Common { brain, probe, costs: raw.costs, resume: raw.resume };
+    let each = raw.pools.iter().flatten();
+    let discover = each.filter_map(|it| Some((it.name.clone(), it.discover.as_ref()?.0.clone())));
+    let discover = discover.collect();
     let pools = settle_pools(raw.pools, raw.replicas, &common, findings);
+    let state_dir = raw.subsets.state_dir.take().or_else(|| state_dir(raw.listen.0.port()));
     let proxy = proxy::Settings {
         listen: raw.listen.0,
+        state_dir,
         tls,
         threads: raw.threads.unwrap_or_else(cores),
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
+        explain: settle_explain(&raw.explain, admin.token.as_ref()),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    Config { proxy, pools, admin, telemetry: raw.log.into() }
+    Config { proxy, pools, discover, admin, telemetry: raw.log.into() }
 }
 
 /// What every pool starts with.
 struct Common {
     brain: brain::Settings,
     probe: ProbeSettings,
+    /// The file of coefficients.
+    costs: Option<PathBuf>,
+    resume: bool,
 }
 
 fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Names the folder for what outlives the process: what the service manager gives, else the user's.
+/// A router on any free port is a passing one and keeps nothing.
+fn state_dir(port: u16) -> Option<PathBuf> {
+    let given = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let of_user = || {
+        let state = given("XDG_STATE_HOME");
+        let state = state.or_else(|| given("HOME").map(|it| it.join(".local/state")));
+        state.map(|it| it.join("cleave"))
+    };
+    (port != 0).then(|| given("STATE_DIRECTORY").or_else(of_user)).flatten()
 }
 
 fn check_together(raw: &Raw, findings: &mut Findings) {
@@ -80,6 +108,16 @@ fn settle_admin(raw: Admin, findings: &mut Findings) -> admin::Settings {
         secret.map_err(|wrong| findings.report("admin.token_file", wrong)).ok()
     });
     admin::Settings { listen: listen.0, token: token.map(|it| it.0).or(from_file) }
+}
+
+/// A client that wants to see decisions shows what an operator would.
+fn settle_explain(raw: &Explain, token: Option<&Secret>) -> ExplainSettings {
+    let token = token.map(|Secret(token)| {
+        let mut value = HeaderValue::try_from(token).expect("a token is visible ASCII");
+        value.set_sensitive(true);
+        value
+    });
+    ExplainSettings { sample: raw.sample, kept_max: raw.kept_max, token }
 }
 
 fn settle_tls(raw: Tls, findings: &mut Findings) -> Option<TlsSettings> {
@@ -119,7 +157,9 @@ fn settle_pools(
         findings.report("replicas", Wrong::new("are given beside pools", remedy));
     }
     let is_served = !replicas.is_empty()
-        || pools.iter().any(|pool| pool.as_ref().is_none_or(|it| !it.replicas.is_empty()));
+        || pools.iter().any(|pool| {
+            pool.as_ref().is_none_or(|it| !it.replicas.is_empty() || it.discover.is_some())
+        });
     // Refused lists were taken out; they may well have had replicas in them.
     if !is_served && !findings.is_refused("replicas") && !findings.is_refused("pools") {
         let remedy = "give one with --replica http://HOST:PORT, or in the file as \
@@ -127,48 +167,86 @@ fn settle_pools(
         findings.report("replicas", Wrong::new("there is no replica to send to", remedy));
     }
     check_names(&pools, findings);
+    let books = read_books(&pools, common, findings);
     let mut settled = Vec::with_capacity(pools.len().max(1));
     if !replicas.is_empty() {
-        let replicas = settle_replicas(replicas, "replicas", findings);
+        let source = books.source(common.costs.as_deref(), Vec::new(), None);
+        let replicas = settle_replicas(replicas, "replicas", source, findings);
         settled.push(PoolSettings {
             name: "default".to_owned(),
             models: Vec::new(),
             aliases: BTreeMap::new(),
             cache: CacheScope::default(),
+            tokenizer: None,
             replicas,
             brain: common.brain.clone(),
             probe: common.probe.clone(),
+            resume: common.resume,
         });
     }
     for (index, pool) in pools.into_iter().enumerate() {
         let Some(pool) = pool else { continue };
         let policy = pool.policy.map_or(common.brain.policy, |it| it.0);
-        let replicas = format!("pools[{index}].replicas");
+        let path = format!("pools[{index}].replicas");
+        let costs = pool.costs.as_deref().or(common.costs.as_deref());
+        let models = pool.models.iter().flatten().map(|it| it.0.as_str()).collect();
+        let source = books.source(costs, models, pool.class.as_deref());
+        let replicas = settle_replicas(pool.replicas, &path, source, findings);
         settled.push(PoolSettings {
             name: pool.name,
             models: pool.models.into_iter().flatten().map(|it| it.0).collect(),
             aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
+            replicas,
             cache: pool.cache.0,
-            replicas: settle_replicas(pool.replicas, &replicas, findings),
+            tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, index, findings)),
             brain: brain::Settings { policy, ..common.brain.clone() },
             probe: common.probe.clone(),
+            resume: pool.resume.unwrap_or(common.resume),
         });
     }
     settled
 }
 
+/// Reads every file of coefficients that is named, by the pools or for all of them.
+fn read_books(pools: &Slots<Pool>, common: &Common, findings: &mut Findings) -> Books {
+    let mut books = Books::default();
+    if let Some(file) = &common.costs {
+        books.read("costs", file, findings);
+    }
+    for (index, pool) in pools.iter().enumerate() {
+        if let Some(file) = pool.as_ref().and_then(|it| it.costs.as_ref()) {
+            books.read(&format!("pools[{index}].costs"), file, findings);
+        }
+    }
+    books
+}
+
+fn settle_tokenizer(file: &Path, index: usize, findings: &mut Findings) -> Option<Tokenizer> {
+    let loaded = Tokenizer::load(file);
+    let report = |error: TokenizerError| {
+        let remedy = match error {
+            TokenizerError::Absent => "build cleave with --features tokenizer, or remove it",
+            TokenizerError::Unreadable(_) => "give the tokenizer.json that came with the model",
+        };
+        findings
+            .report(&format!("pools[{index}].tokenizer"), Wrong::new(error.to_string(), remedy));
+    };
+    loaded.map_err(report).ok()
+}
+
 fn settle_replicas(
     raw: Slots<Replica>,
     path: &str,
+    mut source: Option<Source<'_>>,
     findings: &mut Findings,
 ) -> Vec<ReplicaSettings> {
     let mut seen = BTreeMap::new();
     let mut settled = Vec::with_capacity(raw.len());
     for (index, replica) in raw.into_iter().enumerate() {
-        let (origin, weight) = match replica {
+        let (origin, weight, class) = match replica {
             None => continue,
-            Some(Replica::Url(url)) => (url.0, 1.0),
-            Some(Replica::Table(table)) => (table.url.0, table.weight),
+            Some(Replica::Url(url)) => (url.0, 1.0, None),
+            Some(Replica::Table(table)) => (table.url.0, table.weight, table.class),
         };
         if let Some(first) = seen.get(&origin) {
             let what = format!("{origin} is already {path}[{first}]");
@@ -177,9 +255,27 @@ fn settle_replicas(
             continue;
         }
         seen.insert(origin.clone(), index);
-        settled.push(ReplicaSettings { origin, weight, hardware: Arc::default() });
+        // Where a file is refused, that was reported; what stands in for it is never used.
+        let hardware = match source.as_mut().map(|it| it.hardware(class.as_deref())) {
+            None => Arc::default(),
+            Some(Ok(hardware)) => hardware,
+            Some(Err(wrong)) => {
+                let at =
+                    if class.is_some() { format!("{path}[{index}].class") } else { pool_of(path) };
+                findings.report(&at, wrong);
+                Arc::default()
+            }
+        };
+        settled.push(ReplicaSettings { origin, weight, hardware });
     }
     settled
+}
+
+/// Names what gave a replica its class when it gave none itself.
+fn pool_of(replicas: &str) -> String {
+    replicas
+        .strip_suffix(".replicas")
+        .map_or_else(|| "costs".to_owned(), |it| format!("{it}.class"))
 }
 
 /// Checks that pool names, model names and aliases each mean one thing over all pools.

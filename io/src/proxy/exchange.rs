@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cleave_core::brain::{Failure, Outcome};
-use cleave_core::domain::{SliceKey, Usage};
+use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
 use cleave_core::protocol::{Peek, SessionId, peek, quoted};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -18,13 +18,17 @@ use hyper::body::Incoming;
 use tracing::debug;
 
 use crate::replicas::{Answer, Connection, Outgoing, Payload, SendError};
+use crate::tokenizer::Count;
 
 use super::body::Body;
-use super::headers::{Framed, clean_for_client, is_event_stream, write_for_replica};
+use super::headers::{
+    Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
+};
 use super::intake::{self, Intake};
-use super::pool::Member;
+use super::pool::{Member, Pool};
 use super::relay::Relay;
 use super::rescue::{ServeError, json};
+use super::resume::{Kept, Spare, Splice};
 use super::table::Route;
 use super::visit::Visit;
 use super::worker::Worker;
@@ -35,11 +39,12 @@ pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) ->
     let request_id = intake::request_id(&parts.headers, || worker.fresh_id());
     let router = Arc::clone(&worker.router);
     let mut visit = Visit::new(router, parts.method.clone(), parts.uri.clone(), request_id);
+    visit.explain(&parts.headers);
     visit.session = intake::session(&parts.headers, &worker.router.settings.session_headers);
     let served = match own_answer(&worker, &parts) {
         Some(own) => own,
         None => match serve(&worker, &mut visit, parts, body).await {
-            Ok(answer) => return relay(worker, visit, answer),
+            Ok((answer, spare)) => return relay(worker, visit, answer, spare),
             Err(error) => Err(error),
         },
     };
@@ -69,13 +74,14 @@ async fn serve(
     visit: &mut Visit,
     parts: Parts,
     body: Incoming,
-) -> Result<Answer, ServeError> {
+) -> Result<(Answer, Option<Box<Spare>>), ServeError> {
     // Intake and peek: what is asked, by whom, in which session.
     let router = &worker.router;
     let taken = intake::take_body(router, &parts.method, &parts.headers, body).await?;
-    let mut found = match &taken {
-        Intake::Held { body, .. } => peek(visit.api, body)?,
-        Intake::Passing(_) | Intake::Nothing => Peek::default(),
+    let body = taken.held();
+    let mut found = match &body {
+        Some(json) => peek(visit.api, json)?,
+        None => Peek::default(),
     };
     let named = visit.session.take().or(found.session.take());
     let session = named.unwrap_or_else(|| SessionId::bounded(worker.fresh_id().as_bytes()));
@@ -87,10 +93,13 @@ async fn serve(
     let tenant = intake::tenant(&parts.headers);
     let model = known_as.as_deref().or(model).unwrap_or("");
     let key = SliceKey::new(tenant, model, session);
+    let resumes = found.stream && pool.spec().resume;
 
     // Pick: the decision and its booking are one step.
     let apart = pool.keeps_tenants_apart().then_some(tenant);
-    let placed = visit.place(pool, key, found.outline(model, apart)).await;
+    let (mut outline, extent) = found.outline(model, apart);
+    outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
+    let placed = visit.place(pool, key, (outline, extent)).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
 
     // Send, and send elsewhere while nothing has come back.
@@ -99,33 +108,55 @@ async fn serve(
         Intake::Passing(body) => {
             let framed = passing_framed(&body);
             let head = head(framed);
-            pass(worker, visit, member, &head, body, framed == Framed::Chunked).await
+            let chunked = framed == Framed::Chunked;
+            Ok((pass(worker, visit, member, &head, body, chunked).await?, None))
         }
-        Intake::Held { ref body, .. } => {
-            let payload = pack(body, &found, known_as.as_deref(), apart);
+        Intake::Held { body, share } => {
+            let splices = splices(&found, known_as.as_deref(), apart);
+            let payload = pack(&body, &splices);
             let head = head(Framed::Length(payload.len()));
-            try_each(worker, visit, member, &head, &payload).await
+            let answer = try_each(worker, visit, member, &head, &payload).await?;
+            let kept = || Kept { body, share, headers: parts.headers, splices };
+            let spare =
+                resumes.then(kept).and_then(|it| Spare::new(router, visit.api, &answer, it));
+            Ok((answer, spare))
         }
         Intake::Nothing => {
             let bare = matches!(parts.method, Method::GET | Method::HEAD);
             let head = head(if bare { Framed::Nothing } else { Framed::Length(0) });
-            try_each(worker, visit, member, &head, &Payload::default()).await
+            Ok((try_each(worker, visit, member, &head, &Payload::default()).await?, None))
         }
     }
 }
 
-/// Makes the body that goes out: as it came, but for a model that goes by another name and the salt of
-/// a tenant that is kept apart.
-fn pack(body: &Bytes, found: &Peek<'_>, known_as: Option<&str>, tenant: Option<u64>) -> Payload {
+/// Counts the tokens of a prompt, if its pool has a tokenizer that is done in time; else 0, and the
+/// brain estimates them. An attachment's tokens are none of its words'.
+async fn count(pool: &Pool, found: &Peek<'_>, outline: &Outline, extent: &Extent) -> u32 {
+    let Some(tokenizer) = pool.tokenizer().filter(|_| extent.attachments == 0) else { return 0 };
+    let counted = tokenizer.count(&outline.blocks, |blocks| found.text(blocks)).await;
+    pool.metrics.on_counted(counted.as_str());
+    if let Count::Tokens(tokens) = counted { tokens } else { 0 }
+}
+
+/// Lists what of a body goes out otherwise than it came: a model that goes by another name, and the salt
+/// of a tenant that is kept apart.
+fn splices(found: &Peek<'_>, known_as: Option<&str>, tenant: Option<u64>) -> Vec<Splice> {
     let model = known_as.map(|it| (found.model_span.clone(), quoted(it)));
-    let mut splices = [model, tenant.and_then(|it| found.salt(it))];
-    splices.sort_by_key(|it| it.as_ref().map(|(span, _)| span.start));
+    let mut splices = Vec::new();
+    splices.extend(model);
+    splices.extend(tenant.and_then(|it| found.salt(it)));
+    splices.sort_by_key(|(span, _)| span.start);
+    splices
+}
+
+/// Makes the body that goes out: as it came, but for the splices.
+fn pack(body: &Bytes, splices: &[Splice]) -> Payload {
     let mut payload = Payload::default();
     let mut done = 0;
-    for (at, (Range { start, end }, text)) in splices.into_iter().flatten().enumerate() {
-        payload.0[2 * at] = body.slice(done..start);
-        payload.0[2 * at + 1] = text.into();
-        done = end;
+    for (at, (Range { start, end }, text)) in splices.iter().enumerate() {
+        payload.0[2 * at] = body.slice(done..*start);
+        payload.0[2 * at + 1] = Bytes::copy_from_slice(text.as_bytes());
+        done = *end;
     }
     payload.0[4] = body.slice(done..);
     payload
@@ -137,7 +168,7 @@ fn passing_framed(body: &Incoming) -> Framed {
 }
 
 /// Sends a request whose body is held to one replica after another, as far as the brain allows.
-async fn try_each(
+pub(super) async fn try_each(
     worker: &Worker,
     visit: &mut Visit,
     mut member: Arc<Member>,
@@ -145,12 +176,19 @@ async fn try_each(
     payload: &Payload,
 ) -> Result<Answer, ServeError> {
     loop {
-        let (failure, tried) = match send(worker, visit, &member, head, payload).await {
+        let waiting = member.wait();
+        let sent = tokio::select! {
+            biased;
+            sent = send(worker, visit, &member, head, payload) => sent,
+            () = visit.recalled(&member) => Err(SendError::GivenUp),
+        };
+        drop(waiting);
+        let (failure, tried) = match sent {
             Ok(answer) => match failure_of(answer.status) {
                 None => return Ok(answer),
                 Some(failure) => (failure, Ok(answer)),
             },
-            Err(error) => (Failure::Unreachable, Err(error)),
+            Err(error) => (failure_to_send(&error), Err(error)),
         };
         let reason = tried.as_ref().map_or_else(ToString::to_string, |it| it.status.to_string());
         debug!(replica = %member.origin, reason, "try failed");
@@ -162,6 +200,18 @@ async fn try_each(
                 return Err(ServeError::refused(refusal, visit.tries(), Some(last)));
             }
         };
+    }
+}
+
+/// Reads what it means that there is no answer.
+const fn failure_to_send(error: &SendError) -> Failure {
+    match error {
+        SendError::Connect(_)
+        | SendError::ConnectTimeout
+        | SendError::NoAnswer
+        | SendError::Body(_) => Failure::Unreachable,
+        SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
+        SendError::GivenUp => Failure::Hung,
     }
 }
 
@@ -221,7 +271,12 @@ async fn pass(
     let limit_bytes = worker.router.settings.limits.body_bytes_max;
     let body = Limited::new(body, limit_bytes);
     let outgoing = Outgoing::Passing { body, chunked, limit: timeouts.body };
-    match connection.exchange(&visit.method, head, outgoing, timeouts.first_byte).await {
+    let exchanged = tokio::select! {
+        biased;
+        it = connection.exchange(&visit.method, head, outgoing, timeouts.first_byte) => it,
+        () = visit.recalled(&member) => Err(SendError::GivenUp),
+    };
+    match exchanged {
         Ok(answer) => Ok(answer),
         Err(SendError::Body(error)) => Err(ServeError::body(error, limit_bytes)),
         Err(last) => {
@@ -234,17 +289,29 @@ async fn pass(
 fn request_line(visit: &Visit, member: &Member) -> String {
     let path = visit.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let authority = member.origin.authority();
-    format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\n", visit.method)
+    let mut line = format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\n", visit.method);
+    if let Some(previous) = &visit.previous {
+        line.push_str(PREVIOUS_REPLICA.as_str());
+        line.push_str(": ");
+        line.push_str(previous.as_str());
+        line.push_str("\r\n");
+    }
+    line
 }
 
 /// Begins the answer to the client; the rest is read only as the client takes it.
-fn relay(worker: Arc<Worker>, mut visit: Visit, answer: Answer) -> Response<Body> {
+fn relay(
+    worker: Arc<Worker>,
+    mut visit: Visit,
+    answer: Answer,
+    spare: Option<Box<Spare>>,
+) -> Response<Body> {
     let Answer { status, mut headers, body } = answer;
     let stream = is_event_stream(&headers);
     visit.answering(status, stream);
     clean_for_client(&mut headers, stream);
     visit.sign(&mut headers);
-    let relay = Relay::new(worker, visit, body, stream);
+    let relay = Relay::new(worker, visit, body, stream, spare);
     let mut answer = Response::new(Body::Relay(Box::new(relay)));
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;

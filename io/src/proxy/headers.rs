@@ -8,6 +8,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Names to a replica who served the session before, for engines that can fetch KV from there.
+pub(super) const PREVIOUS_REPLICA: HeaderName =
+    HeaderName::from_static("x-cleave-previous-replica");
+/// Asks for the decision to be kept and shown.
+pub(super) const EXPLAIN: HeaderName = HeaderName::from_static("x-cleave-explain");
+/// Shows it.
+pub(super) const DECISION: HeaderName = HeaderName::from_static("x-cleave-decision");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -43,7 +50,9 @@ pub(super) fn write_for_replica(
         let ours = *name == header::HOST
             || *name == header::CONTENT_LENGTH
             || *name == header::EXPECT
-            || *name == REQUEST_ID;
+            || *name == REQUEST_ID
+            || *name == EXPLAIN
+            || *name == PREVIOUS_REPLICA;
         if !ours && !HOP_BY_HOP.contains(name) && !named.contains(name) {
             write_line(&mut out, name.as_str().as_bytes(), value.as_bytes());
         }
@@ -135,6 +144,7 @@ mod tests {
             ("content-length", "99"),
             ("expect", "100-continue"),
             ("x-request-id", "theirs"),
+            ("x-cleave-explain", "token"),
             ("authorization", "Bearer k"),
             ("x-session-id", "s"),
         ]);

@@ -24,11 +24,20 @@ pub(super) enum Intake {
     /// Held whole, with its share of the common limit.
     Held {
         body: Bytes,
-        _share: OwnedSemaphorePermit,
+        share: OwnedSemaphorePermit,
     },
     /// Not looked into: passed on as it comes.
     Passing(Incoming),
     Nothing,
+}
+
+impl Intake {
+    pub(super) fn held(&self) -> Option<Bytes> {
+        match self {
+            Self::Held { body, .. } => Some(body.clone()),
+            Self::Passing(_) | Self::Nothing => None,
+        }
+    }
 }
 
 /// Keeps the client's request id if it can be echoed and logged, else makes one.
@@ -117,7 +126,7 @@ async fn read(
         }
     }
     let body = joined.map_or(held, BytesMut::freeze);
-    Ok(Intake::Held { body, _share: share })
+    Ok(Intake::Held { body, share })
 }
 
 async fn next_frame(
@@ -132,9 +141,9 @@ async fn next_frame(
     }
 }
 
-/// Enlarges the share for a body whose length nobody said. Waiting here, with bytes in hand, could
+/// Enlarges the share for bytes that nobody announced. Waiting here, with bytes in hand, could
 /// wait for others who wait likewise, so it does not.
-fn grow(
+pub(super) fn grow(
     buffers: &Arc<Semaphore>,
     share: &mut OwnedSemaphorePermit,
     bytes: usize,

@@ -2,14 +2,19 @@
 //! `exchange.rs` from top to bottom for the life of a request. It decides nothing itself: where a
 //! request goes is the brain's word, asked under one lock per pool.
 
+mod announce;
 mod body;
 mod clock;
 mod exchange;
+mod explanations;
 mod headers;
 mod intake;
+mod keep;
 mod pool;
+mod recall;
 mod relay;
 mod rescue;
+mod resume;
 mod router;
 mod server;
 mod settings;
@@ -18,11 +23,13 @@ mod tls;
 mod visit;
 mod worker;
 
+pub(crate) use explanations::equal_in_constant_time;
+pub use explanations::{Came, Explanations, Kept};
 pub use pool::Pool;
 pub use router::Router;
 pub use server::{BindError, Server};
 pub use settings::{
-    CacheScope, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts, TlsSettings,
-    default_session_headers,
+    CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts,
+    TlsSettings, default_session_headers,
 };
 pub use tls::TlsError;

@@ -1,24 +1,29 @@
 //! One pool: its brain under one lock, and the replicas the brain speaks of. The lock is held for a
 //! decision and never across a wait; what a decision needs is prepared before it is taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
-use cleave_core::domain::{Moment, ReplicaId, RequestId};
+use cleave_core::brain::{
+    Action, AssignmentView, Brain, Event, Explanation, Notice, Order, Refusal, ReplicaLoad,
+    Shadows, Snapshot, WorkloadDrift,
+};
+use cleave_core::domain::{Birth, Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
 
 use crate::replicas::{Origin, ProbeSettings};
-use crate::telemetry::PoolMetrics;
+use crate::telemetry::{Events, PoolMetrics};
+use crate::tokenizer::Tokenizer;
 
+use super::announce::incident;
 use super::clock::Clock;
+use super::recall::Recall;
 use super::settings::{CacheScope, PoolSettings, ReplicaSettings};
 
 /// Timers are no finer than this.
@@ -31,11 +36,14 @@ pub struct Pool {
     pub name: String,
     pub(super) metrics: PoolMetrics,
     clock: Clock,
+    events: Arc<Events>,
     mind: Mutex<Mind>,
     /// Told when the brain wants to be woken sooner than was planned.
     sooner: Arc<Notify>,
     members: ArcSwap<Vec<Arc<Member>>>,
     spec: ArcSwap<PoolSettings>,
+    /// How long the last round of planning took.
+    planning_nanos: AtomicU64,
 }
 
 type Verdict = Result<ReplicaId, Refusal>;
@@ -47,8 +55,18 @@ struct Mind {
     actions: Vec<Action>,
     /// Requests without a verdict yet. As many as the brain holds, which bounds them.
     waiting: BTreeMap<RequestId, oneshot::Sender<Verdict>>,
+    /// Requests that are at a replica, should they have to give it up.
+    recalls: HashMap<RequestId, Arc<Recall>>,
+    questions: mpsc::Sender<Question>,
     /// When the brain is woken next.
     wake_at: Moment,
+}
+
+/// A replica that is to be asked for a token, and how long that may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) replica: ReplicaId,
+    pub(super) limit: Duration,
 }
 
 /// What came of asking the brain.
@@ -59,8 +77,9 @@ enum Asked {
 }
 
 impl Mind {
-    fn new(brain: Brain) -> Self {
-        Self { brain, actions: Vec::new(), waiting: BTreeMap::new(), wake_at: Moment::ZERO }
+    fn new(brain: Brain, questions: mpsc::Sender<Question>) -> Self {
+        let (actions, waiting, recalls) = Default::default();
+        Self { brain, actions, waiting, recalls, questions, wake_at: Moment::ZERO }
     }
 
     /// Takes the verdict on a request that has just asked, or a place among those who wait for one.
@@ -69,6 +88,9 @@ impl Mind {
         let found = self.actions.iter().enumerate().find_map(|(at, it)| Some((at, own(it)?.1)));
         if let Some((at, verdict)) = found {
             self.actions.remove(at);
+            if verdict.is_err() {
+                self.recalls.remove(&request);
+            }
             return Asked::Now(verdict);
         }
         let (sender, receiver) = oneshot::channel();
@@ -76,17 +98,31 @@ impl Mind {
         Asked::Later(receiver)
     }
 
-    /// Hands verdicts to those who wait for them, and lists the replicas that are let go.
+    /// Hands verdicts to those who wait for them, calls back those who wait in vain, passes questions
+    /// on, and lists the replicas that are let go.
     fn hand_out(&mut self, released: &mut Vec<ReplicaId>) {
         for action in self.actions.drain(..) {
             if let Some((request, verdict)) = action.verdict()
                 && let Some(waiting) = self.waiting.remove(&request)
             {
+                if verdict.is_err() {
+                    self.recalls.remove(&request);
+                }
                 // Who is no longer there tells the brain so, which then takes it off its books.
                 _ = waiting.send(verdict);
             }
-            if let Action::Release { replica } = action {
-                released.push(replica);
+            match action {
+                Action::Send { .. } | Action::Refuse { .. } => {}
+                Action::Release { replica } => released.push(replica),
+                Action::GiveUp { request, replica } => {
+                    if let Some(recall) = self.recalls.get(&request) {
+                        recall.give_up(replica);
+                    }
+                }
+                // With more questions open than there is room for, the brain asks again later.
+                Action::Ask { replica, limit } => {
+                    _ = self.questions.try_send(Question { replica, limit });
+                }
             }
         }
     }
@@ -122,20 +158,37 @@ pub(super) struct Member {
     pub origin: Origin,
     /// When a byte last came from it, in the clock's nanoseconds; 0 for never.
     last_byte: AtomicU64,
+    /// How many wait for it at this moment, rather than for their client.
+    awaited: AtomicU32,
     /// What it says it serves.
     pub(super) models: ArcSwap<Vec<Model>>,
+    /// Which process answers there, where it tells.
+    birth: Mutex<Option<Birth>>,
     /// Ends its probing.
     pub(super) gone: CancellationToken,
 }
 
 impl Member {
     fn new(id: ReplicaId, origin: Origin) -> Arc<Self> {
-        let (last_byte, models, gone) = Default::default();
-        Arc::new(Self { id, origin, last_byte, models, gone })
+        let (last_byte, awaited, models, birth, gone) = Default::default();
+        Arc::new(Self { id, origin, last_byte, awaited, models, birth, gone })
     }
 
     pub(super) fn on_byte(&self, now: Moment) {
         self.last_byte.store(now.as_nanos(), Relaxed);
+    }
+
+    /// Counts one who waits for it, until that is dropped.
+    pub(super) fn wait(self: &Arc<Self>) -> Waiting {
+        self.awaited.fetch_add(1, Relaxed);
+        Waiting(Arc::clone(self))
+    }
+
+    /// Notes what its engine says of its own life; tells whether that is another one than before.
+    pub(super) fn is_reborn(&self, birth: Birth) -> bool {
+        let mut known = self.birth.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.replace(birth);
+        before.is_some_and(|it| birth.is_after(&it))
     }
 
     pub(super) fn last_byte_at(&self) -> Option<Moment> {
@@ -144,17 +197,35 @@ impl Member {
     }
 }
 
+/// Somebody who waits for a replica.
+#[derive(Debug)]
+pub(super) struct Waiting(Arc<Member>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.awaited.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Pool {
-    pub(super) fn new(settings: PoolSettings, metrics: PoolMetrics, clock: Clock) -> Arc<Self> {
+    pub(super) fn new(
+        settings: PoolSettings,
+        metrics: PoolMetrics,
+        clock: Clock,
+        events: Arc<Events>,
+        questions: mpsc::Sender<Question>,
+    ) -> Arc<Self> {
         let brain = Brain::new(settings.brain.clone());
         Arc::new(Self {
             name: settings.name.clone(),
             metrics,
             clock,
-            mind: Mutex::new(Mind::new(brain)),
+            events,
+            mind: Mutex::new(Mind::new(brain, questions)),
             sooner: Arc::default(),
             members: ArcSwap::default(),
             spec: ArcSwap::from_pointee(PoolSettings { replicas: Vec::new(), ..settings }),
+            planning_nanos: AtomicU64::new(0),
         })
     }
 
@@ -167,9 +238,54 @@ impl Pool {
         self.lock().brain.load(self.clock.now())
     }
 
+    /// What was predicted for decisions that were kept.
+    pub fn shadows(&self) -> Shadows {
+        self.lock().brain.shadows()
+    }
+
+    /// Has the next decision on a request explained.
+    pub(super) fn explain(&self, request: RequestId) {
+        self.lock().brain.explain(request);
+    }
+
+    pub(super) fn take_explanation(&self, request: RequestId) -> Option<Explanation> {
+        self.lock().brain.take_explanation(request)
+    }
+
+    /// How far predictions of work were off, for each workload.
+    pub(super) fn workload_drifts(&self) -> Vec<WorkloadDrift> {
+        self.lock().brain.workload_drifts()
+    }
+
     /// What it serves, as far as is known.
     pub fn models(&self) -> Vec<String> {
         super::table::models_of(self).into_iter().map(|it| it.id).collect()
+    }
+
+    /// The model by which a replica is asked for a token: the first it lists, or is known to serve.
+    pub(super) fn model_of(&self, member: &Member) -> String {
+        let listed = member.models.load().first().map(|it| it.id.clone());
+        listed.or_else(|| self.spec.load().models.first().cloned()).unwrap_or_default()
+    }
+
+    /// Tells whether a replica that lists these models belongs here: it serves something that the pool
+    /// is configured to serve or, failing that, that another of its replicas serves.
+    pub(super) fn is_served_by(&self, member: &Member, models: &[Model]) -> bool {
+        let spec = self.spec.load();
+        let configured = || spec.models.iter().any(|id| models.iter().any(|it| it.id == *id));
+        if !spec.models.is_empty() || models.is_empty() {
+            return models.is_empty() || configured();
+        }
+        let members = self.members.load();
+        let others: Vec<_> = members
+            .iter()
+            .filter(|it| it.id != member.id)
+            .map(|it| it.models.load_full())
+            .filter(|it| !it.is_empty())
+            .collect();
+        let shares =
+            |theirs: &Vec<Model>| theirs.iter().any(|it| models.iter().any(|own| own.id == it.id));
+        others.is_empty() || others.iter().any(|it| shares(it))
     }
 
     pub(super) fn spec(&self) -> Arc<PoolSettings> {
@@ -184,9 +300,44 @@ impl Pool {
         self.spec.load().probe.clone()
     }
 
+    pub(super) fn tokenizer(&self) -> Option<Tokenizer> {
+        self.spec.load().tokenizer.clone()
+    }
+
     /// Tells whether tenants may not find each other's prompts in a cache.
     pub(super) fn keeps_tenants_apart(&self) -> bool {
         self.spec.load().cache == CacheScope::PerTenant
+    }
+
+    /// Shows which replicas hold which keys.
+    pub fn assignment(&self) -> AssignmentView {
+        self.lock().brain.assignment(self.clock.now())
+    }
+
+    /// How long the last round of planning took, with all else that was due then.
+    pub(super) fn planning(&self) -> Duration {
+        Duration::from_nanos(self.planning_nanos.load(Relaxed))
+    }
+
+    /// Passes an order on.
+    pub fn order(&self, order: Order) {
+        self.tell(Event::Ordered(order));
+    }
+
+    /// Finds a replica by its address, with or without the scheme.
+    pub fn find(&self, address: &str) -> Option<ReplicaId> {
+        let members = self.members.load();
+        let found = members.iter().filter(|it| !it.gone.is_cancelled());
+        let named =
+            |it: &&Arc<Member>| it.origin.as_str() == address || it.origin.authority() == address;
+        found.into_iter().find(named).map(|it| it.id)
+    }
+
+    /// Names who served the session of a request before, if it has moved.
+    pub(super) fn moved_from(&self, request: RequestId) -> Option<Origin> {
+        let replica = self.lock().brain.moved_from(request)?;
+        let members = self.members.load();
+        members.iter().find(|it| it.id == replica).map(|it| it.origin.clone())
     }
 
     /// Asks the brain where a request goes, now or next, and waits while it cannot say. Who stops
@@ -194,9 +345,11 @@ impl Pool {
     pub(super) async fn place(
         &self,
         request: RequestId,
+        recall: &Arc<Recall>,
         event: Event,
     ) -> Result<Arc<Member>, Refusal> {
         let asked = self.think(|mind, now| {
+            mind.recalls.insert(request, Arc::clone(recall));
             mind.brain.on_event(now, event, &mut mind.actions);
             mind.take_verdict(request)
         });
@@ -217,6 +370,7 @@ impl Pool {
         self.think(|mind, now| {
             if let Event::Ended { request, .. } = event {
                 mind.waiting.remove(&request);
+                mind.recalls.remove(&request);
             }
             mind.brain.on_event(now, event, &mut mind.actions);
         });
@@ -224,8 +378,23 @@ impl Pool {
 
     /// Lets the brain do what only time brings; returns when it wants to be woken next.
     fn on_time(&self) -> Moment {
+        let members = self.members.load();
         self.think(|mind, now| {
+            let rounds = mind.brain.rounds_planned();
+            for member in members.iter() {
+                let replica = member.id;
+                let heard = match member.last_byte_at() {
+                    _ if member.awaited.load(Relaxed) == 0 => Event::Unawaited { replica },
+                    Some(at) => Event::Sign { replica, at },
+                    None => continue,
+                };
+                mind.brain.on_event(now, heard, &mut mind.actions);
+            }
             mind.brain.on_time(now, &mut mind.actions);
+            if rounds != mind.brain.rounds_planned() {
+                let took = self.clock.now().since(now).as_nanos();
+                self.planning_nanos.store(u64::try_from(took).unwrap_or(u64::MAX), Relaxed);
+            }
             mind.wake_at = mind.brain.next_wakeup().unwrap_or(Moment::MAX);
             mind.wake_at
         })
@@ -234,7 +403,7 @@ impl Pool {
     /// Has the brain think about something, under the lock, and hands out what it decided.
     fn think<T>(&self, about: impl FnOnce(&mut Mind, Moment) -> T) -> T {
         let mut released = Vec::new();
-        let thought = {
+        let (thought, notices) = {
             let mut mind = self.lock();
             // Read under the lock, so that the brain's time never runs backwards.
             let thought = about(&mut mind, self.clock.now());
@@ -242,8 +411,11 @@ impl Pool {
             if mind.is_due_sooner() {
                 self.sooner.notify_one();
             }
-            thought
+            (thought, mind.brain.take_notices())
         };
+        for notice in &notices {
+            self.publish(notice);
+        }
         for replica in released {
             self.release(replica);
         }
@@ -266,13 +438,14 @@ impl Pool {
             match present.get(origin) {
                 Some(member) => {
                     self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
+                    let hardware = Arc::clone(&replica.hardware);
+                    self.tell(Event::Classed { replica: member.id, hardware });
                 }
                 None => joined.push(self.join(replica, ids)),
             }
         }
         for (origin, member) in present {
             if !wanted.contains_key(origin) {
-                info!(pool = self.name, replica = %origin, "replica leaving");
                 member.gone.cancel();
                 self.tell(Event::Leaving { replica: member.id });
             }
@@ -284,7 +457,6 @@ impl Pool {
     fn join(&self, replica: &ReplicaSettings, ids: &AtomicU32) -> Arc<Member> {
         let weight = replica.weight;
         let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), replica.origin.clone());
-        info!(pool = self.name, replica = %member.origin, weight, "replica joining");
         // First a member, then a candidate: who can be chosen must be found.
         self.members.rcu(|all| {
             let mut all = Vec::clone(all);
@@ -297,10 +469,17 @@ impl Pool {
         member
     }
 
+    /// Tells operators, while the replica is still known by its address.
+    fn publish(&self, notice: &Notice) {
+        let members = self.members.load();
+        let member = members.iter().find(|it| it.id == notice.replica());
+        let replica = member.map(|it| it.origin.as_str().to_owned());
+        self.events.publish(incident(&self.name, replica, notice));
+    }
+
     fn release(&self, replica: ReplicaId) {
         self.members
             .rcu(|all| all.iter().filter(|it| it.id != replica).cloned().collect::<Vec<_>>());
-        info!(pool = self.name, %replica, "replica left");
     }
 
     fn lock(&self) -> MutexGuard<'_, Mind> {
@@ -318,6 +497,7 @@ mod tests {
     use cleave_core::brain::{self, Outcome, SessionSettings};
     use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
+    use cleave_core::policy::PolicyName;
 
     use crate::telemetry::Metrics;
 
@@ -341,11 +521,23 @@ mod tests {
             models: Vec::new(),
             aliases: BTreeMap::new(),
             cache: CacheScope::Shared,
+            tokenizer: None,
             replicas: (0..replicas).map(replica).collect(),
-            brain: brain::Settings { sessions, ..brain::Settings::default() },
+            brain: brain::Settings {
+                policy: PolicyName::Session,
+                sessions,
+                ..brain::Settings::default()
+            },
             probe: ProbeSettings::default(),
+            resume: false,
         };
-        let pool = Pool::new(settings.clone(), Metrics::default().pool("stress"), Clock::start());
+        let pool = Pool::new(
+            settings.clone(),
+            Metrics::default().pool("stress"),
+            Clock::start(),
+            Arc::default(),
+            mpsc::channel(1).0,
+        );
         for member in pool.apply(settings, &AtomicU32::new(0)) {
             pool.tell(Event::Probed { replica: member.id, probe: Probe::Passed });
         }
@@ -357,8 +549,8 @@ mod tests {
         let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
         let (outline, extent) = Default::default();
         let arrived = Event::Arrived { request, key, outline, extent };
-        let Poll::Ready(placed) =
-            pin!(pool.place(request, arrived)).poll(&mut Context::from_waker(Waker::noop()))
+        let Poll::Ready(placed) = pin!(pool.place(request, &Arc::default(), arrived))
+            .poll(&mut Context::from_waker(Waker::noop()))
         else {
             panic!("nobody waits where there is room");
         };
@@ -371,7 +563,7 @@ mod tests {
 
     #[test]
     fn a_verdict_that_comes_later_reaches_who_waits_for_it() {
-        let mut mind = Mind::new(Brain::new(brain::Settings::default()));
+        let mut mind = Mind::new(Brain::new(brain::Settings::default()), mpsc::channel(1).0);
         let [held, gone, quick] = [1, 2, 3].map(RequestId);
         let Asked::Later(mut coming) = mind.take_verdict(held) else { panic!("nothing was said") };
         drop(mind.take_verdict(gone));

@@ -1,6 +1,7 @@
 //! To the client: pieces pass as they come, one by one, and only when the client can take them. The
-//! relay holds nothing back and parses nothing. When the replica breaks off, the client is told in
-//! its own stream; when the client leaves, dropping this hangs up on the replica.
+//! relay holds nothing back and parses nothing, unless the stream has a spare (`resume`): then whole
+//! events pass. When the replica breaks off, another one goes on or the client is told in its own
+//! stream; when the client leaves, dropping this hangs up on the replica.
 
 use std::future::Future as _;
 use std::io;
@@ -10,35 +11,55 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cleave_core::brain::Outcome;
+use cleave_core::brain::{Failure, Outcome};
+use cleave_core::protocol::Next;
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::warn;
 
 use crate::replicas::AnswerBody;
 
+use super::pool::{Member, Waiting};
 use super::rescue::cut_event;
+use super::resume::{Moved, Moving, Spare};
 use super::visit::Visit;
 use super::worker::Worker;
 
 pub(super) struct Relay {
     worker: Arc<Worker>,
-    visit: Visit,
-    /// `None` once it is over.
+    /// Away while the answer moves to another replica.
+    visit: Option<Visit>,
+    /// `None` once it is over, and while it moves.
     body: Option<AnswerBody>,
     stream: bool,
+    spare: Option<Box<Spare>>,
+    /// What came after the last piece was no part of an answer.
+    failed: bool,
+    moving: Option<Moving>,
     last_piece: Instant,
+    /// Held while it is the replica, not the client, that is waited for.
+    waiting: Option<Waiting>,
     /// Armed at the first wait, and moved only when it fires: not once per piece.
     idle: Option<Pin<Box<Sleep>>>,
 }
 
 impl Relay {
-    pub(super) fn new(worker: Arc<Worker>, visit: Visit, body: AnswerBody, stream: bool) -> Self {
+    pub(super) fn new(
+        worker: Arc<Worker>,
+        visit: Visit,
+        body: AnswerBody,
+        stream: bool,
+        spare: Option<Box<Spare>>,
+    ) -> Self {
         let mut relay = Self {
             worker,
-            visit,
+            visit: Some(visit),
             body: Some(body),
             stream,
+            spare,
+            failed: false,
+            moving: None,
             last_piece: Instant::now(),
+            waiting: None,
             idle: None,
         };
         relay.finish_if_done();
@@ -46,55 +67,157 @@ impl Relay {
     }
 
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        match body.poll_piece(cx) {
-            Poll::Ready(Some(Ok(piece))) => {
-                self.last_piece = Instant::now();
-                self.visit.on_piece(&piece);
-                self.finish_if_done();
-                Poll::Ready(Some(Ok(piece)))
-            }
-            Poll::Ready(Some(Err(error))) => self.cut(error),
-            Poll::Ready(None) => {
-                self.finish_if_done();
-                Poll::Ready(None)
-            }
-            Poll::Pending => {
-                ready!(self.poll_idle(cx));
-                self.cut(io::ErrorKind::TimedOut.into())
+        loop {
+            let last_words = if let Some(moving) = &mut self.moving {
+                let moved = ready!(moving.as_mut().poll(cx));
+                self.on_moved(moved)
+            } else if std::mem::take(&mut self.failed) {
+                self.cut(io::ErrorKind::InvalidData.into(), Failure::Lost)
+            } else {
+                let Some(body) = &mut self.body else { return Poll::Ready(None) };
+                let polled = body.poll_piece(cx);
+                self.note_waiting(polled.is_pending());
+                match polled {
+                    Poll::Ready(Some(Ok(piece))) => self.on_piece(piece).map(Ok),
+                    Poll::Ready(Some(Err(error))) => self.cut(error, Failure::Lost),
+                    Poll::Ready(None) if self.is_short() => {
+                        self.cut(io::ErrorKind::UnexpectedEof.into(), Failure::Lost)
+                    }
+                    Poll::Ready(None) => {
+                        self.finish_if_done();
+                        return Poll::Ready(None);
+                    }
+                    Poll::Pending => {
+                        let hung = self.visit().poll_recalled(cx).is_ready();
+                        if !hung {
+                            ready!(self.poll_idle(cx));
+                        }
+                        let failure = if hung { Failure::Hung } else { Failure::Lost };
+                        self.cut(io::ErrorKind::TimedOut.into(), failure)
+                    }
+                }
+            };
+            if let Some(words) = last_words {
+                return Poll::Ready(Some(words));
             }
         }
     }
 
     pub(super) const fn is_done(&self) -> bool {
-        self.body.is_none()
+        self.body.is_none() && self.moving.is_none()
     }
 
     pub(super) fn length(&self) -> Option<u64> {
-        self.body.as_ref().map_or(Some(0), AnswerBody::length)
+        match (&self.body, &self.moving) {
+            (Some(body), _) => body.length(),
+            (None, Some(_)) => None,
+            (None, None) => Some(0),
+        }
+    }
+
+    /// Notes whether it is the replica that is waited for.
+    fn note_waiting(&mut self, waits: bool) {
+        if !waits {
+            self.waiting = None;
+        } else if self.waiting.is_none() {
+            self.waiting = self.visit().member().map(Member::wait);
+        }
+    }
+
+    /// Takes in a piece; returns what of it is passed on now.
+    fn on_piece(&mut self, piece: Bytes) -> Option<Bytes> {
+        self.last_piece = Instant::now();
+        let piece = match &mut self.spare {
+            None => piece,
+            Some(spare) => {
+                let taken = spare.on_piece(&self.worker.router.buffers, piece);
+                self.failed = taken.cut;
+                if spare.is_idle() {
+                    self.spare = None;
+                }
+                taken.forward
+            }
+        };
+        if piece.is_empty() {
+            return None;
+        }
+        self.visit().on_piece(&piece);
+        self.finish_if_done();
+        Some(piece)
+    }
+
+    /// Tells whether the answer ended like one that is whole, and is not.
+    fn is_short(&self) -> bool {
+        let ended = self.body.as_ref().is_some_and(AnswerBody::is_done);
+        ended && self.spare.as_ref().is_some_and(|it| !it.is_over())
     }
 
     /// Settles at the last byte: with a known length nobody asks for what comes after it.
     fn finish_if_done(&mut self) {
+        if self.failed || self.is_short() {
+            return;
+        }
         let Some(body) = self.body.take_if(|it| it.is_done()) else { return };
-        self.visit.finish(Outcome::Done);
-        if let (Some(connection), Some(member)) = (body.into_connection(), self.visit.member()) {
-            self.worker.idle.put(member.id, connection);
+        self.visit().finish(Outcome::Done);
+        let member = self.visit().member().map(|it| it.id);
+        if let (Some(connection), Some(member)) = (body.into_connection(), member) {
+            self.worker.idle.put(member, connection);
         }
     }
 
-    fn cut(&mut self, error: io::Error) -> Poll<Option<io::Result<Bytes>>> {
-        self.body = None;
-        self.visit.finish(Outcome::Cut);
-        let replica = self.visit.member().map(|it| it.origin.as_str());
+    /// Ends the answer of this replica. Returns what the client is told, if anything yet.
+    fn cut(&mut self, error: io::Error, failure: Failure) -> Option<io::Result<Bytes>> {
+        (self.body, self.waiting) = (None, None);
+        let replica = self.visit().member().map(|it| it.origin.as_str());
         warn!(replica, %error, "answer cut");
-        if self.stream {
-            let event = cut_event(self.visit.api, self.visit.is_mid_event());
-            Poll::Ready(Some(Ok(event.into())))
+        let mut spare = self.spare.take();
+        match spare.as_mut().map_or(Next::GiveUp, |it| it.on_cut()) {
+            Next::GoOn => {
+                let (spare, visit) = (spare?, self.visit.take()?);
+                self.moving = Some(spare.move_on(Arc::clone(&self.worker), visit, failure));
+                None
+            }
+            Next::Close(words) => {
+                self.visit().finish(Outcome::Done);
+                (!words.is_empty()).then(|| Ok(words.into()))
+            }
+            Next::GiveUp => Some(self.tell(error)),
+        }
+    }
+
+    /// Takes up the answer where another replica goes on with it.
+    fn on_moved(&mut self, moved: Moved) -> Option<io::Result<Bytes>> {
+        self.moving = None;
+        let visit = self.visit.insert(moved.visit);
+        match moved.rest {
+            Ok((body, spare)) => {
+                visit.resumed();
+                (self.body, self.spare) = (Some(body), Some(spare));
+                self.last_piece = Instant::now();
+                None
+            }
+            Err(error) => {
+                warn!(%error, "answer cannot go on elsewhere");
+                Some(self.tell(error))
+            }
+        }
+    }
+
+    /// Says that the rest will not come.
+    fn tell(&mut self, error: io::Error) -> io::Result<Bytes> {
+        let stream = self.stream;
+        let visit = self.visit();
+        visit.finish(Outcome::Cut);
+        if stream {
+            Ok(cut_event(visit.api, visit.is_mid_event()).into())
         } else {
             // An answer of known form cannot carry a word more: the broken transfer is the message.
-            Poll::Ready(Some(Err(error)))
+            Err(error)
         }
+    }
+
+    fn visit(&mut self) -> &mut Visit {
+        self.visit.as_mut().expect("the visit is here unless it moves")
     }
 
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {

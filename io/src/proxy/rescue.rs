@@ -33,8 +33,15 @@ pub(super) enum ServeError {
         "several models are served here: name one in the JSON body as `model`; available: {available}"
     )]
     UnnamedModel { available: String },
+    #[error(
+        "replicas failed while they served this request or others like it ({circle}), so it is not \
+         sent again for now"
+    )]
+    Quarantined { circle: &'static str },
     #[error("no replica can take the request now")]
     NoReplica { retry_after: Duration },
+    #[error("the router made a mistake; the request may be tried again")]
+    Panicked,
     #[error("the request could not be served after {tries} tries: {last}")]
     Failed { tries: u32, last: SendError },
 }
@@ -61,6 +68,7 @@ impl ServeError {
     pub(super) fn refused(refusal: Refusal, tries: u32, last: Option<SendError>) -> Self {
         match (refusal, last) {
             (Refusal::NoReplica { retry_after }, _) => Self::NoReplica { retry_after },
+            (Refusal::Quarantined { circle }, _) => Self::Quarantined { circle: circle.as_str() },
             (Refusal::TriesSpent | Refusal::BudgetSpent, Some(last)) => {
                 Self::Failed { tries, last }
             }
@@ -82,7 +90,9 @@ impl ServeError {
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "buffers_full"),
             Self::NoReplica { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_replica"),
-            Self::Failed { last: SendError::NoAnswer, .. } => {
+            Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "router_failed"),
+            Self::Quarantined { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "quarantined"),
+            Self::Failed { last: SendError::NoAnswer | SendError::GivenUp, .. } => {
                 (StatusCode::GATEWAY_TIMEOUT, "replica_timeout")
             }
             Self::Failed { .. } => (StatusCode::BAD_GATEWAY, "replica_failed"),
@@ -95,7 +105,7 @@ impl ServeError {
             StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
             StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
             StatusCode::GATEWAY_TIMEOUT => ErrorKind::Timeout,
-            StatusCode::BAD_GATEWAY => ErrorKind::Internal,
+            StatusCode::BAD_GATEWAY | StatusCode::INTERNAL_SERVER_ERROR => ErrorKind::Internal,
             _ => ErrorKind::InvalidRequest,
         }
     }

@@ -1,32 +1,42 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. Also
 //! the slow work beside requests: asking replicas how they are, taking on a changed configuration.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::Event;
-use cleave_core::domain::{Moment, RequestId};
+use cleave_core::brain::{Event, Order};
+use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::fleet::Probe;
-use tokio::sync::Semaphore;
+use cleave_core::sharding::Generation;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::task::TaskTracker;
-use tracing::info;
+use tracing::{info, warn};
 
-use crate::replicas::{Finding, ask_models, ask_report, probe};
-use crate::telemetry::{AccessLog, Metrics, PoolGauges, ReplicaGauges};
+use crate::replicas::{Finding, Token, ask_models, ask_report, ask_token, probe};
+use crate::telemetry::{
+    AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges,
+};
 
 use super::clock::Clock;
-use super::pool::{Member, Pool, keep_time};
+use super::explanations::Explanations;
+use super::keep;
+use super::pool::{Member, Pool, Question, keep_time};
 use super::settings::{PoolSettings, Settings};
 use super::table::Table;
 
 /// Bodies are counted against their common limit in units of this many bytes.
 pub(super) const BUFFER_UNIT_BYTES: usize = 4 << 10;
 const TICK: Duration = Duration::from_millis(250);
+/// How many ticks pass between two looks whether an assignment has changed.
+const TICKS_TO_KEEP: u32 = 8;
 /// How much longer the pause between two looks at an engine's metrics may get while it shows none.
 const REPORT_PAUSE_FACTOR_MAX: u32 = 32;
+/// Questions of one pool to its replicas that wait to be put.
+const QUESTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub struct Router {
@@ -34,6 +44,10 @@ pub struct Router {
     pub(super) clock: Clock,
     pub(super) access: AccessLog,
     pub metrics: Metrics,
+    /// Decisions that are kept.
+    pub explanations: Explanations,
+    /// What operators are told.
+    pub events: Arc<Events>,
     /// What is left of the bytes that request bodies may take.
     pub(super) buffers: Arc<Semaphore>,
     pools: ArcSwap<Vec<Arc<Pool>>>,
@@ -47,11 +61,14 @@ pub struct Router {
 impl Router {
     pub fn new(settings: Settings, access: AccessLog) -> Arc<Self> {
         let units = settings.limits.buffered_bytes_max / BUFFER_UNIT_BYTES;
+        let explanations = Explanations::new(settings.explain.clone());
         Arc::new(Self {
             settings,
             clock: Clock::start(),
             access,
             metrics: Metrics::default(),
+            explanations,
+            events: Arc::default(),
             buffers: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
@@ -88,6 +105,7 @@ impl Router {
 
     pub fn start_draining(&self) {
         self.draining.store(true, Relaxed);
+        self.events.publish(Incident { kind: "drain", state: "draining", ..Incident::default() });
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
@@ -107,8 +125,12 @@ impl Router {
             let pool = old.iter().find(|it| it.name == settings.name).cloned();
             let pool = pool.unwrap_or_else(|| {
                 let metrics = self.metrics.pool(&settings.name);
-                let pool = Pool::new(settings.clone(), metrics, self.clock);
+                let events = Arc::clone(&self.events);
+                let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
+                let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
+                self.restore(&pool);
                 self.tasks.spawn(keep_time(&pool));
+                self.tasks.spawn(Arc::clone(self).put_questions(Arc::downgrade(&pool), coming));
                 pool
             });
             for member in pool.apply(settings, &self.replicas) {
@@ -130,9 +152,49 @@ impl Router {
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        let mut kept = BTreeMap::new();
+        for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
+            if tick.is_multiple_of(TICKS_TO_KEEP) {
+                self.keep(&mut kept);
+            }
+        }
+    }
+
+    /// Goes on from the assignment that an earlier run left.
+    fn restore(&self, pool: &Pool) {
+        let Some(folder) = &self.settings.state_dir else { return };
+        let file = keep::file_of(folder, self.settings.listen.port(), &pool.name);
+        match keep::read(&file) {
+            Ok(None) => {}
+            Ok(Some(assignment)) => {
+                let generation = assignment.generation();
+                info!(pool = pool.name, %generation, file = %file.display(), "assignment restored");
+                pool.order(Order::Restore { assignment });
+            }
+            Err(error) => {
+                warn!(pool = pool.name, file = %file.display(), %error, "assignment not restored");
+            }
+        }
+    }
+
+    /// Writes the assignments that have changed since `kept`.
+    fn keep(&self, kept: &mut BTreeMap<String, Generation>) {
+        let Some(folder) = &self.settings.state_dir else { return };
+        for pool in self.pools.load().iter() {
+            let view = pool.assignment();
+            if view.assignment.is_empty() || kept.get(&pool.name) == Some(&view.generation) {
+                continue;
+            }
+            let names = pool.snapshot().replicas.into_iter();
+            let names = names.map(|it| (Place::of(&it.name), it.name)).collect();
+            let file = keep::file_of(folder, self.settings.listen.port(), &pool.name);
+            if let Err(error) = keep::write(&file, &view, &names) {
+                warn!(pool = pool.name, file = %file.display(), %error, "assignment not kept");
+            }
+            // Said once for each change, not every few seconds.
+            kept.insert(pool.name.clone(), view.generation);
         }
     }
 
@@ -155,12 +217,28 @@ impl Router {
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
                 report_age: it.report.map(|report| now.since(report.taken_at)),
+                in_flight_mu: it.in_flight_mu,
+                pace: it.pace,
+                drift: it.drift,
             });
             let own = PoolGauges {
                 sessions_moved_total: snapshot.sessions_moved_total,
+                quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
+                shadows: pool.shadows(),
+                foresight: snapshot.foresight.clone(),
+                workloads: pool.workload_drifts(),
             };
             self.metrics.set_pool(&pool.name, own, gauges);
+            let view = pool.assignment();
+            let assignment = AssignmentGauges {
+                totals: &view.totals,
+                balance: &view.balance,
+                slices: view.slices.len(),
+                hot_keys: view.hot_keys.len(),
+                planning: pool.planning(),
+            };
+            self.metrics.set_assignment(&pool.name, assignment);
         }
         self.metrics.write()
     }
@@ -180,6 +258,33 @@ impl Router {
         .await;
     }
 
+    /// Asks replicas for a token when the brain wants to know, for as long as anybody has the pool.
+    async fn put_questions(
+        self: Arc<Self>,
+        pool: Weak<Pool>,
+        mut questions: mpsc::Receiver<Question>,
+    ) {
+        while let Some(Question { replica, limit }) = questions.recv().await {
+            let Some(pool) = pool.upgrade() else { return };
+            let Some(member) = pool.members().iter().find(|it| it.id == replica).cloned() else {
+                continue;
+            };
+            let router = Arc::clone(&self);
+            self.tasks.spawn(async move {
+                let asked_at = router.clock.now();
+                let model = pool.model_of(&member);
+                let probe = match ask_token(&member.origin, &model, limit).await {
+                    Token::Came => Probe::Generated,
+                    Token::Unable => Probe::Unable,
+                    Token::Failed => Probe::Failed,
+                    Token::Refused => Probe::Refused,
+                    Token::Missed => Probe::Mute { asked_at, last_byte_at: member.last_byte_at() },
+                };
+                pool.tell(Event::Probed { replica, probe });
+            });
+        }
+    }
+
     /// Asks one replica's engine how loaded it is, until it leaves. One that does not say is asked less
     /// and less often.
     async fn hear(self: Arc<Self>, pool: Arc<Pool>, member: Arc<Member>) {
@@ -191,7 +296,10 @@ impl Router {
                 sleep(settings.report_interval * factor).await;
                 let asked_at = self.clock.now();
                 factor = match ask_report(&member.origin, settings.timeout, asked_at).await {
-                    Some(report) => {
+                    Some((report, birth)) => {
+                        if birth.is_some_and(|it| member.is_reborn(it)) {
+                            pool.tell(Event::Restarted { replica: member.id });
+                        }
                         pool.tell(Event::Reported { replica: member.id, report });
                         1
                     }
@@ -208,11 +316,17 @@ impl Router {
         let probe = match probe(&member.origin, &settings).await {
             Finding::Passed => Probe::Passed,
             Finding::Failed => Probe::Failed,
+            Finding::Refused => Probe::Refused,
             Finding::TimedOut => Probe::TimedOut { asked_at, last_byte_at: member.last_byte_at() },
         };
         if probe == Probe::Passed
             && let Some(models) = ask_models(&member.origin, settings.timeout).await
         {
+            if !pool.is_served_by(member, &models) {
+                let probe = Probe::Stranger;
+                pool.tell(Event::Probed { replica: member.id, probe });
+                return;
+            }
             // Before it may be chosen, its models are known: nobody gets a 404 for want of time.
             let before = member.models.swap(Arc::new(models));
             let ids = |it: &[cleave_core::protocol::Model]| {

@@ -3,7 +3,8 @@
 //! streams on one thread to luck.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -57,11 +58,20 @@ struct Thread {
 }
 
 impl Server {
-    pub fn bind(router: Arc<Router>) -> Result<Self, BindError> {
+    /// Binds the listener, or takes the `given` one, which another process has bound, if it is for the
+    /// same address.
+    pub fn bind(router: Arc<Router>, given: Option<OwnedFd>) -> Result<Self, BindError> {
         let address = router.settings.listen;
         let tls = router.settings.tls.as_ref().map(tls::acceptor).transpose()?;
-        let listener = listen(address).map_err(|error| BindError::Listen { address, error })?;
+        let given = given.map(TcpListener::from).filter(|it| is_for(it, address));
+        let listener = given.map_or_else(|| listen(address), Ok);
+        let listener = listener.map_err(|error| BindError::Listen { address, error })?;
         Ok(Self { listener, tls: tls.map(TlsAcceptorDebug), router })
+    }
+
+    /// Makes another handle of the listening socket, for a process that takes over.
+    pub fn share_listener(&self) -> io::Result<OwnedFd> {
+        Ok(self.listener.try_clone()?.into())
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -69,8 +79,14 @@ impl Server {
     }
 
     /// Serves until `stop`, then takes no more connections and lets requests finish, as long as the
-    /// drain may take or until `hurry`. Returns how many were cut.
-    pub async fn run(self, stop: CancellationToken, hurry: CancellationToken) -> io::Result<usize> {
+    /// drain may take or until `hurry`. Unless the socket is `taken` by another process, it ends.
+    /// Returns how many were cut.
+    pub async fn run(
+        self,
+        stop: CancellationToken,
+        hurry: CancellationToken,
+        taken: CancellationToken,
+    ) -> io::Result<usize> {
         let ending = Ending::default();
         let mut threads = Vec::new();
         for number in 0..self.router.settings.threads.get() {
@@ -81,6 +97,11 @@ impl Server {
         _ = stop.run_until_cancelled(accept(&listener, &places, &threads)).await;
 
         self.router.start_draining();
+        if !taken.is_cancelled() {
+            // Closing would not do: other handles of the socket may be open in this process. Failing
+            // leaves newcomers to wait until it ends.
+            _ = socket2::SockRef::from(&listener).shutdown(Shutdown::Both);
+        }
         drop(listener);
         ending.drain.cancel();
         let mut handles = Vec::new();
@@ -132,6 +153,12 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+fn is_for(listener: &TcpListener, address: SocketAddr) -> bool {
+    listener
+        .local_addr()
+        .is_ok_and(|own| own.ip() == address.ip() && [0, own.port()].contains(&address.port()))
 }
 
 async fn accept(listener: &tokio::net::TcpListener, places: &Arc<Semaphore>, threads: &[Thread]) {

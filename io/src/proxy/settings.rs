@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use cleave_core::brain;
 use cleave_core::cost::Hardware;
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
 
 use crate::replicas::{Origin, ProbeSettings};
+use crate::tokenizer::Tokenizer;
 
 /// How clients reach the router, and what they may ask of it.
 #[derive(Clone, Debug)]
@@ -24,6 +25,20 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Headers that may carry a session id, in order; `x-session-id` always comes first.
     pub session_headers: Vec<HeaderName>,
+    /// Where assignments are kept over a restart, if anywhere.
+    pub state_dir: Option<PathBuf>,
+    pub explain: ExplainSettings,
+}
+
+/// Which decisions are kept, to be asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainSettings {
+    /// The share of requests whose decision is kept, from 0 to 1.
+    pub sample: f64,
+    /// How many are kept; the oldest makes room.
+    pub kept_max: usize,
+    /// What a request must say to have its decision kept and shown; anything, where there is nothing.
+    pub token: Option<HeaderValue>,
 }
 
 /// A certificate chain and its key, both PEM.
@@ -71,9 +86,13 @@ pub struct PoolSettings {
     /// Other names for models, alias to model.
     pub aliases: BTreeMap<String, String>,
     pub cache: CacheScope,
+    /// Counts its prompts; without one they are estimated.
+    pub tokenizer: Option<Tokenizer>,
     pub replicas: Vec<ReplicaSettings>,
     pub brain: brain::Settings,
     pub probe: ProbeSettings,
+    /// Whether a stream that broke off goes on from another replica.
+    pub resume: bool,
 }
 
 /// Who may find whose prompts in a replica's cache.
@@ -94,6 +113,12 @@ pub struct ReplicaSettings {
     pub weight: f64,
     /// What work takes there.
     pub hardware: Arc<Hardware>,
+}
+
+impl Default for ExplainSettings {
+    fn default() -> Self {
+        Self { sample: 0.01, kept_max: 1000, token: None }
+    }
 }
 
 impl Default for Limits {

@@ -2,6 +2,7 @@
 //! metrics and the access line are closed when this is dropped, once, whatever happened.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
@@ -9,10 +10,13 @@ use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
+use crate::replicas::Origin;
 use crate::telemetry::Record;
 
-use super::headers::{REQUEST_ID, SESSION_ID};
+use super::explanations::{Came, Kept};
+use super::headers::{DECISION, REQUEST_ID, SESSION_ID};
 use super::pool::{Member, Pool};
+use super::recall::Recall;
 use super::router::Router;
 
 /// Events of a stream that carry no token: the role before them, the reason and the mark after them.
@@ -27,10 +31,19 @@ pub(super) struct Visit {
     pub(super) uri: Uri,
     pub(super) api: Api,
     request: RequestId,
+    recall: Arc<Recall>,
     arrived: Instant,
+    /// When it was placed last.
+    placed: Instant,
+    /// What is kept of its decisions, where any are.
+    kept: Option<Box<Kept>>,
+    /// Whether the client wants to see it.
+    shows: bool,
     pool: Option<Arc<Pool>>,
     key: Option<SliceKey>,
     member: Option<Arc<Member>>,
+    /// Who served the session before it moved to where this goes.
+    pub(super) previous: Option<Origin>,
     /// Whether the brain still has it on its books.
     booked: bool,
     tries: u32,
@@ -51,6 +64,7 @@ impl Visit {
         let api = Api::of(uri.path());
         Self {
             request: router.next_request(),
+            recall: Arc::default(),
             router,
             request_id,
             session: None,
@@ -58,9 +72,13 @@ impl Visit {
             uri,
             api,
             arrived: Instant::now(),
+            placed: Instant::now(),
+            kept: None,
+            shows: false,
             pool: None,
             key: None,
             member: None,
+            previous: None,
             booked: false,
             tries: 0,
             status: StatusCode::OK,
@@ -71,6 +89,16 @@ impl Visit {
         }
     }
 
+    /// Has its decisions kept if the client asks for that, or if it is one of those drawn.
+    pub(super) fn explain(&mut self, headers: &HeaderMap) {
+        let explanations = &self.router.explanations;
+        self.shows = explanations.asks(headers);
+        if self.shows || explanations.samples(self.request) {
+            let id = self.request_id.to_str().unwrap_or("-").to_owned();
+            self.kept = Some(Box::new(Kept::new(self.request, id)));
+        }
+    }
+
     /// Has the request placed for the first time.
     pub(super) async fn place(
         &mut self,
@@ -78,9 +106,12 @@ impl Visit {
         key: SliceKey,
         (outline, extent): (Outline, Extent),
     ) -> Result<Arc<Member>, Refusal> {
-        self.pool = Some(pool);
+        self.pool = Some(Arc::clone(&pool));
         self.key = Some(key);
-        self.ask(Event::Arrived { request: self.request, key, outline, extent }).await
+        let placed =
+            self.ask(Event::Arrived { request: self.request, key, outline, extent }).await?;
+        self.previous = pool.moved_from(self.request);
+        Ok(placed)
     }
 
     /// Reports that the try failed, and has the request placed elsewhere.
@@ -97,7 +128,15 @@ impl Visit {
     async fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
         let pool = Arc::clone(self.pool.as_ref().expect("a visit is placed in a pool"));
         self.booked = true;
-        let placed = pool.place(self.request, event).await;
+        if self.kept.is_some() {
+            pool.explain(self.request);
+        }
+        let placed = pool.place(self.request, &self.recall, event).await;
+        self.placed = Instant::now();
+        if let Some(kept) = &mut self.kept {
+            kept.on_placed(&pool.name, pool.take_explanation(self.request), placed.as_ref().err());
+            self.router.explanations.put(kept);
+        }
         match &placed {
             Ok(member) => {
                 self.tries += 1;
@@ -116,10 +155,7 @@ impl Visit {
         self.status = status;
         self.stream = stream;
         self.on_sign_of_life();
-        // Engines send the head of a stream at once, long before its first token.
-        if !stream {
-            self.tell_answering();
-        }
+        self.tell_answering();
     }
 
     fn tell_answering(&self) {
@@ -137,16 +173,22 @@ impl Visit {
     pub(super) fn on_piece(&mut self, piece: &[u8]) {
         let before = self.streamed_tokens();
         self.meter.on_chunk(piece);
+        if self.first_byte.is_none() {
+            self.first_byte = Some(self.arrived.elapsed());
+        }
         if self.stream && streamed_is_due(before, self.streamed_tokens()) {
             self.tell_streamed();
         }
-        if self.first_byte.is_none() {
-            self.first_byte = Some(self.arrived.elapsed());
-            if self.stream {
-                self.tell_answering();
-            }
-        }
         self.on_sign_of_life();
+    }
+
+    /// Notes that another replica has begun to go on with the answer.
+    pub(super) fn resumed(&self) {
+        self.tell_answering();
+        self.on_sign_of_life();
+        if let Some(pool) = &self.pool {
+            pool.metrics.resumed.inc();
+        }
     }
 
     fn tell_streamed(&self) {
@@ -172,12 +214,26 @@ impl Visit {
         }
     }
 
+    /// Waits until the request is to give up the replica it is at.
+    pub(super) async fn recalled(&self, from: &Member) {
+        self.recall.wait(from.id).await;
+    }
+
+    /// The same for whoever polls.
+    pub(super) fn poll_recalled(&self, cx: &Context<'_>) -> Poll<()> {
+        self.member.as_ref().map_or(Poll::Pending, |it| self.recall.poll(cx, it.id))
+    }
+
     /// Puts the ids on an answer.
     pub(super) fn sign(&self, headers: &mut HeaderMap) {
         headers.insert(REQUEST_ID, self.request_id.clone());
         let session = self.session.as_ref().map(|it| HeaderValue::from_str(it.as_str()));
         if let Some(Ok(session)) = session {
             headers.insert(SESSION_ID, session);
+        }
+        let decision = self.kept.as_ref().filter(|_| self.shows).and_then(|it| it.line());
+        if let Some(decision) = decision.and_then(|it| HeaderValue::try_from(it).ok()) {
+            headers.insert(DECISION, decision);
         }
     }
 
@@ -213,6 +269,18 @@ impl Visit {
         }
     }
 
+    /// Completes what is kept with what came of it.
+    fn keep_end(&mut self, usage: Usage, total: Duration) {
+        let (outcome, status) = (self.outcome_word(), self.status.as_u16());
+        let Some(kept) = self.kept.as_mut().filter(|it| it.is_placed()) else { return };
+        let waited = self.placed.duration_since(self.arrived);
+        // Only a stream shows its first token when it comes.
+        let first = self.first_byte.filter(|_| self.stream);
+        let ttft = first.map(|it| it.saturating_sub(waited));
+        kept.came = Some(Came { outcome, status, ttft, total, usage });
+        self.router.explanations.put(kept);
+    }
+
     fn outcome_word(&self) -> &'static str {
         match self.outcome {
             Outcome::Done if self.member.is_none() => "router",
@@ -228,6 +296,7 @@ impl Drop for Visit {
         let usage = self.meter.usage();
         self.close(self.outcome, self.lesson(usage));
         let total = self.arrived.elapsed();
+        self.keep_end(usage, total);
         if let Some(pool) = &self.pool {
             let metrics = &pool.metrics;
             match self.outcome {

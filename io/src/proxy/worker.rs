@@ -2,12 +2,16 @@
 //! replicas. A request never leaves the thread that accepted it, so nothing per request is shared
 //! but the brain.
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use cleave_core::protocol::Api;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -22,15 +26,18 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::debug;
+use tracing::{debug, error};
 
 use crate::replicas::IdleConnections;
 
 use super::body::Body;
 use super::exchange::exchange;
+use super::rescue::ServeError;
 use super::router::Router;
 
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long a client that has just connected may take to ask, when the router drains.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// What the thread's requests share.
 pub(super) struct Worker {
@@ -144,6 +151,12 @@ impl Worker {
             biased;
             ended = connection.as_mut() => ended.map_err(io::Error::other),
             () = self.ending.drain.cancelled() => {
+                // Its request may be on the wire: closing now would lose it.
+                if !asked.load(Relaxed)
+                    && let Ok(ended) = timeout(FRESH, connection.as_mut()).await
+                {
+                    return ended.map_err(io::Error::other);
+                }
                 connection.as_mut().graceful_shutdown();
                 connection.await.map_err(io::Error::other)
             }
@@ -158,7 +171,22 @@ fn answer(
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Body>, io::Error>> {
     let exchange = Box::pin(exchange(worker, request));
-    async move { Ok(exchange.await) }
+    async move { Ok(unless_panicked(exchange).await) }
+}
+
+/// Answers 500 where the life of a request ends in a panic, which is a mistake of ours: the connection
+/// and every other request go on.
+async fn unless_panicked(
+    mut exchange: Pin<Box<impl Future<Output = Response<Body>>>>,
+) -> Response<Body> {
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(cx)));
+        polled.unwrap_or_else(|_| {
+            error!("a request panicked");
+            Poll::Ready(ServeError::Panicked.answer(Api::Other))
+        })
+    })
+    .await
 }
 
 /// Counts one open connection for as long as it lives.
@@ -178,5 +206,26 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.worker.load.fetch_sub(1, Relaxed);
         self.worker.router.metrics.connections.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use http::StatusCode;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer_and_the_next_request_does_not_see_it() {
+        async fn panics() -> Response<Body> {
+            tokio::task::yield_now().await;
+            panic!("a mistake")
+        }
+        let answer = unless_panicked(Box::pin(panics())).await;
+        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let fine = Response::new(Body::text("fine".into()));
+        assert_eq!(unless_panicked(Box::pin(ready(fine))).await.status(), StatusCode::OK);
     }
 }

@@ -12,6 +12,9 @@ use tokio_util::io::poll_read_buf;
 use super::connection::{Connection, READ_BYTES_MIN};
 use super::framing::{Framing, Head};
 
+/// An answer of known length up to this is waited for whole, so that one that breaks off can be asked
+/// for elsewhere. Its reader could do nothing with half of it.
+const WHOLE_BYTES_MAX: u64 = 64 << 10;
 /// What one read takes at most, once a body has shown that it fills smaller ones.
 const READ_BYTES_MAX: usize = 128 << 10;
 
@@ -39,9 +42,9 @@ pub struct AnswerBody {
 }
 
 impl AnswerBody {
-    /// Waits until something of the body has come, if anything is to come.
+    /// Waits until something of the body has come, if anything is to come; all of it, if it is short.
     pub(super) async fn begin(&mut self) -> io::Result<()> {
-        while !self.framing.is_done() && self.connection.buffer.is_empty() {
+        while !self.has_begun() {
             match poll_fn(|cx| self.poll_read(cx)).await? {
                 0 if self.framing == Framing::UntilClose => self.framing = Framing::Done,
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -49,6 +52,17 @@ impl AnswerBody {
             }
         }
         Ok(())
+    }
+
+    fn has_begun(&self) -> bool {
+        let have = self.connection.buffer.len();
+        match self.framing {
+            Framing::Done => true,
+            Framing::Length(length @ ..=WHOLE_BYTES_MAX) => {
+                usize::try_from(length).is_ok_and(|it| it <= have)
+            }
+            Framing::Length(_) | Framing::Chunked(_) | Framing::UntilClose => 0 < have,
+        }
     }
 
     /// Takes the next piece. `None` at its proper end; an error if it broke off.

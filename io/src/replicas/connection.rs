@@ -34,6 +34,8 @@ pub enum SendError {
     Lost(io::Error),
     #[error("no answer in time")]
     NoAnswer,
+    #[error("given up, because the replica hangs")]
+    GivenUp,
     #[error("the answer broke off after its head: {0}")]
     BrokenOff(io::Error),
     #[error("not an HTTP answer: {0}")]

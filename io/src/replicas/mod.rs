@@ -13,5 +13,5 @@ pub use answer::{Answer, AnswerBody};
 pub use connection::{BodyError, Connection, Outgoing, Payload, SendError};
 pub use framing::BadAnswer;
 pub use idle::IdleConnections;
-pub use probe::{Finding, ask_models, ask_report, probe};
+pub use probe::{Finding, Token, ask_models, ask_report, ask_token, probe};
 pub use settings::{BadOrigin, Origin, ProbeSettings};

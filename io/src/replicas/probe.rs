@@ -2,11 +2,12 @@
 //! a probe must tell whether new connections get through.
 
 use std::future::poll_fn;
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cleave_core::domain::{Moment, Report};
-use cleave_core::protocol::{Model, read_models, read_report};
+use cleave_core::domain::{Birth, Moment, Report};
+use cleave_core::protocol::{Model, read_birth, read_models, read_report, token_requests};
 use http::{Method, StatusCode};
 use http_body_util::Empty;
 use tokio::time::timeout;
@@ -25,7 +26,21 @@ const METRICS_PATHS: [&str; 2] = ["/metrics", "/prometheus/metrics"];
 pub enum Finding {
     Passed,
     Failed,
+    /// Nobody listens there.
+    Refused,
     TimedOut,
+}
+
+/// What came of asking for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    Came,
+    /// The replica does not take such a request, which says nothing of its engine.
+    Unable,
+    Failed,
+    /// Nobody listens there, or whoever does hangs up.
+    Refused,
+    Missed,
 }
 
 /// Asks for the replica's health.
@@ -33,8 +48,44 @@ pub async fn probe(origin: &Origin, settings: &ProbeSettings) -> Finding {
     match get(origin, &settings.path, settings.timeout).await {
         Ok((status, _)) if status.is_success() => Finding::Passed,
         Err(SendError::NoAnswer | SendError::ConnectTimeout) => Finding::TimedOut,
+        Err(SendError::Connect(error)) if is_refusal(&error) => Finding::Refused,
         Ok(_) | Err(_) => Finding::Failed,
     }
+}
+
+/// Asks the replica for one token of `model`, end to end: the engine itself must work for it. Nothing
+/// of it is booked or counted, because no client asked for it.
+pub async fn ask_token(origin: &Origin, model: &str, limit: Duration) -> Token {
+    timeout(limit, ask_each(origin, model, limit)).await.unwrap_or(Token::Missed)
+}
+
+async fn ask_each(origin: &Origin, model: &str, limit: Duration) -> Token {
+    for (path, body) in token_requests(model) {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n",
+            origin.authority(),
+            body.len(),
+        );
+        let mut payload = Payload::default();
+        payload.0[0] = body.into();
+        match exchange(origin, &Method::POST, &head, &payload, limit).await {
+            Ok((status, _)) if status.is_success() => return Token::Came,
+            // It may know the other path; a full queue is no illness either.
+            Ok((status, _)) if status.is_client_error() => {}
+            Ok((StatusCode::SERVICE_UNAVAILABLE, _)) => return Token::Unable,
+            Err(SendError::NoAnswer | SendError::ConnectTimeout) => return Token::Missed,
+            // A process that dies still takes connections for a moment, and drops them.
+            Err(SendError::Lost(_)) => return Token::Refused,
+            Err(SendError::Connect(error)) if is_refusal(&error) => return Token::Refused,
+            Ok(_) | Err(_) => return Token::Failed,
+        }
+    }
+    Token::Unable
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 /// Asks what the replica serves; `None` when it does not say.
@@ -43,15 +94,19 @@ pub async fn ask_models(origin: &Origin, limit: Duration) -> Option<Vec<Model>> 
     if status.is_success() { read_models(&body) } else { None }
 }
 
-/// Asks how loaded the engine is; `None` when it does not say. `now` is when it is asked, so that a
+/// Asks how loaded the engine is and since when it runs; `None` when it does not say. `now` is when it is asked, so that a
 /// report is never thought newer than it is.
-pub async fn ask_report(origin: &Origin, limit: Duration, now: Moment) -> Option<Report> {
+pub async fn ask_report(
+    origin: &Origin,
+    limit: Duration,
+    now: Moment,
+) -> Option<(Report, Option<Birth>)> {
     for path in METRICS_PATHS {
         let (status, body) = get(origin, path, limit).await.ok()?;
         if status.is_success()
             && let Some(report) = read_report(&body, now)
         {
-            return Some(report);
+            return Some((report, read_birth(&body)));
         }
     }
     None
@@ -70,13 +125,21 @@ async fn get_unbounded(
     path: &str,
     limit: Duration,
 ) -> Result<(StatusCode, Vec<u8>), SendError> {
-    let connection = Connection::open(origin, limit).await?;
     let authority = origin.authority();
     let head = format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n\r\n");
-    let payload = Payload::default();
-    let outgoing: Outgoing<'_, Empty<Bytes>> = Outgoing::Held(&payload);
-    let mut answer =
-        connection.exchange(&Method::GET, [head.as_bytes(), b""], outgoing, limit).await?;
+    exchange(origin, &Method::GET, &head, &Payload::default(), limit).await
+}
+
+async fn exchange(
+    origin: &Origin,
+    method: &Method,
+    head: &str,
+    payload: &Payload,
+    limit: Duration,
+) -> Result<(StatusCode, Vec<u8>), SendError> {
+    let connection = Connection::open(origin, limit).await?;
+    let outgoing: Outgoing<'_, Empty<Bytes>> = Outgoing::Held(payload);
+    let mut answer = connection.exchange(method, [head.as_bytes(), b""], outgoing, limit).await?;
     let mut body = Vec::new();
     while let Some(piece) = poll_fn(|cx| answer.body.poll_piece(cx)).await {
         body.extend_from_slice(&piece.map_err(SendError::Lost)?);

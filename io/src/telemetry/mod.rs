@@ -2,11 +2,13 @@
 //! reports on; other rooms hand it plain values.
 
 mod access;
+mod events;
 mod logs;
 mod metrics;
 mod settings;
 
 pub use access::{AccessLog, Record};
+pub use events::{Entry, Events, Incident};
 pub use logs::start;
-pub use metrics::{Metrics, PoolGauges, PoolMetrics, ReplicaGauges};
+pub use metrics::{AssignmentGauges, Metrics, PoolGauges, PoolMetrics, ReplicaGauges};
 pub use settings::{LogFormat, Settings};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{self, RetrySettings};
+use cleave_core::brain::{self, QuarantineSettings, RetrySettings};
 use cleave_core::cost::StepTimes;
 use cleave_core::policy::PolicyName;
 use rand::{RngExt as _, SeedableRng as _};
@@ -13,7 +13,7 @@ use crate::engine;
 use crate::traces::{
     HeavyTail, MultiTurn, SharedPrefix, Spread, Stage, Starts, SubAgents, Synthetic, Tenant,
 };
-use crate::world::{Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+use crate::world::{Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
 pub(super) struct Draws {
     rng: Pcg64Mcg,
@@ -36,8 +36,14 @@ impl Draws {
         if self.sometimes() {
             retries.reserve = 0;
         }
+        let mut quarantine = QuarantineSettings::default();
+        if self.sometimes() {
+            quarantine.ttl = Duration::ZERO;
+        }
+        let exchange = Exchange { interval: self.millis(50, 2_000), delay: self.millis(0, 1_000) };
         Settings {
-            brain: brain::Settings { policy, retries, ..brain::Settings::default() },
+            exchange: self.sometimes().then_some(exchange),
+            brain: brain::Settings { policy, retries, quarantine, ..brain::Settings::default() },
             view: View { interval: self.millis(10, 5_000), delay: self.millis(0, 2_000) },
             timeouts: Timeouts {
                 first_byte: self.millis(120_000, 300_000),
@@ -127,6 +133,10 @@ impl Draws {
         let mut faults = Vec::new();
         for _ in 0..count {
             let replica = self.rng.random_range(0..replicas);
+            if self.rng.random_bool(0.1) {
+                faults.extend(self.flapping(replica));
+                continue;
+            }
             let kind = match self.rng.random_range(0..8) {
                 0 => FaultKind::Crash { replica },
                 1 => FaultKind::Hang { replica },
@@ -144,6 +154,18 @@ impl Draws {
             faults.push(Fault { at: self.millis(0, 60_000), lasts, kind });
         }
         faults
+    }
+
+    /// Draws a replica that comes back again and again, and never for long.
+    fn flapping(&mut self, replica: usize) -> Vec<Fault> {
+        let (from, every) = (self.millis(0, 20_000), self.millis(2_000, 10_000));
+        let times = self.rng.random_range(3..=8);
+        let crash = |number| Fault {
+            at: from + every * number,
+            lasts: Some(every / 2),
+            kind: FaultKind::Crash { replica },
+        };
+        (0..times).map(crash).collect()
     }
 
     fn sometimes(&mut self) -> bool {

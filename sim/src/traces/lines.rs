@@ -20,7 +20,7 @@ const LINE_BYTES_MAX: u64 = 256 << 20;
 /// Why a trace could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    #[error("cannot read {file}: {source}")]
+    #[error("cannot read {file}")]
     Read { file: Arc<str>, source: io::Error },
     #[error("{file}, line {line}: {problem}")]
     Line { file: Arc<str>, line: u64, problem: String },

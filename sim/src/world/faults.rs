@@ -55,6 +55,7 @@ impl World {
             return;
         }
         if self.replicas[replica].is_up() {
+            self.quarantined.brought_down += 1;
             self.heap.push(self.now + REVIVED_AFTER, Happening::Revive { replica });
         }
         if poison.hangs {
@@ -73,6 +74,7 @@ impl World {
             Standing::Hung { .. } => it.engine.postpone(self.now),
         }
         it.standing = Standing::Up;
+        it.well_since = Some(self.now);
         self.schedule(replica);
     }
 
@@ -82,6 +84,7 @@ impl World {
             return;
         }
         it.standing = Standing::Down;
+        it.well_since = None;
         let mut engine = it.replace_engine();
         self.residency.forget(&mut engine);
         for request in self.strike(replica) {
@@ -92,6 +95,7 @@ impl World {
     fn hang(&mut self, replica: usize) {
         let Some(it) = self.replicas.get_mut(replica).filter(|it| it.is_up()) else { return };
         it.standing = Standing::Hung { since: self.now };
+        it.well_since = None;
         it.due = None;
         let at = self.now + self.settings.timeouts.idle;
         for request in self.strike(replica) {
@@ -114,6 +118,7 @@ impl World {
     fn slow(&mut self, replica: usize, factor: f64) {
         if let Some(it) = self.replicas.get_mut(replica) {
             it.engine.set_slow_factor(factor);
+            it.well_since = (factor <= 1.0).then_some(self.now);
         }
     }
 

@@ -10,25 +10,58 @@ use cleave_core::domain::Moment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Happening {
     /// A replica's engine ends a step.
-    Step { replica: usize },
+    Step {
+        replica: usize,
+    },
     /// A router reads all metrics.
-    Scrape { router: usize },
+    Scrape {
+        router: usize,
+    },
     /// A reading reaches its router.
-    Told { router: usize },
+    Told {
+        router: usize,
+    },
+    /// A router tells the others what it has booked.
+    Exchange {
+        router: usize,
+    },
+    /// What another router said reaches this one.
+    Heard {
+        router: usize,
+    },
     /// A router checks the health of all replicas.
-    Probe { router: usize },
+    Probe {
+        router: usize,
+    },
     /// A brain asked to be woken.
-    Wake { router: usize },
+    Wake {
+        router: usize,
+    },
     /// The state of all replicas is noted for the measures.
     Sample,
     /// A fault of the script begins.
-    Fault { number: usize },
+    Fault {
+        number: usize,
+    },
     /// A fault of the script ends.
-    Mend { number: usize },
+    Mend {
+        number: usize,
+    },
     /// A replica that was struck by a tenant comes back.
-    Revive { replica: usize },
+    Revive {
+        replica: usize,
+    },
     /// A stream that a hung replica was sending is given up, unless it moves again.
-    GiveUp { request: u64, tries: u32 },
+    /// A question for a token is over, whatever came of it.
+    Asked {
+        router: usize,
+        replica: usize,
+        asked_at: Moment,
+    },
+    GiveUp {
+        request: u64,
+        tries: u32,
+    },
 }
 
 #[derive(Debug, PartialEq, Eq)]

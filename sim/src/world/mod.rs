@@ -4,9 +4,11 @@
 //! requests and judges nothing: that is the brain's and the measures' business. Threads or async
 //! tasks would have been the obvious way, and no two runs would be alike.
 
+mod exchange;
 mod faults;
 mod flight;
 mod heap;
+mod heed;
 mod ideal;
 pub mod invariants;
 mod pooled;
@@ -23,7 +25,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use cleave_core::brain::{Action, Foresight};
-use cleave_core::domain::Moment;
+use cleave_core::domain::{Moment, RouterId};
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 
@@ -31,8 +33,9 @@ use crate::engine::Output;
 use crate::measure::Measures;
 use crate::traces::{Seen, Tenant, Ticket, TraceError, Workload};
 
+pub use heed::{PutOut, Quarantined};
 pub use ideal::Ideal;
-pub use settings::{Absent, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+pub use settings::{Absent, Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
 use flight::Flight;
 use heap::{Happening, Heap};
@@ -126,6 +129,8 @@ pub struct World {
     outputs: Vec<Output>,
     actions: Vec<Action>,
     broken: Option<String>,
+    put_out: Vec<PutOut>,
+    quarantined: Quarantined,
 }
 
 impl World {
@@ -133,8 +138,9 @@ impl World {
     pub fn new(settings: Settings) -> Self {
         let mut world = Self::without_routers(settings);
         for router in 0..world.settings.routers {
-            let seed = world.settings.seed ^ u64::try_from(router).unwrap_or(0).rotate_left(32);
-            world.routers.push(Router::new(&world.settings.brain, seed));
+            let number = u64::try_from(router).unwrap_or(0);
+            let seed = world.settings.seed ^ number.rotate_left(32);
+            world.routers.push(Router::new(RouterId(number), &world.settings.brain, seed));
             world.introduce_fleet(router);
             world.start_upkeep(router);
         }
@@ -175,6 +181,8 @@ impl World {
             outputs: Vec::new(),
             actions: Vec::new(),
             broken: None,
+            put_out: Vec::new(),
+            quarantined: Quarantined::default(),
             replicas,
             settings,
         };
@@ -291,12 +299,17 @@ impl World {
             Happening::Step { replica } => self.step(replica),
             Happening::Scrape { router } => self.scrape(router),
             Happening::Told { router } => self.deliver_reading(router),
+            Happening::Exchange { router } => self.exchange(router),
+            Happening::Heard { router } => self.deliver_letter(router),
             Happening::Probe { router } => self.probe(router),
             Happening::Wake { router } => self.wake(router),
             Happening::Sample => self.sample(),
             Happening::Fault { number } => self.begin_fault(number),
             Happening::Mend { number } => self.end_fault(number),
             Happening::Revive { replica } => self.revive(replica),
+            Happening::Asked { router, replica, asked_at } => {
+                self.answer_question(router, replica, asked_at);
+            }
             Happening::GiveUp { request, tries } => self.give_up(request, tries),
         }
     }

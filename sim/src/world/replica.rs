@@ -32,6 +32,8 @@ pub(super) struct Replica {
     pub(super) due: Option<Moment>,
     /// What its metrics say for as long as they do not change.
     frozen: Option<Stats>,
+    /// Since when nothing is wrong with it.
+    pub(super) well_since: Option<Moment>,
     /// Routers that have not let go of it yet, while it leaves.
     pub(super) leaving_from: usize,
 }
@@ -46,6 +48,7 @@ impl Replica {
             standing: Standing::Up,
             due: None,
             frozen: None,
+            well_since: Some(Moment::ZERO),
             leaving_from: 0,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cleave_core::brain::{Action, Event, Failure, Outcome, streamed_is_due};
+use cleave_core::brain::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use rand::RngExt as _;
 
@@ -79,6 +79,7 @@ impl World {
         Extent {
             text_bytes: prompt_tokens.saturating_mul(BYTES_PER_TOKEN),
             block_bytes: self.block_tokens.get() * BYTES_PER_TOKEN,
+            streams: true,
             ..Extent::default()
         }
     }
@@ -97,18 +98,24 @@ impl World {
             let broken = invariants::broken_brain(&self.routers[router].brain, &self.actions);
             self.broken = self.broken.take().or(broken);
         }
+        self.heed(router);
         self.todo.extend(self.actions.drain(..).map(|action| (router, action)));
     }
 
     /// Does what brains have decided, and what follows from that at once.
     pub(super) fn act(&mut self) {
-        while let Some((_, action)) = self.todo.pop_front() {
+        while let Some((router, action)) = self.todo.pop_front() {
             match action {
                 Action::Send { request, replica } => self.send(request.0, index(replica)),
                 Action::Refuse { request, refusal } => {
+                    if let Refusal::Quarantined { .. } = refusal {
+                        self.count_quarantined(request.0);
+                    }
                     self.end(request.0, End::Refused { reason: refusal.as_str() });
                 }
                 Action::Release { replica } => self.let_go(index(replica)),
+                Action::GiveUp { request, replica } => self.give_up_try(request.0, index(replica)),
+                Action::Ask { replica, limit } => self.ask(router, index(replica), limit),
             }
         }
     }
@@ -182,6 +189,7 @@ impl World {
         it.engine.on_time(self.now, &mut outputs);
         self.residency.follow(&mut it.engine);
         self.schedule(replica);
+        self.hear(replica, &outputs);
         for output in outputs.drain(..) {
             match output.event {
                 engine::Event::FirstToken { cached_tokens } => {
@@ -202,6 +210,20 @@ impl World {
         if self.settings.checks {
             let broken = invariants::broken_engine(replica, &self.replicas[replica].engine);
             self.broken = self.broken.take().or(broken);
+        }
+    }
+
+    /// Lets routers hear what a step has brought for them.
+    fn hear(&mut self, replica: usize, outputs: &[engine::Output]) {
+        if let ([router], false) = (&mut self.routers[..], outputs.is_empty()) {
+            router.hear(replica, self.now);
+            return;
+        }
+        for output in outputs {
+            let router = self.flights.get(&output.id).map(|it| it.router);
+            if let Some(router) = router.and_then(|it| self.routers.get_mut(it)) {
+                router.hear(replica, self.now);
+            }
         }
     }
 
@@ -263,13 +285,29 @@ impl World {
         if self.pooled.is_some() {
             self.end(id, End::Refused { reason: "timeout" });
         } else if flight.first_token.is_none() {
-            self.tell(router, Event::Failed { request, failure: Failure::Unreachable });
+            self.tell(router, Event::Failed { request, failure: Failure::Lost });
         } else {
             self.tell(
                 router,
                 Event::Ended { request, outcome: Outcome::Cut, usage: Usage::default() },
             );
             self.end(id, End::Cut);
+        }
+    }
+
+    /// Does what a router does that is told to wait no more.
+    fn give_up_try(&mut self, id: u64, replica: usize) {
+        let Some(flight) = self.flights.get(&id).filter(|it| it.replica == Some(replica)) else {
+            return;
+        };
+        let (router, started) = (flight.router, flight.first_token.is_some());
+        self.replicas[replica].engine.cancel(id);
+        if started {
+            self.lose(id);
+        } else if let Some(flight) = self.flights.get_mut(&id) {
+            flight.replica = None;
+            let failure = Failure::Hung;
+            self.tell(router, Event::Failed { request: RequestId(id), failure });
         }
     }
 

@@ -1,40 +1,59 @@
-//! One pretended router: the very brain that serves, and the readings of metrics under way to it.
+//! One pretended router: the very brain that serves, and what is under way to it: readings of metrics,
+//! letters of other routers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use cleave_core::brain::{self, Brain};
-use cleave_core::domain::{Moment, ReplicaId, Report};
+use cleave_core::domain::{Moment, ReplicaId, Report, RouterId};
+
+use super::exchange::Letter;
 
 /// What a router read of all replicas at one moment.
 pub(super) type Reading = Vec<(ReplicaId, Report)>;
 
 #[derive(Debug)]
 pub(super) struct Router {
+    /// Another one after every restart, as for a process.
+    pub(super) id: RouterId,
     pub(super) brain: Brain,
     /// Readings under way. The delay is the same for all, so they arrive in order.
     pub(super) readings: VecDeque<Reading>,
+    /// Letters of other routers under way, which arrive in order too.
+    pub(super) letters: VecDeque<Letter>,
     /// When the brain is woken next.
     pub(super) wake_at: Moment,
+    /// When each replica last gave a sign that the brain does not know of.
+    pub(super) heard: Vec<Option<Moment>>,
     /// What brains before this one counted.
     sessions_moved_before: u64,
     settings: brain::Settings,
 }
 
 impl Router {
-    pub(super) fn new(settings: &brain::Settings, seed: u64) -> Self {
+    pub(super) fn new(id: RouterId, settings: &brain::Settings, seed: u64) -> Self {
         let settings = brain::Settings { seed, ..settings.clone() };
         let brain = Brain::new(settings.clone());
-        let (readings, wake_at) = (VecDeque::new(), Moment::ZERO);
-        Self { brain, readings, wake_at, sessions_moved_before: 0, settings }
+        let (readings, letters, heard) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        let (wake_at, sessions_moved_before) = (Moment::ZERO, 0);
+        Self { id, brain, readings, letters, wake_at, heard, sessions_moved_before, settings }
     }
 
     /// Forgets everything.
     pub(super) fn restart(&mut self) {
         self.sessions_moved_before = self.sessions_moved();
         self.brain = Brain::new(self.settings.clone());
+        self.id = RouterId(self.id.0 + (1 << 32));
         // Entries of the heap still point here, one for each reading under way.
         self.readings.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Notes that something came from a replica.
+    pub(super) fn hear(&mut self, replica: usize, now: Moment) {
+        if self.heard.len() <= replica {
+            self.heard.resize(replica + 1, None);
+        }
+        self.heard[replica] = Some(now);
     }
 
     pub(super) fn sessions_moved(&self) -> u64 {

@@ -26,6 +26,8 @@ pub struct Settings {
     /// What every router runs; its seed is drawn from the world's.
     pub brain: brain::Settings,
     pub view: View,
+    /// How routers tell each other what they have booked; none when they do not.
+    pub exchange: Option<Exchange>,
     pub timeouts: Timeouts,
     pub faults: Vec<Fault>,
     /// Whether the faults stay away, although others are counted as if they came: the calm half of a
@@ -43,6 +45,15 @@ pub struct View {
     /// Time between two readings of a replica's metrics.
     pub interval: Duration,
     /// Time from a reading to its arrival.
+    pub delay: Duration,
+}
+
+/// How several routers hear of each other's books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Time between two letters of a router to the others.
+    pub interval: Duration,
+    /// Time from a letter's writing to its arrival.
     pub delay: Duration,
 }
 
@@ -177,6 +188,7 @@ impl Default for Settings {
             routers: 1,
             brain: brain::Settings::default(),
             view: View::default(),
+            exchange: None,
             timeouts: Timeouts::default(),
             faults: Vec::new(),
             calm: false,

@@ -23,6 +23,7 @@ impl World {
         self.heap.push(at, Happening::Scrape { router });
         self.heap.push(Moment::ZERO, Happening::Probe { router });
         self.heap.push(Moment::ZERO, Happening::Wake { router });
+        self.start_exchange(router);
     }
 
     /// Tells a router which replicas there are.
@@ -71,11 +72,34 @@ impl World {
     pub(super) fn probe_replica(&mut self, router: usize, replica: usize) {
         let probe = match self.replicas[replica].standing {
             Standing::Up => Probe::Passed,
-            Standing::Down => Probe::Failed,
+            Standing::Down => Probe::Refused,
             Standing::Hung { since } => {
                 Probe::TimedOut { asked_at: self.now, last_byte_at: Some(since) }
             }
             Standing::Gone => return,
+        };
+        self.tell(router, Event::Probed { replica: id(replica), probe });
+    }
+
+    /// Asks a replica for a token; a hung one is waited for as long as the router would.
+    pub(super) fn ask(&mut self, router: usize, replica: usize, limit: Duration) {
+        let asked_at = self.now;
+        match self.replicas[replica].standing {
+            Standing::Hung { .. } => {
+                self.heap.push(self.now + limit, Happening::Asked { router, replica, asked_at });
+            }
+            Standing::Up | Standing::Down | Standing::Gone => {
+                self.answer_question(router, replica, asked_at);
+            }
+        }
+    }
+
+    /// Tells a router what came of asking for a token.
+    pub(super) fn answer_question(&mut self, router: usize, replica: usize, asked_at: Moment) {
+        let probe = match self.replicas[replica].standing {
+            Standing::Up => Probe::Generated,
+            Standing::Down | Standing::Gone => Probe::Refused,
+            Standing::Hung { .. } => Probe::Mute { asked_at, last_byte_at: None },
         };
         self.tell(router, Event::Probed { replica: id(replica), probe });
     }
@@ -85,6 +109,12 @@ impl World {
         // Another came before this one and knows when it is time again.
         if self.now < it.wake_at {
             return;
+        }
+        for (replica, at) in it.heard.iter_mut().enumerate() {
+            if let Some(at) = at.take() {
+                let heard = Event::Sign { replica: id(replica), at };
+                it.brain.on_event(self.now, heard, &mut self.actions);
+            }
         }
         it.brain.on_time(self.now, &mut self.actions);
         let soonest = self.now + Duration::from_nanos(1);

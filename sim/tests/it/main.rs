@@ -1,6 +1,8 @@
 //! The simulator judged from outside: small worlds with known outcomes, queueing theory, and the
 //! orderings that others have published.
 
+mod books;
+mod faults;
 mod orderings;
 mod queueing;
 mod worlds;

@@ -89,11 +89,17 @@ fn a_crash_costs_answers_under_way_and_nothing_else() {
 }
 
 #[test]
-fn a_hang_is_found_and_what_hung_goes_on_afterwards() {
+fn a_hang_that_is_found_costs_streams_under_way_and_nothing_that_waited() {
     let it = measures(PolicyName::LeastRequests, &[(10, Some(8), FaultKind::Hang { replica: 0 })]);
-    assert_eq!((it.cut, it.refused), (0, 0));
-    assert_eq!(it.finished, it.arrived);
-    assert!(it.ttft.max_s() < 20.0);
+    assert!(it.cut < 10, "{}", it.cut);
+    assert_eq!((it.refused, it.finished + it.cut), (0, it.arrived));
+    assert!(it.ttft.max_s() < 10.0);
+}
+
+#[test]
+fn a_hang_that_passes_before_it_is_found_costs_nothing() {
+    let it = measures(PolicyName::LeastRequests, &[(10, Some(3), FaultKind::Hang { replica: 0 })]);
+    assert_eq!((it.cut, it.refused, it.finished), (0, 0, it.arrived));
 }
 
 #[test]
@@ -161,6 +167,24 @@ fn what_a_fault_does_to_others_is_the_difference_to_the_same_run_without_it() {
     let bad = 1.0 - with.others.as_ref().unwrap().good_share;
     assert!(0.0 < blast && blast <= bad, "{blast} of {bad}");
     assert_eq!(with.tenants.len(), 4);
+}
+
+#[test]
+fn routers_that_hear_of_each_other_serve_no_worse_than_those_that_do_not() {
+    let mean_s = |routers, exchange| {
+        let view = View { interval: Duration::from_secs(60), delay: Duration::ZERO };
+        let base = unchecked(PolicyName::Priced);
+        let mut world = World::new(Settings { routers, exchange, view, checks: true, ..base });
+        world.start_measuring();
+        world.run(&mut workload(3), &mut Unwatched).unwrap();
+        assert_eq!(world.measures().finished, world.measures().arrived);
+        world.measures().ttft.mean_s()
+    };
+    let exchange =
+        Exchange { interval: Duration::from_millis(100), delay: Duration::from_millis(20) };
+    let (one, deaf, told) = (mean_s(1, None), mean_s(4, None), mean_s(4, Some(exchange)));
+    // So light a load is all residency, of which they do not tell each other.
+    assert!(told < 1.05 * deaf, "{told} s told, {deaf} s deaf, {one} s for one router");
 }
 
 #[test]

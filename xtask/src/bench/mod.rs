@@ -12,6 +12,7 @@ mod overhead;
 mod planner;
 mod policies;
 mod proxies;
+mod soak;
 mod table;
 
 use std::process;
@@ -26,6 +27,8 @@ use crate::repo;
 pub(crate) enum Command {
     /// Measure what a proxy costs: Cleave beside nginx, haproxy and, where installed, other routers
     Overhead(overhead::Args),
+    /// Hold ten thousand slow streams open while a thousand clients a second come and go
+    Soak(soak::Args),
     /// Hold the mock replica behind HTTP in real time against the simulator on the same arrivals
     MockAgreement(agreement::Args),
     /// Measure the line: what it takes to let one of 100,000 in and to say who goes next
@@ -41,6 +44,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
+        Command::Soak(args) => soak::run(args),
         Command::MockAgreement(args) => agreement::run(args),
         Command::Line => {
             let mut cargo = process::Command::new("cargo");

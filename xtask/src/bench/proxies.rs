@@ -124,7 +124,8 @@ master_process off;
 worker_processes 1;
 pid {folder}/nginx.pid;
 error_log stderr warn;
-events {{ worker_connections 4096; }}
+worker_rlimit_nofile 65536;
+events {{ worker_connections 32768; }}
 http {{
     {temporary}
     access_log off;

@@ -19,13 +19,15 @@ const GRANTS: &[Grant] = &[
     ("core", "queue", &["domain"]),
     // The peers' rules keep an index of their own, and some of them price a prefill in time.
     ("core", "policy", &["domain", "cost", "prefix"]),
-    ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "tokens"]),
+    ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "sharding", "tokens"]),
     ("io", "telemetry", &[]),
     ("io", "replicas", &["telemetry"]),
-    ("io", "proxy", &["replicas", "telemetry"]),
+    ("io", "tokenizer", &[]),
+    ("io", "discovery", &["replicas"]),
+    ("io", "proxy", &["replicas", "telemetry", "tokenizer"]),
     ("io", "admin", &["proxy", "replicas", "telemetry"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
-    ("io", "config", &["admin", "proxy", "replicas", "telemetry"]),
+    ("io", "config", &["admin", "discovery", "proxy", "replicas", "telemetry", "tokenizer"]),
     ("sim", "engine", &[]),
     ("sim", "traces", &[]),
     ("sim", "work", &[]),

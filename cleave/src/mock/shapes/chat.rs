@@ -27,6 +27,33 @@ struct Body {
     tools: Option<Box<RawValue>>,
     tool_choice: Option<ToolChoice>,
     n: Option<u32>,
+    #[serde(default)]
+    continue_final_message: bool,
+    add_generation_prompt: Option<bool>,
+}
+
+impl Body {
+    /// Renders the conversation. If its last message is to be continued, that is said of the answer.
+    fn render(&self, toolbox: &Toolbox) -> Result<(Vec<u8>, usize), Refusal> {
+        if !self.continue_final_message {
+            return Ok((Message::render_all(&self.messages, toolbox), 0));
+        }
+        if self.add_generation_prompt.unwrap_or(true) {
+            let message = "continue_final_message needs add_generation_prompt to be false";
+            return Err(Refusal::bad(message));
+        }
+        match self.messages.split_last() {
+            Some((last, before)) if last.role == "assistant" => {
+                // Templates trim what they are given.
+                let said = last.content.render();
+                let said = said.trim();
+                let mut prompt = Message::render_all(before, toolbox);
+                prompt.extend_from_slice(said.as_bytes());
+                Ok((prompt, said.len()))
+            }
+            _ => Err(Refusal::bad("messages: the last one must be the assistant's")),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -192,16 +219,19 @@ impl Shape for Chat {
     const ID_PREFIX: &'static str = "chatcmpl-";
 
     fn read(body: &[u8]) -> Result<(Ask, Self), Refusal> {
-        let body: Body = ask::read(body)?;
+        let mut body: Body = ask::read(body)?;
         refuse_many(body.n)?;
         let Some(last) = body.messages.last() else {
             return Err(Refusal::bad("messages: at least one is needed"));
         };
-        let toolbox = Toolbox { tools: body.tools, choice: body.tool_choice };
+        let (tools, choice) = (body.tools.take(), body.tool_choice.take());
+        let toolbox = Toolbox { tools, choice };
         let tool = if last.role == "user" { toolbox.pick()? } else { None };
+        let (prompt, said_bytes) = body.render(&toolbox)?;
         let ask = Ask {
             model: body.model,
-            prompt: Message::render_all(&body.messages, &toolbox),
+            prompt,
+            said_bytes,
             output_tokens_max: body.max_completion_tokens.or(body.max_tokens),
             ignore_eos: body.ignore_eos,
             stream: body.stream.unwrap_or(false),

@@ -74,9 +74,14 @@ impl Shape for Completion {
         let Ok([prompt]) = <[_; 1]>::try_from(body.prompt.into_bytes()?) else {
             return Err(Refusal::bad("prompt: only one at a time is supported"));
         };
+        // Nothing marks what was said in a bare prompt. The answers here are of one line, so what
+        // follows the last line break may be the beginning of one.
+        let line = prompt.iter().rposition(|it| *it == b'\n');
+        let said_bytes = line.map_or(0, |at| prompt.len() - at - 1);
         let ask = Ask {
             model: body.model,
             prompt,
+            said_bytes,
             // OpenAI's default, which vLLM keeps.
             output_tokens_max: Some(body.max_tokens.unwrap_or(16)),
             ignore_eos: body.ignore_eos,

@@ -154,6 +154,7 @@ impl Body {
         Ok(Ask {
             model: self.model,
             prompt: transcript.into_prompt(),
+            said_bytes: 0,
             output_tokens_max: self.max_tokens,
             ignore_eos: self.ignore_eos,
             stream: self.stream.unwrap_or(false),

@@ -298,6 +298,7 @@ impl Shape for Responses {
         let ask = Ask {
             model: body.model,
             prompt: transcript.into_prompt(),
+            said_bytes: 0,
             output_tokens_max: body.max_output_tokens,
             ignore_eos: body.ignore_eos,
             stream: body.stream.unwrap_or(false),

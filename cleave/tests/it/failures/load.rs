@@ -88,6 +88,10 @@ async fn two_hundred_streaming_sessions_survive_a_kill_and_a_restart() {
         status.replica(restarted).state == "up"
     })
     .await;
+    // It is filled by a trickle that grows with its answers, before it takes all that comes.
+    for number in 0..100 {
+        router.ask(&Request::chat("and you?").session(&format!("knock-{number}"))).await;
+    }
     done.send_replace(usize::MAX);
 
     let played: BTreeMap<usize, Vec<Turn>> = sessions.join_all().await.into_iter().collect();

@@ -4,5 +4,7 @@
 mod breaker;
 mod cut;
 mod drain;
+mod hang;
 mod load;
+mod resume;
 mod retry;

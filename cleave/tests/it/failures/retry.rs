@@ -55,6 +55,12 @@ async fn a_replica_that_hangs_up_in_the_middle_of_its_head_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_replica_that_hangs_up_in_the_middle_of_a_short_answer_is_replaced() {
+    let short = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"half";
+    check_replaced(&Scripted::answering(short).await, "").await;
+}
+
+#[tokio::test]
 async fn a_replica_that_answers_500_is_replaced() {
     check_replaced(&Scripted::answering(json_answer(500, "{}")).await, "").await;
 }

@@ -3,12 +3,14 @@
 
 mod client;
 mod http2;
+mod news;
 mod process;
 mod script;
 mod wire;
 
 pub(crate) use client::{Answer, Request, ask};
 pub(crate) use http2::{Http2, next_piece};
+pub(crate) use news::{Happened, News};
 pub(crate) use process::{Mock, Router, Status, config};
 pub(crate) use script::{Exchange, Requests, Scripted, deaf, json_answer, sse_head};
 pub(crate) use wire::{Head, Wire};

@@ -88,6 +88,12 @@ impl Process {
         self.child.wait().unwrap()
     }
 
+    /// Waits until it ends by itself, though another process may go on writing to its log.
+    pub(crate) async fn gone(&mut self) -> ExitStatus {
+        eventually("the process ends", async || self.child.try_wait().unwrap().is_some()).await;
+        self.child.wait().unwrap()
+    }
+
     /// Memory of the process that is in use now, in bytes.
     pub(crate) fn rss_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
@@ -117,7 +123,7 @@ impl Drop for Process {
 #[derive(Debug)]
 pub(crate) struct Mock {
     pub(crate) address: SocketAddr,
-    _process: Process,
+    process: Process,
 }
 
 impl Mock {
@@ -126,11 +132,24 @@ impl Mock {
     }
 
     pub(crate) fn start_on(port: u16, options: &[&str]) -> Self {
+        Self::start_with("m", port, options)
+    }
+
+    /// Starts one that serves another model than the rest.
+    pub(crate) fn start_for(model: &str, options: &[&str]) -> Self {
+        Self::start_with(model, 0, options)
+    }
+
+    fn start_with(model: &str, port: u16, options: &[&str]) -> Self {
         let port = port.to_string();
-        let mut arguments = vec!["mock-replica", "--port", &port, "--model", "m"];
+        let mut arguments = vec!["mock-replica", "--port", &port, "--model", model];
         arguments.extend_from_slice(options);
         let process = Process::start(&arguments);
-        Self { address: process.addresses()[0], _process: process }
+        Self { address: process.addresses()[0], process }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.signal(name);
     }
 
     pub(crate) fn url(&self) -> String {
@@ -180,6 +199,13 @@ impl Router {
         ask(self.address, request).await
     }
 
+    /// Sums a counter over all its labels.
+    pub(crate) async fn counter(&self, name: &str) -> u64 {
+        let metrics = ask(self.admin, &Request::get("/metrics")).await;
+        let lines = metrics.text().lines().filter(|it| it.split(['{', ' ']).next() == Some(name));
+        lines.filter_map(|it| it.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    }
+
     pub(crate) async fn status(&self) -> Status {
         let answer = ask(self.admin, &Request::get("/status")).await;
         serde_json::from_slice(&answer.body).expect("the status is as documented")
@@ -199,6 +225,25 @@ impl Router {
     /// Waits until the log says `what`.
     pub(crate) async fn says(&self, what: &str) {
         eventually(what, async || self.process.log().contains(what)).await;
+    }
+}
+
+/// A router that another one has started, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Successor(String);
+
+impl Router {
+    /// Finds the process that has taken over.
+    pub(crate) fn successor(&self) -> Successor {
+        let log = self.process.log();
+        let after = log.split("pid=").nth(1).expect("the log names it");
+        Successor(after.split(|it: char| !it.is_ascii_digit()).next().unwrap().to_owned())
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        _ = Command::new("sh").args(["-c", &format!("kill -KILL {}", self.0)]).status();
     }
 }
 
@@ -254,6 +299,10 @@ pub(crate) fn config(replicas: &[(&str, f64)], settings: &str) -> String {
         "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\nthreads = 2\n".to_owned();
     if !settings.contains("health.interval") {
         text.push_str("health.interval = \"100ms\"\n");
+    }
+    // Where a request goes is then told by its session alone, whatever is in flight.
+    if !settings.contains("policy") {
+        text.push_str("policy = \"session\"\n");
     }
     text.push_str("replicas = [\n");
     for (url, weight) in replicas {

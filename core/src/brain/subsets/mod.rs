@@ -2,9 +2,11 @@
 //! workloads ask for, gives each as many replicas as it needs, and plans who they are. The picker
 //! then chooses among them. What a workload breaks it breaks there, and its caches are few.
 //!
-//! A pool with no more replicas than the floor is not divided at all. A dead replica is replaced at
+//! A pool with no more replicas than the floor is not divided at all, nor is one that has only seen
+//! one workload: there is nobody to protect from it. A dead replica is replaced at
 //! once by the next in rendezvous order, which is the same in every router; the plan follows later.
 
+mod inside;
 mod orders;
 mod settings;
 mod view;
@@ -57,6 +59,8 @@ pub struct SubsetTotals {
     pub spilled: u64,
     /// Requests that a stand-in might have taken, because a holder was out.
     pub stood_in: u64,
+    /// Prompt tokens that were computed again because their session had moved.
+    pub moved_tokens: u64,
 }
 
 #[derive(Debug)]
@@ -86,6 +90,8 @@ pub(super) struct Subsets {
     totals: SubsetTotals,
     /// Who may take the request at hand; reused, so that no decision allocates.
     chosen: Vec<Place>,
+    /// How many of them are its subset; the others are beyond it.
+    inside: usize,
 }
 
 impl Subsets {
@@ -122,12 +128,17 @@ impl Subsets {
             deeds: Deeds::default(),
             totals: SubsetTotals::default(),
             chosen: Vec::new(),
+            inside: 0,
         }
     }
 
     /// Notes that who is there has changed.
     pub(super) const fn touch(&mut self) {
         self.stale = true;
+    }
+
+    pub(super) const fn is_stale(&self) -> bool {
+        self.stale
     }
 
     /// Tells whether a round is due: time has passed, or somebody has come or gone.
@@ -144,9 +155,11 @@ impl Subsets {
         self.peers.sort_unstable_by_key(|it| it.place);
         let members = self.members(now);
         let serving = members.iter().filter(|it| !it.draining).count();
-        let exclusive = self.settings.workloads.iter().any(|it| it.exclusive);
         let floor = usize::try_from(self.settings.floor.max(1)).unwrap_or(usize::MAX);
-        if serving <= floor && !exclusive && self.pinned.is_empty() {
+        if self.settings.workloads.is_empty()
+            && self.pinned.is_empty()
+            && (serving <= floor || (self.demand.len() < 2 && self.assignment.is_empty()))
+        {
             self.clerk = None;
             return;
         }
@@ -208,7 +221,8 @@ impl Subsets {
     fn rules(&mut self, now: Moment, members: &[Member]) -> Vec<Rule> {
         let serving: Vec<&Member> = members.iter().filter(|it| !it.draining).collect();
         let replicas = u32::try_from(serving.len()).unwrap_or(u32::MAX);
-        let capacity = serving.iter().map(|it| it.capacity).sum::<f64>() / f64::from(replicas.max(1));
+        let capacity =
+            serving.iter().map(|it| it.capacity).sum::<f64>() / f64::from(replicas.max(1));
         let per_s = std::f64::consts::LN_2 / DEMAND_HALF_LIFE.as_secs_f64();
         let demand = self.demand.top(now, 0.0, per_s);
         let total: f64 = demand.iter().map(|it| it.load).sum();
@@ -261,52 +275,45 @@ impl Subsets {
     }
 
     /// Finds who may take a request; says whether that is less than everybody. Whoever is out has
-    /// a stand-in.
+    /// a stand-in, as far as the workload may leave its subset.
     pub(super) fn select(&mut self, key: SliceKey, is_alive: impl Fn(ReplicaId) -> bool) -> bool {
         self.chosen.clear();
+        self.inside = 0;
         let Some(clerk) = &self.clerk else { return false };
         let pinned = self.pinned.get(&workload_of(key)).map(Vec::as_slice);
         self.chosen.extend_from_slice(pinned.unwrap_or_else(|| clerk.holders(key)));
-        let alive = |place: Place| self.peer(place).is_some_and(|it| is_alive(it.id));
-        let missing = self.chosen.iter().filter(|it| !alive(**it)).count();
-        if 0 < missing && pinned.is_none() {
+        self.inside = self.chosen.len();
+        let alive = |place: &&Place| self.peer(**place).is_some_and(|it| is_alive(it.id));
+        let missing = self.inside - self.chosen.iter().filter(alive).count();
+        if 0 < missing {
             self.totals.stood_in += 1;
-            let mut chosen = std::mem::take(&mut self.chosen);
-            self.extend(key, missing, &mut chosen, &is_alive);
-            self.chosen = chosen;
+            self.extend(key, missing);
         }
         true
     }
 
-    /// Adds those to whom the request at hand may spill; says whether there are any.
-    pub(super) fn spill(&mut self, key: SliceKey, is_alive: impl Fn(ReplicaId) -> bool) -> bool {
-        let workload = workload_of(key);
-        let allowed = self.own(workload).is_none_or(|it| it.spill);
-        if !allowed || self.pinned.contains_key(&workload) {
-            return false;
-        }
-        let more = usize::try_from(self.settings.spill_max).unwrap_or(0);
+    /// Adds those to whom the request at hand may spill; says whether there are any more.
+    pub(super) fn spill(&mut self, key: SliceKey) -> bool {
         let before = self.chosen.len();
-        let mut chosen = std::mem::take(&mut self.chosen);
-        self.extend(key, more, &mut chosen, &is_alive);
-        self.chosen = chosen;
+        self.extend(key, usize::MAX);
         before < self.chosen.len()
     }
 
-    fn extend(
-        &self,
-        key: SliceKey,
-        count: usize,
-        chosen: &mut Vec<Place>,
-        is_alive: &impl Fn(ReplicaId) -> bool,
-    ) {
+    /// Adds replicas beyond the subset, at most `count` in all, in an order that is the workload's
+    /// own and never more than it may spill to, dead or alive: what kills its replicas must not go
+    /// through the whole fleet.
+    fn extend(&mut self, key: SliceKey, count: usize) {
         let Some(clerk) = &self.clerk else { return };
-        for _ in 0..count {
-            let free = |place: Place| {
-                self.peer(place).is_some_and(|it| is_alive(it.id)) && !self.is_reserved(place)
-            };
-            let Some(next) = clerk.stand_in(key, free, chosen) else { return };
-            chosen.push(next);
+        let workload = workload_of(key);
+        let allowed = self.own(workload).is_none_or(|it| it.spill);
+        if !allowed || self.pinned.contains_key(&workload) {
+            return;
+        }
+        let most = count.min(usize::try_from(self.settings.spill_max).unwrap_or(0));
+        while self.chosen.len() - self.inside < most {
+            let free = |place: Place| !self.is_reserved(place);
+            let Some(next) = clerk.stand_in(key, free, &self.chosen[self.inside..]) else { return };
+            self.chosen.push(next);
         }
     }
 
@@ -330,8 +337,15 @@ impl Subsets {
         self.drained.contains(&place)
     }
 
-    pub(super) fn on_spilled(&mut self) {
-        self.totals.spilled += 1;
+    /// Counts who is picked beyond the subset.
+    pub(super) fn on_picked(&mut self, place: Place) {
+        if self.chosen.get(self.inside..).is_some_and(|it| it.contains(&place)) {
+            self.totals.spilled += 1;
+        }
+    }
+
+    pub(super) fn on_moved(&mut self, tokens: u32) {
+        self.totals.moved_tokens += u64::from(tokens);
     }
 
     pub(super) const fn spill_after(&self) -> Duration {

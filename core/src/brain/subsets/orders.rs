@@ -15,12 +15,21 @@ pub enum Order {
     Freeze,
     Unfreeze,
     /// Gives a workload exactly these replicas; an empty list gives it back to the planner.
-    Pin { workload: u32, replicas: Vec<ReplicaId> },
+    Pin {
+        workload: u32,
+        replicas: Vec<ReplicaId>,
+    },
     /// Moves everything off a replica at turn boundaries; it stays, but takes nothing new.
-    Drain { replica: ReplicaId },
-    Undrain { replica: ReplicaId },
+    Drain {
+        replica: ReplicaId,
+    },
+    Undrain {
+        replica: ReplicaId,
+    },
     /// Goes on from an assignment of an earlier run.
-    Restore { assignment: Arc<Assignment> },
+    Restore {
+        assignment: Arc<Assignment>,
+    },
 }
 
 impl Subsets {

@@ -31,6 +31,13 @@ pub struct WorkloadSettings {
     pub exclusive: bool,
 }
 
+impl SubsetSettings {
+    /// Lets every workload use every replica.
+    pub fn undivided() -> Self {
+        Self { floor: u32::MAX, ..Self::default() }
+    }
+}
+
 impl Default for SubsetSettings {
     fn default() -> Self {
         Self {

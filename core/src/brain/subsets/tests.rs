@@ -20,8 +20,10 @@ fn at_s(seconds: u64) -> Moment {
     Moment::ZERO + Duration::from_secs(seconds)
 }
 
+/// Subsets of a pool that has seen two workloads.
 fn planned(settings: SubsetSettings, replicas: u32) -> Subsets {
     let mut subsets = Subsets::new(settings);
+    (1000..1002).for_each(|it| subsets.on_sent(at_s(0), key(it, 0), 1e-6, 1));
     subsets.plan(at_s(1), peers(replicas).into_iter());
     subsets
 }
@@ -79,10 +81,14 @@ fn a_workload_grows_with_its_demand_and_no_further_than_its_cap() {
 }
 
 #[test]
-fn alone_in_a_pool_a_workload_has_all_of_it() {
-    let mut subsets = planned(SubsetSettings::default(), 12);
+fn alone_in_a_pool_a_workload_has_all_of_it_and_keeps_it_when_another_comes() {
+    let mut subsets = Subsets::new(SubsetSettings::default());
+    subsets.plan(at_s(0), peers(12).into_iter());
     load(&mut subsets, 1, 50.0, 1..60);
-    assert_eq!(subset(&mut subsets, key(1, 7)).len(), 12, "there is nobody to protect from it");
+    assert!(!subsets.select(key(1, 7), |_| true), "there is nobody to protect from it");
+    load(&mut subsets, 2, 1.0, 60..63);
+    assert_eq!(subset(&mut subsets, key(1, 7)).len(), 12);
+    assert_eq!(subset(&mut subsets, key(2, 7)).len(), 4);
 }
 
 #[test]
@@ -109,14 +115,29 @@ fn a_dead_replica_has_the_same_stand_in_everywhere_and_is_replaced_after_a_while
 }
 
 #[test]
+fn a_workload_that_kills_what_it_touches_stays_within_its_subset_and_its_spill() {
+    let mut subsets = planned(SubsetSettings::default(), 64);
+    let all = peers(64);
+    let id = |place: Place| all.iter().find(|it| it.place == place).unwrap().id;
+    let mut dead: Vec<ReplicaId> = Vec::new();
+    for _ in 0..20 {
+        subsets.select(key(1, 7), |it| !dead.contains(&it));
+        subsets.spill(key(1, 7));
+        let next = subsets.chosen.iter().map(|it| id(*it)).find(|it| !dead.contains(it));
+        dead.extend(next);
+    }
+    assert_eq!(dead.len(), 6);
+}
+
+#[test]
 fn spilling_is_bounded_and_always_to_the_same_ones() {
     let mut subsets = planned(SubsetSettings::default(), 16);
     let inside = subset(&mut subsets, key(1, 7));
-    assert!(subsets.spill(key(1, 7), |_| true));
+    assert!(subsets.spill(key(1, 7)));
     let outside: Vec<Place> = subsets.chosen[inside.len()..].to_vec();
     assert_eq!(outside.len(), 2);
     subset(&mut subsets, key(1, 99));
-    subsets.spill(key(1, 99), |_| true);
+    subsets.spill(key(1, 99));
     assert_eq!(subsets.chosen[inside.len()..], outside, "whichever session it is");
 }
 
@@ -132,10 +153,10 @@ fn an_exclusive_workload_shares_nothing_not_even_by_spilling() {
     let mut subsets = planned(SubsetSettings { workloads, ..SubsetSettings::default() }, 16);
     let own = subset(&mut subsets, key(1, 7));
     assert_eq!(own.len(), 3);
-    assert!(!subsets.spill(key(1, 7), |_| true), "it may not spill");
+    assert!(!subsets.spill(key(1, 7)), "it may not spill");
     for other in 2..60 {
         subset(&mut subsets, key(other, 7));
-        subsets.spill(key(other, 7), |_| true);
+        subsets.spill(key(other, 7));
         assert!(subsets.chosen.iter().all(|it| !own.contains(it)), "workload {other}");
     }
 }

@@ -1,5 +1,7 @@
 //! What the brain promises of its books: what is booked, corrected, settled, learned and shown.
 
+use std::collections::VecDeque;
+
 use super::*;
 use crate::domain::{Report, RouterId};
 use crate::fleet::{Booked, Load};
@@ -158,31 +160,11 @@ fn what_other_routers_booked_counts_until_it_is_old() {
 }
 
 #[test]
-fn a_decision_is_noted_when_somebody_asks_and_costs_nothing_else() {
-    let mut bench = priced(3);
-    bench.brain.note_next();
-    let (request, replica) = bench.ask(1, outline(0, 40));
-    let note = bench.brain.take_note().unwrap();
-    assert_eq!((note.request, note.chosen), (request, Some(replica)));
-    assert_eq!((note.candidates.len(), note.terms.len(), note.prompt_tokens), (3, 3, 4_000));
-    let chosen = note.terms_of(replica).unwrap();
-    assert!(note.terms.iter().all(|it| chosen.price_ms <= it.price_ms));
-    assert_eq!(Some(chosen.ttft_ms), note.ttft_ms);
-    let shadows: Vec<PolicyName> = note.shadows.iter().map(|it| it.policy).collect();
-    assert_eq!(shadows, [PolicyName::RoundRobin, PolicyName::PowerOfTwo]);
-    bench.ask(2, outline(100, 10));
-    assert_eq!(bench.brain.take_note(), None, "once per asking");
-    // Whether anybody asks makes no difference to what is decided.
-    let mut replay = priced(3);
-    assert_eq!(replay.ask(1, outline(0, 40)).1, replica);
-}
-
-#[test]
 fn first_tokens_are_predicted_and_the_error_is_known() {
     let mut bench = priced(1);
-    bench.brain.note_next();
+    bench.brain.explain(RequestId(bench.requests));
     let (request, _) = bench.ask(1, outline(0, 100));
-    let predicted_ms = bench.brain.take_note().unwrap().ttft_ms.unwrap();
+    let predicted_ms = bench.brain.take_explanation(request).unwrap().ttft_ms;
     bench.now = bench.now + Duration::from_secs_f64((predicted_ms + 20.0) / 1e3);
     bench.tell(Event::Answering { request });
     bench.stream(request, 8);
@@ -190,6 +172,58 @@ fn first_tokens_are_predicted_and_the_error_is_known() {
     let foresight = bench.brain.snapshot().foresight;
     assert_eq!(foresight.count(), 1);
     assert!((20.0..24.0).contains(&foresight.error_ms(0.5)), "{}", foresight.error_ms(0.5));
+}
+
+/// Replicas that finish two requests each in fifty milliseconds, in the order they came.
+#[derive(Default)]
+struct Lines(Vec<VecDeque<RequestId>>);
+
+impl Lines {
+    fn of(replicas: usize) -> Self {
+        Self(vec![VecDeque::default(); replicas])
+    }
+
+    /// Lets a request with a prompt of its own arrive; says where it went.
+    fn arrive(&mut self, bench: &mut Bench) -> usize {
+        let number = bench.requests;
+        let (request, replica) = bench.ask(number << 20, outline(number * 100, 10));
+        let replica = usize::try_from(replica.0).unwrap();
+        self.0[replica].push_back(request);
+        replica
+    }
+
+    fn serve(&mut self, bench: &mut Bench) {
+        bench.wait_ms(50);
+        for line in &mut self.0 {
+            for request in line.drain(..2.min(line.len())).collect::<Vec<_>>() {
+                bench.tell(Event::Answering { request });
+                bench.end(request, 4);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_replica_that_joins_a_busy_pool_is_filled_and_not_flooded() {
+    let mut bench = priced(4);
+    let mut lines = Lines::of(4);
+    // More than four can do, so that a line forms everywhere.
+    for _ in 0..40 {
+        (0..9).for_each(|_| _ = lines.arrive(&mut bench));
+        lines.serve(&mut bench);
+    }
+    bench.join(4, 1.0);
+    lines.0.push(VecDeque::default());
+    let before = lines.0.iter().map(VecDeque::len).max().unwrap();
+    let mut taken = 0;
+    for _ in 0..40 {
+        for _ in 0..9 {
+            taken += u32::from(lines.arrive(&mut bench) == 4);
+            assert!(lines.0[4].len() <= before + 1, "it has no more than the others had");
+        }
+        lines.serve(&mut bench);
+    }
+    assert!((60..200).contains(&taken), "its share of 360, and what it catches up: {taken}");
 }
 
 proptest! {
@@ -203,11 +237,11 @@ proptest! {
         frozen: bool,
     ) {
         let mut bench = priced(4);
-        let mut at: Vec<std::collections::VecDeque<RequestId>> = vec![Default::default(); 4];
+        let mut lines = Lines::of(4);
         let mut sent = [0_u32; 4];
         for round in 0..100_usize {
             let lie = lies[if frozen { 0 } else { round % lies.len() }];
-            for (number, line) in (0_u32..).zip(&at) {
+            for (number, line) in (0_u32..).zip(&lines.0) {
                 let there = u32::try_from(line.len()).unwrap();
                 let (waiting, running, kv_used_share) =
                     if number == 0 { lie } else { (there.saturating_sub(2), there.min(2), 0.1) };
@@ -218,19 +252,9 @@ proptest! {
                 bench.tell(Event::Reported { replica: ReplicaId(number), report });
             }
             for _ in 0..6 {
-                let number = bench.requests;
-                let (request, replica) = bench.ask(number << 20, outline(number * 100, 10));
-                let replica = usize::try_from(replica.0).unwrap();
-                sent[replica] += 1;
-                at[replica].push_back(request);
+                sent[lines.arrive(&mut bench)] += 1;
             }
-            bench.wait_ms(50);
-            for line in &mut at {
-                for request in line.drain(..2.min(line.len())).collect::<Vec<_>>() {
-                    bench.tell(Event::Answering { request });
-                    bench.end(request, 4);
-                }
-            }
+            lines.serve(&mut bench);
         }
         let fair = 600 / 4;
         prop_assert!(fair / 3 <= sent[0] && sent[0] <= 2 * fair, "{:?}", sent);

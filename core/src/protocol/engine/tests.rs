@@ -127,3 +127,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_page_tells_which_process_wrote_it() {
+    let page = b"# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.7e+09\n\
+                 vllm:generation_tokens_total{engine=\"0\"} 40\nvllm:generation_tokens_total{engine=\"1\"} 2\n";
+    let birth = read_birth(page).unwrap();
+    assert_eq!((birth.started_ms, birth.worked_tokens), (Some(1_700_000_000_000), Some(42)));
+    assert_eq!(read_birth(b"up 1\n"), None);
+}

@@ -127,6 +127,19 @@ fn a_tenant_s_salt_is_put_where_the_engine_reads_it() {
 }
 
 #[test]
+fn text_between_blocks_is_what_its_escapes_stand_for() {
+    let text = |parts| Prompt { parts, ..Prompt::default() }.text(0..usize::MAX);
+    let escaped = r#"a\nb \"c\" \\ \/ \u00fc \ud83d \x end\"#;
+    assert_eq!(text(["1", "2", escaped]), "12a\nb \"c\" \\ / \u{fc} \\ud83d \\x end\\");
+    let long: String = "0123456789abcdef".repeat(64);
+    let prompt =
+        Prompt { parts: [&long[..100], &long[100..700], &long[700..]], ..Prompt::default() };
+    assert_eq!(prompt.text(0..1) + &prompt.text(1..3) + &prompt.text(3..usize::MAX), long);
+    assert_eq!(prompt.text(2..3), long[512..768]);
+    assert_eq!(prompt.text(9..99), "");
+}
+
+#[test]
 fn a_moved_marker_loses_only_what_comes_after_it() {
     let marked = json!([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]);
     let plain = json!([{"type": "text", "text": "x"}]);

@@ -4,20 +4,26 @@
 //! `settle`.
 
 mod sections;
+mod subsets;
 mod text;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use cleave_core::policy::PolicyName;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
-pub(super) use sections::{Admin, Breaker, Health, Limits, Log, Retries, Sessions, Timeouts, Tls};
+pub(super) use sections::{
+    Admin, Breaker, Explain, Health, Limits, Log, Quarantine, Retries, Sessions, Timeouts, Tls,
+};
+pub(super) use subsets::{Subsets, Workload};
 pub(super) use text::{Kind, Text, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
@@ -39,8 +45,17 @@ pub(super) struct Raw {
     #[schemars(range(min = 1, max = 1024), extend("x-default" = "one per core"))]
     pub threads: Option<NonZeroUsize>,
     /// How a replica is picked for a request, in every pool that does not say otherwise.
-    /// `session` keeps each conversation on the replica that has its cache.
+    /// `priced` weighs for every replica, in milliseconds, what a request would wait there, what is cached
+    /// there and whom it would hold up.
     pub policy: Text<PolicyName>,
+    /// File of coefficients, as `cleave calibrate` writes it: what work takes on each class of replicas.
+    /// For every pool that does not name its own. Without one, times are guessed from the model's name.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub costs: Option<PathBuf>,
+    /// Lets a streamed answer that breaks off go on from another replica, in every pool that does not
+    /// say otherwise. The engines must be able to continue a message: vLLM and SGLang are.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub resume: bool,
     /// The replicas, when one pool is enough; short for one entry in `pools` named `default`.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>", extend("x-applies" = "reload"))]
@@ -50,10 +65,17 @@ pub(super) struct Raw {
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub sessions: Sessions,
+    pub subsets: Subsets,
     pub retries: Retries,
     pub breaker: Breaker,
     pub health: Health,
+    pub quarantine: Quarantine,
+    pub explain: Explain,
     pub log: Log,
+    /// Workloads whose subsets differ from the usual ones.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Workload>")]
+    pub workloads: Slots<Workload>,
     /// The pools: replicas that serve the same models. A request goes to the pool of its `model`.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Pool>", extend("x-applies" = "reload"))]
@@ -77,15 +99,32 @@ pub(super) struct Pool {
     /// How a replica is picked in this pool; the top-level `policy` unless given.
     #[schemars(extend("x-applies" = "restart", "x-default" = "the top-level `policy`"))]
     pub policy: Option<Text<PolicyName>>,
+    /// File of coefficients for this pool; the top-level `costs` unless given.
+    #[schemars(extend("x-default" = "the top-level `costs`"))]
+    pub costs: Option<PathBuf>,
+    /// Class of its replicas, unless they name their own: one in `costs`, or without that a GPU
+    /// that is built in (`b200`, `mi300x`, `h200`, `h100`, `a100`, `l40s`, `l4`).
+    #[schemars(length(min = 1, max = 256), extend("x-default" = "the first class listed for the model"))]
+    pub class: Option<String>,
+    /// Lets a streamed answer that breaks off go on from another replica of this pool; the top-level
+    /// `resume` unless given.
+    #[schemars(extend("x-default" = "the top-level `resume`"))]
+    pub resume: Option<bool>,
     /// Who may find whose prompts in a replica's cache. With `shared` everybody, as engines do it by
     /// themselves. With `per_tenant` each tenant only its own: every API key gets a `cache_salt` of its
     /// own in the body that goes out, which vLLM, SGLang and TensorRT-LLM heed.
     #[serde(default = "cache_default")]
     pub cache: Text<CacheScope>,
+    /// The `tokenizer.json` of the pool's models, to count prompts as the engines do. Without it they
+    /// are estimated from their bytes. Needs a build with the feature `tokenizer`.
+    pub tokenizer: Option<PathBuf>,
     /// The pool's replicas, each a URL or a table. May be empty, to be filled later.
     #[serde(default, deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>")]
     pub replicas: Slots<Replica>,
+    /// Where more of the pool's replicas are found: `file:PATH` (an address on each line, read again
+    /// when it changes), `dns:HOST:PORT` (every address of the name) or `srv:NAME` (every service).
+    pub discover: Option<Text<Source>>,
 }
 
 /// A model's name as clients send it.
@@ -93,7 +132,7 @@ pub(super) struct Pool {
 #[serde(transparent)]
 pub(super) struct ModelName(#[schemars(length(min = 1, max = 256))] pub String);
 
-/// One replica: its URL alone, or a table with its weight.
+/// One replica: its URL alone, or a table with its weight and its class.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Replica {
@@ -101,7 +140,7 @@ pub(super) enum Replica {
     Table(ReplicaTable),
 }
 
-/// One replica and its weight.
+/// One replica, its weight and its class.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReplicaTable {
@@ -111,6 +150,9 @@ pub(super) struct ReplicaTable {
     #[serde(default = "weight_default")]
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub weight: f64,
+    /// The class of its hardware; the pool's `class` unless given.
+    #[schemars(length(min = 1, max = 256), extend("x-default" = "the pool's `class`"))]
+    pub class: Option<String>,
 }
 
 impl Default for Raw {
@@ -119,15 +161,21 @@ impl Default for Raw {
             listen: Text(([127, 0, 0, 1], 8080).into()),
             threads: None,
             policy: Text(cleave_core::brain::Settings::default().policy),
+            costs: None,
+            resume: false,
             replicas: Vec::new(),
             admin: Admin::default(),
             tls: Tls::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             sessions: Sessions::default(),
+            subsets: Subsets::default(),
+            workloads: Vec::new(),
             retries: Retries::default(),
             breaker: Breaker::default(),
             health: Health::default(),
+            quarantine: Quarantine::default(),
+            explain: Explain::default(),
             log: Log::default(),
             pools: Vec::new(),
         }

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cleave_core::brain::{RetrySettings, SessionSettings};
+use cleave_core::brain::{QuarantineSettings, RetrySettings, SessionSettings, WatchSettings};
 use cleave_core::fleet::BreakerSettings;
 use http::HeaderName;
 use http::uri::PathAndQuery;
@@ -236,6 +236,8 @@ pub(in crate::config) struct Health {
     /// Time between two looks at an engine's metrics page, for its queue and its KV memory.
     /// A replica without one is asked less and less often.
     pub report_interval: Text<Duration>,
+    /// How long an idle replica may show no sign before it is asked for one token, end to end.
+    pub token_after: Text<Duration>,
 }
 
 impl Default for Health {
@@ -247,6 +249,7 @@ impl Default for Health {
             interval: Text(interval),
             timeout: Text(timeout),
             report_interval: Text(report_interval),
+            token_after: Text(WatchSettings::default().idle),
         }
     }
 }
@@ -259,6 +262,48 @@ impl From<Health> for ProbeSettings {
             timeout: raw.timeout.0,
             report_interval: raw.report_interval.0,
         }
+    }
+}
+
+/// Which decisions are kept, for `cleave explain` and `/explain` on the admin port.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Explain {
+    /// The share of requests whose decision is kept with its reasons.
+    /// One with the header `x-cleave-explain` is always kept, and its answer shows the decision in
+    /// `x-cleave-decision`. Where there is an admin token, the header must carry it.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub sample: f64,
+    /// How many decisions are kept; the oldest makes room. Each takes a few KiB at most.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub kept_max: usize,
+}
+
+impl Default for Explain {
+    fn default() -> Self {
+        let proxy::ExplainSettings { sample, kept_max, token: _ } =
+            proxy::ExplainSettings::default();
+        Self { sample, kept_max }
+    }
+}
+
+/// What is done about requests that bring replicas down.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Quarantine {
+    /// How long a request is refused that was in flight when two replicas went down.
+    pub ttl: Text<Duration>,
+}
+
+impl Default for Quarantine {
+    fn default() -> Self {
+        Self { ttl: Text(QuarantineSettings::default().ttl) }
+    }
+}
+
+impl From<Quarantine> for QuarantineSettings {
+    fn from(raw: Quarantine) -> Self {
+        Self { ttl: raw.ttl.0 }
     }
 }
 

@@ -16,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
+use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
 use crate::telemetry::LogFormat;
@@ -52,6 +53,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         SocketAddr::FORMAT => reads::<SocketAddr>(text),
         Duration::FORMAT => reads::<Duration>(text),
         Origin::FORMAT => reads::<Origin>(text),
+        Source::FORMAT => reads::<Source>(text),
         HeaderName::FORMAT => reads::<HeaderName>(text),
         PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
         Secret::FORMAT => reads::<Secret>(text),
@@ -107,6 +109,19 @@ impl Kind for Origin {
 
     fn read(text: &str) -> Result<Self, Wrong> {
         text.parse().map_err(|error| Wrong::new("is not the address of a replica", error))
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Kind for Source {
+    const FORMAT: &'static str = "discovery-source";
+    const EXAMPLE: &'static str = "dns:replicas.internal:8000";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        text.parse().map_err(|error| Wrong::new("is no place to find replicas", error))
     }
 
     fn write(&self) -> String {
@@ -198,7 +213,7 @@ impl Kind for LogFilter {
 
 impl Kind for PolicyName {
     const FORMAT: &'static str = "";
-    const EXAMPLE: &'static str = "session";
+    const EXAMPLE: &'static str = "priced";
 
     fn read(text: &str) -> Result<Self, Wrong> {
         Self::among(Self::SERVED, text).map_err(|error| Wrong::new("is not a policy", error))

@@ -1,5 +1,6 @@
 //! Configurations and what is said about them.
 
+mod costs;
 mod documents;
 mod problems;
 mod properties;

@@ -54,8 +54,8 @@ models = ["m"]
         &[
             "file:2: listn: unknown key; did you mean `listen`?",
             "file:3: threads: is 0; give a whole number from 1 to 1024",
-            "file:4: policy: sticky is not a choice; give one of \"session\", \"round_robin\", \
-             \"random\", \"least_requests\", \"power_of_two\"",
+            "file:4: policy: sticky is not a choice; give one of \"priced\", \"session\", \
+             \"round_robin\", \"random\", \"least_requests\", \"power_of_two\"",
             "file:7: timeouts.idle: is not a duration; write a number and its unit, for example \
              250ms, 5s or 10m",
             "file:11: pools[0].models[1]: is a whole number; give text in quotes",
@@ -95,8 +95,8 @@ fn a_key_that_resembles_none_gets_the_list_of_keys() {
     check_after(
         "\"a key\\u0007\" = 1\n",
         &["file:2: \"a key\\u{7}\": unknown key; remove it; the keys here are listen, threads, \
-           policy, replicas, admin, tls, limits, timeouts, sessions, retries, breaker, health, \
-           log, pools"],
+           policy, costs, resume, replicas, admin, tls, limits, timeouts, sessions, subsets, retries, \
+           breaker, health, quarantine, explain, log, workloads, pools"],
     );
 }
 
@@ -118,7 +118,7 @@ fn a_value_of_the_wrong_kind_is_told_the_right_one() {
     check(
         "pools = 3",
         &["file:1: pools: is a whole number; give a list, each a table of name, models, aliases, \
-           policy, cache, replicas"],
+           policy, costs, class, resume, cache, tokenizer, replicas, discover"],
     );
 }
 
@@ -236,6 +236,16 @@ fn a_file_that_cannot_be_read_is_named_where_it_was_asked_for() {
     let file = std::path::Path::new("no/such/cleave.toml");
     let result = super::load(Some(file), std::iter::empty(), super::Flags::default());
     assert_eq!(lines(result), [format!("no/such/cleave.toml: {missing}")]);
+}
+
+#[cfg(not(feature = "tokenizer"))]
+#[test]
+fn a_tokenizer_in_a_build_without_one_is_refused() {
+    check(
+        "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]\ntokenizer = \"Cargo.toml\"",
+        &["file:4: pools[0].tokenizer: this build counts no tokens; build cleave with --features \
+           tokenizer, or remove it"],
+    );
 }
 
 #[test]

@@ -93,13 +93,14 @@ fn a_problem_names_the_variable_or_the_flag_it_came_from() {
          listen address such as \"127.0.0.1:8080\"",
         "CLEAVE__LOG: log.format: xml is not a choice; give one of \"text\", \"json\"",
         "CLEAVE__REPLICAS__0__WEIGHT: replicas[0]: nothing can be set inside, because it is text; \
-         give a replica address such as \"http://gpu-0:8000\" or a table of url, weight",
+         give a replica address such as \"http://gpu-0:8000\" or a table of url, weight, class",
         "CLEAVE__REPLICAS__7: replicas.7: is no index of the list; the next free index is 1",
         "cleave__threads: says the same as CLEAVE__THREADS; unset one of the two",
         "--admin: admin.listen: is not an address to listen on; write it as IP:PORT, for example \
          127.0.0.1:8080, or 0.0.0.0:8080 for every interface",
         "--policy: policy: sessions is not a choice; did you mean \"session\"? give one of \
-         \"session\", \"round_robin\", \"random\", \"least_requests\", \"power_of_two\"",
+         \"priced\", \"session\", \"round_robin\", \"random\", \"least_requests\", \
+         \"power_of_two\"",
     ];
     assert_eq!(lines(load_all(ENOUGH, &variables, flags)), want);
 }
@@ -114,7 +115,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 30] = [
+const OTHERS: [(&str, &str); 39] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -142,6 +143,15 @@ const OTHERS: [(&str, &str); 30] = [
     ("health.interval", "1ms"),
     ("health.timeout", "1ms"),
     ("health.report_interval", "1ms"),
+    ("subsets.floor", "3"),
+    ("subsets.cap", "5"),
+    ("subsets.spill_after", "1ms"),
+    ("subsets.spill_max", "7"),
+    ("subsets.state_dir", "elsewhere"),
+    ("health.token_after", "1ms"),
+    ("quarantine.ttl", "1ms"),
+    ("explain.sample", "1"),
+    ("explain.kept_max", "1"),
     ("log.format", "json"),
     ("log.level", "warn"),
     ("log.access", "false"),
@@ -168,7 +178,11 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[tls]), ["tls"]);
     let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
     assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
-    // These come to light under another name: the token, the pair, the policy.
+    let workload =
+        ("CLEAVE__WORKLOADS", "[{ workload = \"1a2b3c4d\", name = \"nights\", floor = 1 }]");
+    assert_eq!(changes(ENOUGH, &[workload]), ["workloads"]);
+    // These come to light under another name: the token, the pair, the policy, the workloads.
+    unseen.retain(|it| !it.starts_with("workloads."));
     let tested_above = ["admin.token_file", "pools.policy", "tls.cert", "tls.key"];
     assert_eq!(unseen.into_iter().collect::<Vec<_>>(), tested_above);
 }
@@ -204,10 +218,12 @@ fn the_token_is_read_from_its_file() {
 
 #[test]
 fn what_nobody_sets_is_as_the_other_rooms_default_it() {
-    let Config { proxy, pools, admin, telemetry } = load_text(ENOUGH).unwrap();
+    let Config { proxy, pools, discover, admin, telemetry } = load_text(ENOUGH).unwrap();
+    assert!(discover.is_empty());
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());
+    assert_eq!(proxy.explain, crate::proxy::ExplainSettings::default());
     assert_eq!(proxy.session_headers, crate::proxy::default_session_headers());
     assert_eq!(admin.listen.to_string(), "127.0.0.1:9090");
     assert_eq!(telemetry, crate::telemetry::Settings::default());

@@ -4,32 +4,40 @@ use std::fmt::Display;
 
 /// How text may look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(crate) enum Style {
     Plain,
     Coloured,
 }
 
 impl Style {
     /// Decides by who reads: no colours in a file, none where `NO_COLOR` is set to anything.
-    pub(super) fn of(is_terminal: bool, no_color: Option<&str>) -> Self {
+    pub(crate) fn of(is_terminal: bool, no_color: Option<&str>) -> Self {
         let refused = no_color.is_some_and(|it| !it.is_empty());
         if is_terminal && !refused { Self::Coloured } else { Self::Plain }
     }
 
-    pub(super) fn bold(self, text: impl Display) -> String {
+    pub(crate) fn bold(self, text: impl Display) -> String {
         self.paint("1", text)
     }
 
-    pub(super) fn dim(self, text: impl Display) -> String {
+    pub(crate) fn dim(self, text: impl Display) -> String {
         self.paint("2", text)
     }
 
-    pub(super) fn cyan(self, text: impl Display) -> String {
+    pub(crate) fn cyan(self, text: impl Display) -> String {
         self.paint("36", text)
     }
 
-    pub(super) fn green(self, text: impl Display) -> String {
+    pub(crate) fn green(self, text: impl Display) -> String {
         self.paint("32", text)
+    }
+
+    pub(crate) fn red(self, text: impl Display) -> String {
+        self.paint("31", text)
+    }
+
+    pub(crate) fn yellow(self, text: impl Display) -> String {
+        self.paint("33", text)
     }
 
     fn paint(self, code: &str, text: impl Display) -> String {

@@ -1,0 +1,228 @@
+//! `cleave explain`: asks a running router why a request went where it went, and shows it as tables.
+//! It reads the admin port and nothing else, so it shows what an operator may see.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
+use cleave_io::admin::{Explained, OutcomeSeen, Terms, Try};
+use comfy_table::{CellAlignment, Table, presets};
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+
+/// Explain why a request went where it went
+///
+/// Without an id, lists the latest decisions that are kept. A decision is kept for one request in a
+/// hundred (`explain.sample`), and for every request with the header `x-cleave-explain: 1`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The request's id, as in `x-request-id` of its answer and in the access log
+    #[arg(value_name = "REQUEST_ID")]
+    request: Option<String>,
+    /// The router's admin port
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
+    admin: String,
+    /// File that holds the admin token, where the port asks for one
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Print the answer as it came, for machines
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let body = runtime.block_on(self.fetch())?;
+        let text = if self.json {
+            String::from_utf8_lossy(&body).into_owned() + "\n"
+        } else if self.request.is_some() {
+            page(&serde_json::from_slice(&body).context("the answer is of another version")?)
+        } else {
+            list(&serde_json::from_slice::<Vec<Explained>>(&body)?)
+        };
+        // A reader that has seen enough closes the pipe; that is no failure.
+        _ = std::io::stdout().write_all(text.as_bytes());
+        Ok(())
+    }
+
+    async fn fetch(&self) -> anyhow::Result<Bytes> {
+        let admin = self.admin.trim_end_matches('/');
+        ensure!(admin.starts_with("http://"), "{admin}: give the admin port as http://HOST:PORT");
+        let id = self.request.as_ref().map_or(String::new(), |it| format!("/{it}"));
+        let mut request = Request::get(format!("{admin}/explain{id}"));
+        if let Some(file) = &self.token_file {
+            let token = std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read {}", file.display()))?;
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.trim()));
+        }
+        let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+        let asked = client.request(request.body(Full::default())?).await;
+        let answer = asked.with_context(|| format!("nobody answers on {admin}"))?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
+        let words = String::from_utf8_lossy(&body);
+        match status {
+            StatusCode::OK => Ok(body),
+            StatusCode::UNAUTHORIZED => bail!("the admin port asks for a token: give --token-file"),
+            StatusCode::NOT_FOUND => bail!("{}", words.trim()),
+            other => bail!("the admin port answered {other}: {}", words.trim()),
+        }
+    }
+}
+
+/// Shows one request.
+fn page(it: &Explained) -> String {
+    let mut text = format!(
+        "request {} in pool {}, {} ago\n",
+        it.request_id,
+        it.pool,
+        humantime::format_duration(std::time::Duration::from_secs(whole_seconds(it.age_seconds)))
+    );
+    for (at, one) in it.tries.iter().enumerate() {
+        write_try(&mut text, at + 1, one);
+    }
+    if let Some(refusal) = &it.refusal {
+        writeln!(text, "refused: {refusal}").expect("text grows");
+    }
+    match &it.outcome {
+        None => text.push_str("it is still running\n"),
+        Some(outcome) => text.push_str(&came(outcome, it.tries.last())),
+    }
+    text
+}
+
+fn write_try(text: &mut String, number: usize, it: &Try) {
+    let Try { replica, because, policy, prompt_tokens, .. } = it;
+    let expected =
+        it.output_tokens_expected.map_or("an unknown number of".to_owned(), |it| it.to_string());
+    write!(
+        text,
+        "\ntry {number}: {replica} by {policy}: {because}\n\
+         prompt of {prompt_tokens} tokens, answer of {expected} expected\n{}\n",
+        candidates(it)
+    )
+    .expect("text grows");
+    let hidden = it.candidates_total.saturating_sub(it.candidates.len());
+    if 0 < hidden {
+        writeln!(text, "and {hidden} more that cost no less").expect("text grows");
+    }
+    if !it.what_if.is_empty() {
+        writeln!(text, "what others would have done\n{}", what_if(it)).expect("text grows");
+    }
+}
+
+fn candidates(it: &Try) -> Table {
+    let names = [
+        "",
+        "replica",
+        "price ms",
+        "ttft ms",
+        "wait",
+        "prefill",
+        "evict",
+        "slow",
+        "cached",
+        "in flight",
+        "weight",
+    ];
+    let mut table = table(&names, 2);
+    for candidate in &it.candidates {
+        let mark = if candidate.replica == it.replica { "→" } else { "" };
+        let term = |of: fn(&Terms) -> f64| number(candidate.terms.as_ref().map(of));
+        let cached = candidate.terms.map_or("-".to_owned(), |it| it.cached_tokens.to_string());
+        table.add_row([
+            mark.to_owned(),
+            candidate.replica.clone(),
+            term(|it| it.price_ms),
+            term(|it| it.ttft_ms),
+            term(|it| it.wait_ms),
+            term(|it| it.prefill_ms),
+            term(|it| it.evict_ms),
+            term(|it| it.slow_ms),
+            cached,
+            candidate.in_flight.to_string(),
+            candidate.weight.to_string(),
+        ]);
+    }
+    table
+}
+
+fn what_if(it: &Try) -> Table {
+    let mut table = table(&["policy", "replica", "ttft ms", "against ours"], 2);
+    for other in &it.what_if {
+        let more = other.ttft_ms.map(|theirs| theirs - it.ttft_ms);
+        let more = more.map_or("-".to_owned(), |it| format!("{it:+.1}"));
+        table.add_row([other.policy.clone(), other.replica.clone(), number(other.ttft_ms), more]);
+    }
+    table
+}
+
+/// Says what came of it, beside what was expected.
+fn came(it: &OutcomeSeen, last: Option<&Try>) -> String {
+    let tokens = |it: Option<u32>| it.map_or("?".to_owned(), |it| it.to_string());
+    let predicted = last.map(|it| it.ttft_ms);
+    format!(
+        "came to: {}, status {}, {:.1} ms in all\n\
+         first token after {} ms, predicted {} ms\n\
+         tokens: {} in the prompt, {} of them cached, {} in the answer\n",
+        it.outcome,
+        it.status,
+        it.total_ms,
+        number(it.ttft_ms),
+        number(predicted),
+        tokens(it.input_tokens),
+        tokens(it.cached_tokens),
+        tokens(it.output_tokens),
+    )
+}
+
+/// Shows many requests, a line each.
+fn list(all: &[Explained]) -> String {
+    let names = ["request", "replica", "why", "tries", "ttft ms", "predicted", "outcome"];
+    let mut table = table(&names, 3);
+    for it in all {
+        let last = it.tries.last();
+        table.add_row([
+            it.request_id.clone(),
+            last.map_or("-".to_owned(), |it| it.replica.clone()),
+            last.map_or(it.refusal.clone().unwrap_or_default(), |it| it.why.clone()),
+            it.tries.len().to_string(),
+            number(it.outcome.as_ref().and_then(|it| it.ttft_ms)),
+            number(last.map(|it| it.ttft_ms)),
+            it.outcome.as_ref().map_or("running".to_owned(), |it| it.outcome.clone()),
+        ]);
+    }
+    format!("{table}\n")
+}
+
+/// Makes a table whose columns from `numbers` on are numbers.
+fn table(names: &[&str], numbers: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(names.to_vec());
+    for column in table.column_iter_mut().skip(numbers) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |it| format!("{it:.1}"))
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "from float to int, `as` saturates, and an age is not negative"
+)]
+fn whole_seconds(seconds: f64) -> u64 {
+    seconds as u64
+}

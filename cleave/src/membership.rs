@@ -1,0 +1,97 @@
+//! Who is in each pool: the replicas that the configuration lists, and those that were discovered. Either
+//! may change while the router runs; whenever one does, the router takes on the whole of both.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cleave_io::config::Config;
+use cleave_io::discovery::{self, Source};
+use cleave_io::proxy::{PoolSettings, ReplicaSettings, Router};
+use cleave_io::replicas::Origin;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) struct Membership {
+    pub(crate) router: Arc<Router>,
+    state: Mutex<State>,
+    tasks: TaskTracker,
+}
+
+#[derive(Default)]
+struct State {
+    configured: Vec<PoolSettings>,
+    /// By the pool's name.
+    watches: BTreeMap<String, Watch>,
+}
+
+struct Watch {
+    source: Source,
+    found: Vec<Origin>,
+    end: CancellationToken,
+}
+
+impl Membership {
+    pub(crate) fn new(router: Arc<Router>) -> Arc<Self> {
+        Arc::new(Self { router, state: Mutex::default(), tasks: TaskTracker::new() })
+    }
+
+    /// Takes on the configuration, at the start or later. Needs a tokio runtime.
+    pub(crate) fn configure(self: &Arc<Self>, config: &Config) {
+        let mut state = self.lock();
+        state.configured.clone_from(&config.pools);
+        state.watches.retain(|pool, watch| {
+            let stays = config.discover.get(pool) == Some(&watch.source);
+            if !stays {
+                watch.end.cancel();
+            }
+            stays
+        });
+        for (pool, source) in &config.discover {
+            if !state.watches.contains_key(pool) {
+                let watch = self.watch(pool.clone(), source.clone());
+                state.watches.insert(pool.clone(), watch);
+            }
+        }
+        self.router.apply(state.pools());
+    }
+
+    fn watch(self: &Arc<Self>, pool: String, source: Source) -> Watch {
+        let end = CancellationToken::new();
+        let (own, watched, ended) = (Arc::clone(self), source.clone(), end.clone());
+        self.tasks.spawn(async move {
+            let found = |there| own.on_found(&pool, there);
+            ended.run_until_cancelled(discovery::watch(watched, found)).await;
+        });
+        Watch { source, found: Vec::new(), end }
+    }
+
+    fn on_found(&self, pool: &str, there: Vec<Origin>) {
+        let mut state = self.lock();
+        if let Some(watch) = state.watches.get_mut(pool) {
+            watch.found = there;
+            self.router.apply(state.pools());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change is a whole value put in place of another.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn pools(&self) -> Vec<PoolSettings> {
+        let mut pools = self.configured.clone();
+        for pool in &mut pools {
+            let Some(watch) = self.watches.get(&pool.name) else { continue };
+            for origin in &watch.found {
+                // What the configuration says of a replica counts.
+                if pool.replicas.iter().all(|it| it.origin != *origin) {
+                    let (origin, hardware) = (origin.clone(), Arc::default());
+                    pool.replicas.push(ReplicaSettings { origin, weight: 1.0, hardware });
+                }
+            }
+        }
+        pools
+    }
+}

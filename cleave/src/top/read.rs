@@ -1,0 +1,152 @@
+//! What the admin port says, as far as the view shows it. Fields that an older or newer router leaves
+//! out are simply not shown.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+const LIMIT: Duration = Duration::from_secs(5);
+const PAGE_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Status {
+    pub(super) version: String,
+    pub(super) ready: bool,
+    pub(super) draining: bool,
+    pub(super) connections: i64,
+    pub(super) pools: Vec<PoolStatus>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PoolStatus {
+    pub(super) name: String,
+    pub(super) policy: String,
+    pub(super) models: Vec<String>,
+    pub(super) requests_in_flight: u64,
+    pub(super) sessions: u64,
+    pub(super) sessions_moved_total: u64,
+    pub(super) replicas: Vec<ReplicaStatus>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ReplicaStatus {
+    pub(super) url: String,
+    pub(super) state: String,
+    pub(super) reason: Option<String>,
+    pub(super) in_flight: u64,
+    pub(super) sessions: u64,
+    pub(super) sent_total: u64,
+    pub(super) failed_total: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Load {
+    pub(super) pools: Vec<PoolLoad>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PoolLoad {
+    pub(super) name: String,
+    pub(super) replicas: Vec<ReplicaLoad>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ReplicaLoad {
+    pub(super) url: String,
+    pub(super) booked: Booked,
+    pub(super) report: Option<Report>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Booked {
+    pub(super) waiting_prompt_tokens: u64,
+    pub(super) output_tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Report {
+    pub(super) waiting: u64,
+    pub(super) running: u64,
+    pub(super) kv_used_share: f64,
+}
+
+/// One change, as `/events` tells it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Entry {
+    pub(super) at: String,
+    pub(super) kind: String,
+    pub(super) pool: Option<String>,
+    pub(super) replica: Option<String>,
+    pub(super) state: String,
+    pub(super) reason: Option<String>,
+    pub(super) detail: Option<String>,
+    pub(super) alert: bool,
+}
+
+impl Load {
+    /// Finds what weighs on a replica.
+    pub(super) fn of(&self, pool: &str, url: &str) -> Option<&ReplicaLoad> {
+        let pool = self.pools.iter().find(|it| it.name == pool)?;
+        pool.replicas.iter().find(|it| it.url == url)
+    }
+}
+
+/// The admin port of one router.
+#[derive(Clone, Debug)]
+pub(super) struct Admin {
+    client: Client<HttpConnector, Empty<Bytes>>,
+    base: String,
+    token: Option<String>,
+}
+
+impl Admin {
+    pub(super) fn new(base: &str, token: Option<String>) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self { client, base: base.trim_end_matches('/').to_owned(), token }
+    }
+
+    /// Reads one page.
+    pub(super) async fn read<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        let page = async {
+            let body = Limited::new(self.open(path).await?, PAGE_BYTES_MAX);
+            let body = body.collect().await.map_err(anyhow::Error::from_boxed)?;
+            Ok(serde_json::from_slice(&body.to_bytes())?)
+        };
+        let read = timeout(LIMIT, page).await.context("no answer in time").flatten();
+        read.with_context(|| format!("cannot read {}{path}", self.base))
+    }
+
+    /// Opens a page that may never end.
+    pub(super) async fn open(&self, path: &str) -> anyhow::Result<Incoming> {
+        let uri: Uri = format!("{}{path}", self.base).parse()?;
+        let mut request = Request::get(uri);
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let answer = self.client.request(request.body(Empty::new())?).await?;
+        match answer.status() {
+            StatusCode::OK => Ok(answer.into_body()),
+            StatusCode::UNAUTHORIZED => bail!("the admin port asks for its token: --token-file"),
+            status => bail!("answered {status}"),
+        }
+    }
+}

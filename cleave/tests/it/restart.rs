@@ -1,0 +1,74 @@
+//! A restart without a gap: a second process takes the listener, the first one drains, and no client
+//! notices.
+
+use tokio::task::JoinSet;
+
+use crate::support::{Mock, Request, Router, Scripted, Wire, ask, eventually, sse_head};
+
+#[tokio::test]
+async fn a_successor_takes_the_listener_and_streams_at_the_old_one_finish() {
+    let (replica, mut requests) = Scripted::by_hand().await;
+    let mut router = Router::start(&[replica.url()], "").await;
+    let mut client = Wire::connect(router.address).await;
+    client.send(&Request::stream("hi").bytes()).await;
+    let mut exchange = requests.next().await;
+    exchange.body().await;
+    exchange.send(sse_head()).await;
+    exchange.chunk("data: 1\n\n").await;
+    client.head().await.unwrap();
+    client.piece().await.unwrap().unwrap();
+    // Connected before, asks after: it is served all the same.
+    let mut early = Wire::connect(router.address).await;
+
+    router.process.signal("USR2");
+    router.says("successor serves").await;
+    let successor = router.successor();
+    assert_eq!(early.ask(&Request::get("/v1/models")).await.status(), 200);
+    eventually("the successor has its replica", async || {
+        ask(router.address, &Request::get("/v1/models")).await.status() == 200
+    })
+    .await;
+    exchange.chunk("data: 2\n\n").await;
+    exchange.send("0\r\n\r\n").await;
+    assert_eq!(client.body().await.unwrap(), b"data: 2\n\n");
+    assert!(router.process.gone().await.success());
+    router.says("drained, nothing cut").await;
+    // The successor goes on alone, and ends like any other.
+    assert_eq!(ask(router.address, &Request::get("/v1/models")).await.status(), 200);
+    drop(successor);
+}
+
+#[tokio::test]
+async fn no_request_is_lost_over_a_restart_under_load() {
+    let mock = Mock::start(&["--speed", "inf"]);
+    let mut router = Router::start(&[mock.url()], "").await;
+    let address = router.address;
+    let mut load = JoinSet::new();
+    load.spawn(async move {
+        for number in 0..400 {
+            let answer = ask(address, &Request::chat(&format!("turn {number}"))).await;
+            assert_eq!(answer.status(), 200, "{number}: {}", answer.text());
+        }
+    });
+    router.process.signal("USR2");
+    router.says("successor serves").await;
+    let successor = router.successor();
+    load.join_next().await.unwrap().unwrap();
+    assert!(router.process.gone().await.success());
+    drop(successor);
+}
+
+#[tokio::test]
+async fn without_a_successor_the_old_process_goes_on() {
+    let mock = Mock::start(&["--speed", "inf"]);
+    let router = Router::start(&[mock.url()], "").await;
+    router.write("nonsense = true\n");
+    router.process.signal("USR2");
+    router.says("no successor, going on").await;
+    assert_eq!(router.ask(&Request::chat("still here")).await.status(), 200);
+    eventually("the admin port is back", async || {
+        let connected = tokio::net::TcpStream::connect(router.admin).await;
+        connected.is_ok()
+    })
+    .await;
+}

@@ -1,0 +1,147 @@
+//! Subsets: tenants on a few of many replicas, orders on the admin port, and the same places after a
+//! restart.
+
+use crate::support::{
+    Answer, Request, Requests, Router, Scripted, Wire, ask, eventually, json_answer,
+};
+
+/// A folder of its own, gone at the end.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("cleave-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn fleet() -> Vec<Scripted> {
+    let mut fleet = Vec::new();
+    for _ in 0..6 {
+        fleet.push(Scripted::answering(json_answer(200, "{}")).await);
+    }
+    fleet
+}
+
+/// A router that gives each workload two of the replicas, and that has seen two of them.
+async fn divided(fleet: &[Scripted], folder: &Folder) -> Router {
+    let urls: Vec<String> = fleet.iter().map(Scripted::url).collect();
+    let settings = format!(
+        "health.interval = \"1h\"\n[subsets]\nfloor = 2\ncap = 2\nspill_max = 0\nstate_dir = {:?}\n",
+        folder.0
+    );
+    let router = Router::start(&urls, &settings).await;
+    for tenant in ["Bearer a", "Bearer b"] {
+        assert_eq!(turn(&router, tenant, "s").await.status(), 200);
+    }
+    until_shown(&router, "\"divided\":true").await;
+    router
+}
+
+async fn turn(router: &Router, tenant: &str, session: &str) -> Answer {
+    router.ask(&Request::chat("hi").session(session).header("authorization", tenant)).await
+}
+
+async fn assignment(router: &Router) -> String {
+    ask(router.admin, &Request::get("/assignment")).await.text().to_owned()
+}
+
+async fn until_shown(router: &Router, what: &str) {
+    eventually(what, async || assignment(router).await.contains(what)).await;
+}
+
+/// Sends many sessions of a tenant and lists who got any of them.
+async fn used(router: &Router, fleet: &[Scripted], tenant: &str) -> Vec<usize> {
+    let before: Vec<usize> = fleet.iter().map(Scripted::hits).collect();
+    for session in 0..24 {
+        assert_eq!(turn(router, tenant, &format!("s{session}")).await.status(), 200);
+    }
+    let hits = fleet.iter().map(Scripted::hits).zip(before).enumerate();
+    hits.filter(|(_, (after, before))| before < after).map(|(at, _)| at).collect()
+}
+
+fn generation(shown: &str) -> &str {
+    let rest = shown.split_once("\"generation\":\"").expect("it has one").1;
+    rest.split_once('"').expect("it ends").0
+}
+
+#[tokio::test]
+async fn a_tenant_keeps_to_its_subset_and_to_the_same_one_after_a_restart() {
+    let (fleet, folder) = (fleet().await, Folder::new("subset"));
+    let router = divided(&fleet, &folder).await;
+    let one = used(&router, &fleet, "Bearer b").await;
+    assert_eq!(one.len(), 2, "{one:?} of six");
+    let before = assignment(&router).await;
+    eventually("the assignment is kept", async || {
+        let files = std::fs::read_dir(&folder.0).unwrap();
+        let texts = files.map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap());
+        let number = generation(&before).split_once('.').unwrap().1.to_owned();
+        texts.into_iter().any(|it| it.contains(&format!("\"number\":{number},")))
+    })
+    .await;
+    drop(router);
+    let router = divided(&fleet, &folder).await;
+    assert_eq!(used(&router, &fleet, "Bearer b").await, one);
+    assert_eq!(generation(&assignment(&router).await), generation(&before), "nothing moved");
+}
+
+#[tokio::test]
+async fn a_drained_replica_gets_nothing_more_and_a_frozen_assignment_says_so() {
+    let (fleet, folder) = (fleet().await, Folder::new("drain"));
+    let router = divided(&fleet, &folder).await;
+    let one = used(&router, &fleet, "Bearer b").await;
+    let url = fleet[one[0]].url();
+    let authority = url.strip_prefix("http://").unwrap();
+    let order = async |path: &str| ask(router.admin, &Request::post(path, "")).await.status();
+    assert_eq!(order(&format!("/drain/{authority}")).await, 200);
+    assert_eq!(order("/drain/nobody:1").await, 404);
+    let after = used(&router, &fleet, "Bearer b").await;
+    assert!(!after.contains(&one[0]), "{after:?}");
+    assert_eq!(after.len(), 2);
+    until_shown(&router, &format!("\"previous\":\"{url}\"")).await;
+    assert_eq!(order("/assignment/freeze").await, 200);
+    until_shown(&router, "\"frozen\":true").await;
+    assert_eq!(order("/assignment/unfreeze").await, 200);
+    assert_eq!(order(&format!("/undrain/{authority}")).await, 200);
+    until_shown(&router, "\"drained\":[]").await;
+}
+
+/// Receives one request at either replica; says which, and who it was told served before.
+async fn received(one: &mut Requests, other: &mut Requests) -> (usize, Option<String>) {
+    let (at, exchange) = tokio::select! {
+        it = one.next() => (0, it),
+        it = other.next() => (1, it),
+    };
+    let previous = exchange.head.header("x-cleave-previous-replica").map(str::to_owned);
+    exchange.answer(json_answer(200, "{}")).await;
+    (at, previous)
+}
+
+#[tokio::test]
+async fn a_session_that_moves_names_its_previous_replica_to_the_next() {
+    let (one, mut at_one) = Scripted::by_hand().await;
+    let (other, mut at_other) = Scripted::by_hand().await;
+    let urls = [one.url(), other.url()];
+    let router = Router::start(&urls, "health.interval = \"1h\"").await;
+    let mut client = Wire::connect(router.address).await;
+    // Nobody may name a previous replica but the router.
+    let forged = Request::chat("hi").session("s").header("x-cleave-previous-replica", "http://x:1");
+    client.send(&forged.bytes()).await;
+    let (first, previous) = received(&mut at_one, &mut at_other).await;
+    assert_eq!(previous, None);
+    assert_eq!(client.answer().await.status(), 200);
+    let drained = ask(router.admin, &Request::post(&format!("/drain/{}", urls[first]), "")).await;
+    assert_eq!(drained.status(), 200, "{}", drained.text());
+    client.send(&Request::chat("and now?").session("s").bytes()).await;
+    let (second, previous) = received(&mut at_one, &mut at_other).await;
+    assert_ne!(first, second);
+    assert_eq!(previous.as_deref(), Some(urls[first].as_str()));
+    assert_eq!(client.answer().await.status(), 200);
+}

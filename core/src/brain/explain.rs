@@ -1,0 +1,290 @@
+//! Why did it go there? For a request that is marked, the choice is written down with its candidates,
+//! what each would have cost, and what other rules would have done with the same view. Nothing is
+//! computed for requests that are not marked, and nothing here changes a decision.
+//!
+//! What others would have done is asked of them one request at a time: they see the fleet as our
+//! choices made it, not as theirs would have. Over many requests that flatters them.
+
+use indexmap::IndexMap;
+use rand::SeedableRng as _;
+use rand_pcg::Pcg64Mcg;
+use rustc_hash::FxBuildHasher;
+
+use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
+use crate::fleet::Standing;
+use crate::policy::{self, Ask, Candidate, Policy, PolicyName, Terms};
+
+use super::{Booking, Brain};
+
+/// Requests that can be marked at once; beyond it a mark is without effect.
+const MARKED_MAX: usize = 1024;
+/// Candidates that are written down, the cheapest first.
+const CONSIDERED_MAX: usize = 16;
+/// Whom else is asked.
+const OTHERS: [PolicyName; 4] = [
+    PolicyName::RoundRobin,
+    PolicyName::PowerOfTwo,
+    PolicyName::LeastRequests,
+    PolicyName::Session,
+];
+
+/// Why one request was sent where it was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    pub at: Moment,
+    pub policy: PolicyName,
+    pub key: SliceKey,
+    pub prompt_tokens: u32,
+    /// How long the answer is expected to be.
+    pub output_tokens: Option<u32>,
+    pub replica: ReplicaId,
+    pub name: String,
+    pub why: Why,
+    /// The time to the first token, as predicted when it was booked.
+    pub ttft_ms: f64,
+    /// How the chosen one was weighed, where the policy weighs in time.
+    pub terms: Option<Terms>,
+    /// How many could have been chosen.
+    pub candidates: usize,
+    /// The cheapest of them, and the chosen one.
+    pub considered: Vec<Considered>,
+    pub others: Vec<Other>,
+}
+
+/// One replica that could have been chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Considered {
+    pub replica: ReplicaId,
+    pub name: String,
+    pub weight: f64,
+    pub in_flight: u32,
+    pub terms: Option<Terms>,
+}
+
+/// What another policy would have done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Other {
+    pub policy: PolicyName,
+    pub name: String,
+    pub terms: Option<Terms>,
+}
+
+/// The reason in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Nobody else could take it.
+    Only,
+    /// It has been elsewhere in vain.
+    Retry,
+    /// Somebody must try whether the replica is back.
+    Trial,
+    /// The replica takes no new sessions and keeps this one.
+    Home,
+    /// No replica has more of the prompt in its cache.
+    Cache,
+    /// Waiting for a replica with more of the prompt would cost more than computing it here.
+    Wait,
+    /// Nobody has any of the prompt, and here it is cheapest.
+    Cheapest,
+    /// The policy says so and prices nothing.
+    Rule,
+}
+
+impl Why {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Only => "only",
+            Self::Retry => "retry",
+            Self::Trial => "trial",
+            Self::Home => "home",
+            Self::Cache => "cache",
+            Self::Wait => "wait",
+            Self::Cheapest => "cheapest",
+            Self::Rule => "rule",
+        }
+    }
+
+    /// Says it in a sentence.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Only => "no other replica could take it",
+            Self::Retry => "it has been elsewhere in vain",
+            Self::Trial => "somebody must try whether the replica is back",
+            Self::Home => "the replica takes no new sessions and keeps this one",
+            Self::Cache => "no replica has more of the prompt in its cache",
+            Self::Wait => "waiting for a replica with more of the prompt would cost more",
+            Self::Cheapest => "nobody has any of the prompt, and here it is cheapest",
+            Self::Rule => "the policy says so and prices nothing",
+        }
+    }
+}
+
+/// What was predicted for requests that were explained: for where they went, and for where others
+/// would have sent them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shadows {
+    pub decisions_total: u64,
+    pub chosen_ttft_ms: f64,
+    pub others_ttft_ms: [(PolicyName, f64); OTHERS.len()],
+}
+
+/// Who is marked, and what was found out about them.
+#[derive(Debug)]
+pub(super) struct Explaining {
+    marked: IndexMap<RequestId, Option<Explanation>, FxBuildHasher>,
+    others: [Box<dyn Policy>; OTHERS.len()],
+    /// Chance of its own, so that explaining changes no decision.
+    chance: Pcg64Mcg,
+    shadows: Shadows,
+}
+
+impl Default for Explaining {
+    fn default() -> Self {
+        Self {
+            marked: IndexMap::default(),
+            others: OTHERS.map(policy::make),
+            chance: Pcg64Mcg::seed_from_u64(0),
+            shadows: Shadows {
+                decisions_total: 0,
+                chosen_ttft_ms: 0.0,
+                others_ttft_ms: OTHERS.map(|it| (it, 0.0)),
+            },
+        }
+    }
+}
+
+impl Brain {
+    /// Has the next choice for a request written down; asked before the brain is told of the request,
+    /// or of its failure.
+    pub fn explain(&mut self, request: RequestId) {
+        if self.explaining.marked.len() < MARKED_MAX {
+            self.explaining.marked.insert(request, None);
+        }
+    }
+
+    /// Takes what was written down, and the mark off.
+    pub fn take_explanation(&mut self, request: RequestId) -> Option<Explanation> {
+        self.explaining.marked.swap_remove(&request)?
+    }
+
+    /// Adds up what was predicted for all that was explained.
+    pub const fn shadows(&self) -> Shadows {
+        self.explaining.shadows
+    }
+
+    /// Writes down the choice that is about to be booked, if the request is marked.
+    pub(super) fn explain_choice(&mut self, now: Moment, request: RequestId, booking: &Booking) {
+        if !self.explaining.marked.contains_key(&request) {
+            return;
+        }
+        let explanation = self.explanation(now, booking);
+        self.explaining.note(&explanation);
+        self.explaining.marked.insert(request, Some(explanation));
+    }
+
+    fn explanation(&mut self, now: Moment, booking: &Booking) -> Explanation {
+        let ask = booking.ask(now);
+        let mut weighed = Vec::new();
+        self.policy.terms(&ask, &self.candidates, &mut weighed);
+        let mut considered: Vec<Considered> =
+            self.candidates.iter().map(|it| self.considered(it, &weighed)).collect();
+        let others = self.ask_others(&ask, &considered);
+        let chosen = considered.iter().find(|it| it.replica == booking.replica);
+        let terms = chosen.and_then(|it| it.terms);
+        let why = self.why(booking, &considered, terms);
+        considered.sort_by(|a, b| price(a).total_cmp(&price(b)));
+        let mut place = 0;
+        considered.retain(|it| {
+            place += 1;
+            place <= CONSIDERED_MAX || it.replica == booking.replica
+        });
+        Explanation {
+            at: now,
+            policy: self.settings.policy,
+            key: booking.key,
+            prompt_tokens: booking.outline.prompt_tokens,
+            output_tokens: booking.outline.output_tokens,
+            replica: booking.replica,
+            name: self.name_of(booking.replica),
+            why,
+            ttft_ms: 0.0,
+            terms,
+            candidates: self.candidates.len(),
+            considered,
+            others,
+        }
+    }
+
+    fn considered(&self, candidate: &Candidate, weighed: &[Terms]) -> Considered {
+        Considered {
+            replica: candidate.id,
+            name: self.name_of(candidate.id),
+            weight: candidate.weight,
+            in_flight: candidate.in_flight,
+            terms: weighed.iter().find(|it| it.replica == candidate.id).copied(),
+        }
+    }
+
+    fn ask_others(&mut self, ask: &Ask<'_>, considered: &[Considered]) -> Vec<Other> {
+        if considered.is_empty() {
+            return Vec::new();
+        }
+        let Explaining { others, chance, .. } = &mut self.explaining;
+        let asked = OTHERS.into_iter().zip(others).map(|(policy, it)| {
+            let Considered { name, terms, .. } =
+                &considered[it.pick(ask, &self.candidates, chance)];
+            Other { policy, name: name.clone(), terms: *terms }
+        });
+        asked.collect()
+    }
+
+    fn why(&self, booking: &Booking, considered: &[Considered], terms: Option<Terms>) -> Why {
+        let standing = self.fleet.get(booking.replica).map(|it| it.breaker.standing());
+        let most = considered.iter().filter_map(|it| Some(it.terms?.cached_tokens)).max();
+        match (standing, terms) {
+            (Some(Standing::Out { .. } | Standing::Trial { .. }), _) => Why::Trial,
+            _ if !booking.tried.is_empty() => Why::Retry,
+            _ if considered.is_empty() => Why::Home,
+            _ if considered.len() == 1 => Why::Only,
+            (_, None) => Why::Rule,
+            _ if most == Some(0) => Why::Cheapest,
+            (_, Some(terms)) if Some(terms.cached_tokens) < most => Why::Wait,
+            _ => Why::Cache,
+        }
+    }
+
+    /// Adds what the books predict, once the choice is booked.
+    pub(super) fn explain_booking(&mut self, request: RequestId, ttft_ms: f64) {
+        if let Some(Some(it)) = self.explaining.marked.get_mut(&request) {
+            it.ttft_ms = ttft_ms;
+        }
+    }
+
+    fn name_of(&self, replica: ReplicaId) -> String {
+        self.fleet.get(replica).map(|it| it.name.clone()).unwrap_or_default()
+    }
+}
+
+impl Explaining {
+    /// Takes the mark off a request that ended unasked.
+    pub(super) fn forget(&mut self, request: RequestId) {
+        self.marked.swap_remove(&request);
+    }
+
+    fn note(&mut self, explanation: &Explanation) {
+        let Some(chosen) = explanation.terms else { return };
+        let shadows = &mut self.shadows;
+        shadows.decisions_total += 1;
+        shadows.chosen_ttft_ms += chosen.ttft_ms;
+        for ((_, sum), other) in shadows.others_ttft_ms.iter_mut().zip(&explanation.others) {
+            *sum += other.terms.map_or(0.0, |it| it.ttft_ms);
+        }
+    }
+}
+
+fn price(considered: &Considered) -> f64 {
+    considered.terms.map_or(f64::INFINITY, |it| it.price_ms)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! The brain's side of subsets: it gathers candidates inside them, has rounds planned when they are
+//! due, and passes orders on.
+
+use crate::domain::{Moment, ReplicaId, RequestId};
+use crate::fleet::{Fleet, Replica, Standing};
+
+use super::super::{Ask, Booking, Brain};
+use super::{AssignmentView, Order, Peer, Subsets};
+
+const MINUTE_MS: f64 = 60_000.0;
+
+impl Brain {
+    /// Plans who may use whom, if it is time for that.
+    pub(in crate::brain) fn plan_if_due(&mut self, now: Moment) {
+        if self.subsets.is_due(now) {
+            self.subsets.plan(now, self.fleet.iter().map(peer));
+        }
+    }
+
+    /// Finds who may take a request; says whether that is less than everybody.
+    pub(in crate::brain) fn select_subset(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> bool {
+        if self.subsets.is_stale() {
+            self.plan_if_due(ask.now);
+        }
+        let fleet = &self.fleet;
+        self.subsets.select(ask.key, |it| takes(fleet, ask.now, it, tried))
+    }
+
+    /// Tells whether a subset cannot do: nobody in it takes anything, or everybody has a long line.
+    pub(in crate::brain) fn should_spill(&self) -> bool {
+        let patience_ms = self.subsets.spill_after().as_secs_f64() * 1e3;
+        self.candidates.iter().all(|it| patience_ms < it.books.wait_ms)
+    }
+
+    pub(in crate::brain) fn obey(&mut self, now: Moment, order: Order) {
+        let fleet = &self.fleet;
+        self.subsets.obey(now, order, |it| fleet.get(it).map(|it| it.place));
+    }
+
+    /// Notes a request that is sent, for the sizes of subsets.
+    pub(in crate::brain) fn note_demand(&mut self, now: Moment, booking: &Booking) {
+        let Some(it) = self.fleet.get(booking.replica) else { return };
+        let work_ms = booking.account.charge.work_ms();
+        let demand_mu = work_ms / MINUTE_MS * it.hardware.capacity_mu_per_min;
+        let output = booking.outline.output_tokens.unwrap_or(0);
+        let tokens = booking.outline.prompt_tokens.saturating_add(output);
+        self.subsets.on_sent(now, booking.key, demand_mu, tokens);
+    }
+
+    /// Counts a session that changed its replica, and what is computed again for that.
+    pub(in crate::brain) fn note_move(&mut self, booking: &Booking) {
+        if booking.moved_from.is_some() {
+            self.sessions_moved_total += 1;
+            let cached = booking.account.cached_tokens;
+            self.subsets.on_moved(booking.outline.prompt_tokens.saturating_sub(cached));
+        }
+    }
+
+    /// Names who served the session of a request before it moved to where it is now, and so may
+    /// still have its state.
+    pub fn moved_from(&self, request: RequestId) -> Option<ReplicaId> {
+        self.requests.get(&request)?.moved_from
+    }
+
+    /// Counts the rounds that were planned.
+    pub const fn rounds_planned(&self) -> u64 {
+        self.subsets.totals.rounds
+    }
+
+    /// Shows which replicas hold which keys.
+    pub fn assignment(&self, now: Moment) -> AssignmentView {
+        self.subsets.view(now)
+    }
+}
+
+impl Subsets {
+    /// Tells whether a replica may take the request at hand; `divided` is what selecting said.
+    pub(in crate::brain) fn admits(&self, divided: bool, replica: &Replica) -> bool {
+        (!divided || self.allows(replica.place)) && !self.is_drained(replica.place)
+    }
+}
+
+fn takes(fleet: &Fleet, now: Moment, replica: ReplicaId, tried: &[ReplicaId]) -> bool {
+    !tried.contains(&replica) && fleet.get(replica).is_some_and(|it| it.admits(now))
+}
+
+fn peer(replica: &Replica) -> Peer {
+    Peer {
+        id: replica.id,
+        place: replica.place,
+        capacity_mu_per_min: replica.weight * replica.capacity_mu_per_min(),
+        closed: replica.leaving || replica.weight <= 0.0,
+        out: matches!(replica.breaker.standing(), Standing::Out { .. }),
+    }
+}

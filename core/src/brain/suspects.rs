@@ -1,0 +1,88 @@
+//! Who was there when a replica went down: the brain's side of quarantine. It tells the quarantine who
+//! was in flight, keeps suspects apart when they are tried again, and refuses whoever is held.
+
+use std::collections::BTreeMap;
+
+use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey};
+use crate::fleet::Replica;
+
+use super::booking::Booking;
+use super::event::{Action, Refusal};
+use super::quarantine::{Circle, Fingerprint};
+use super::{Brain, Notice};
+
+impl Brain {
+    /// Tells whether a request that arrives is held.
+    pub(super) fn held(
+        &self,
+        now: Moment,
+        key: SliceKey,
+        outline: &Outline,
+        extent: &Extent,
+    ) -> Option<Circle> {
+        if self.quarantine.is_empty() {
+            return None;
+        }
+        let is_known = self.sessions.home(now, key).is_some();
+        self.quarantine.check(now, key, Fingerprint::of(key, outline, extent), is_known)
+    }
+
+    /// Remembers who was in flight where a request lost its replica.
+    pub(super) fn note_death_under(&mut self, now: Moment, request: RequestId) {
+        if let Some(replica) = self.requests.get(&request).map(|it| it.replica) {
+            self.note_death(now, replica);
+        }
+    }
+
+    pub(super) fn note_death(&mut self, now: Moment, replica: ReplicaId) {
+        let there = self.requests.values().filter(|it| it.replica == replica);
+        let members = there.map(|it| (it.key, it.fingerprint));
+        self.quarantine.on_death(now, replica, members);
+    }
+
+    /// Judges a request that lost its replica, and tells operators if it is held from now on.
+    pub(super) fn judge(&mut self, now: Moment, booking: &Booking) -> Option<Circle> {
+        let Booking { key, fingerprint, replica, .. } = *booking;
+        let circle = self.quarantine.judge(now, key, fingerprint)?;
+        self.notices.push(Notice::Quarantined { replica, key, fingerprint, circle });
+        Some(circle)
+    }
+
+    /// Refuses a request that lost its replica if it is to blame for that.
+    pub(super) fn quarantined(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        booking: &Booking,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let circle = self.judge(now, booking);
+        if let Some(circle) = circle {
+            let refusal = Refusal::Quarantined { circle };
+            actions.push(Action::Refuse { request, refusal });
+        }
+        circle.is_some()
+    }
+
+    /// Lists where a request should not be tried again: where it was, and where more of those are in
+    /// flight that are as suspect as it is than need be. Kept apart, the next death tells who it was.
+    pub(super) fn places_to_avoid(&self, now: Moment, booking: &Booking) -> Vec<ReplicaId> {
+        let mut avoid = booking.tried.clone();
+        let own = self.quarantine.suspicion(booking.fingerprint);
+        if own == 0 {
+            return avoid;
+        }
+        let mut suspects: BTreeMap<ReplicaId, usize> = BTreeMap::new();
+        for it in self.requests.values() {
+            if own <= self.quarantine.suspicion(it.fingerprint) {
+                *suspects.entry(it.replica).or_default() += 1;
+            }
+        }
+        let count = |it: &Replica| suspects.get(&it.id).copied().unwrap_or(0);
+        let is_usable =
+            |it: &&Replica| 0.0 < it.weight && it.admits(now) && !booking.tried.contains(&it.id);
+        let least = self.fleet.iter().filter(is_usable).map(count).min().unwrap_or(0);
+        avoid.extend(self.fleet.iter().filter(|it| least < count(it)).map(|it| it.id));
+        avoid
+    }
+}

@@ -1,0 +1,112 @@
+//! Is this replica slow against its class? Its gaps between tokens are held against what its batch
+//! should take, and that ratio against the median of the pool: a pool whose predictions are off is off
+//! everywhere, a busy replica is predicted to be slower, and only one that falls behind its peers is
+//! an outlier. A limit in milliseconds would put out whole pools at their busiest hour.
+
+use std::time::Duration;
+
+use crate::domain::Moment;
+
+/// How many times the pool's median is too slow.
+const SLOW_FACTOR: f64 = 4.0;
+/// How long it must last.
+const SLOW_FOR: Duration = Duration::from_secs(10);
+/// Gaps that must have been seen before anything is said.
+const GAPS_MIN: u32 = 16;
+/// Replicas that must have shown their tempo before one is called slow against the others.
+const PEERS_MIN: usize = 3;
+/// Weight of a new gap.
+const NEW_SHARE: f64 = 0.1;
+
+/// How fast one replica writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tempo {
+    /// Mean of gap over predicted gap, the newest weighing most.
+    ratio: f64,
+    gaps: u32,
+    slow_since: Option<Moment>,
+}
+
+impl Tempo {
+    /// Notes how long tokens took to come, each, against what was predicted.
+    pub fn on_gap(&mut self, gap_ms: f64, predicted_ms: f64) {
+        if predicted_ms <= 0.0 {
+            return;
+        }
+        let ratio = gap_ms / predicted_ms;
+        self.ratio += if self.gaps == 0 { ratio } else { NEW_SHARE * (ratio - self.ratio) };
+        self.gaps = self.gaps.saturating_add(1);
+    }
+
+    /// Its ratio, once enough was seen.
+    pub fn ratio(&self) -> Option<f64> {
+        (GAPS_MIN <= self.gaps).then_some(self.ratio)
+    }
+
+    /// Tells whether it has been slow for too long against `median`, that of its class.
+    pub fn is_slow(&mut self, now: Moment, median: f64) -> bool {
+        let slow = self.ratio().is_some_and(|it| SLOW_FACTOR * median < it);
+        self.slow_since = if slow { self.slow_since.or(Some(now)) } else { None };
+        self.slow_since.is_some_and(|since| SLOW_FOR <= now.since(since))
+    }
+}
+
+/// Finds the median of what a class's replicas have shown; `None` where too few have. Sorts what it is
+/// given.
+pub fn median(ratios: &mut [f64]) -> Option<f64> {
+    if ratios.len() < PEERS_MIN {
+        return None;
+    }
+    ratios.sort_by(f64::total_cmp);
+    Some(ratios[(ratios.len() - 1) / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn tempo(gap_ms: f64) -> Tempo {
+        let mut tempo = Tempo::default();
+        (0..100).for_each(|_| tempo.on_gap(gap_ms, 20.0));
+        tempo
+    }
+
+    #[test]
+    fn one_that_lags_behind_its_peers_for_a_while_is_slow() {
+        let mut slow = tempo(200.0);
+        assert!(!slow.is_slow(at(0), 1.0));
+        assert!(!slow.is_slow(at(9), 1.0));
+        assert!(slow.is_slow(at(10), 1.0));
+    }
+
+    #[test]
+    fn a_moment_of_slowness_is_forgiven() {
+        let mut tempo = tempo(200.0);
+        tempo.is_slow(at(0), 1.0);
+        (0..100).for_each(|_| tempo.on_gap(20.0, 20.0));
+        assert!(!tempo.is_slow(at(5), 1.0));
+        (0..100).for_each(|_| tempo.on_gap(200.0, 20.0));
+        assert!(!tempo.is_slow(at(11), 1.0), "it begins anew");
+    }
+
+    #[test]
+    fn when_all_are_slow_nobody_is() {
+        let mut ratios: Vec<f64> = (0..5).filter_map(|_| tempo(400.0).ratio()).collect();
+        let median = median(&mut ratios).unwrap();
+        assert!(!tempo(400.0).is_slow(at(100), median));
+    }
+
+    #[test]
+    fn few_gaps_and_few_peers_say_nothing() {
+        let mut tempo = Tempo::default();
+        tempo.on_gap(900.0, 20.0);
+        tempo.on_gap(900.0, 0.0);
+        assert_eq!(tempo.ratio(), None);
+        assert_eq!(median(&mut [1.0, 30.0]), None);
+        assert_eq!(median(&mut [30.0, 1.0, 2.0]), Some(2.0));
+    }
+}

@@ -1,0 +1,298 @@
+//! Is this replica hung, or only busy? Judged from outside, by the streams it carries: a replica that
+//! has work shows a sign of it now and then, and how long it may be silent follows from that work. A
+//! prompt of 100,000 tokens keeps an engine quiet for as long as it takes to read it; a fixed limit
+//! would either kill that replica or leave a dead one in for minutes.
+//!
+//! Predictions are never quite right, so the pool learns how far its silences go beyond them, and a
+//! pool of which nothing is known yet is given the benefit of very slow hardware.
+
+use std::time::Duration;
+
+use crate::domain::Moment;
+
+/// Below this no silence is called a hang. With the quarter second between two looks at the fleet, a
+/// hang is found within five seconds.
+const HUNG_MIN: Duration = Duration::from_millis(4500);
+/// How many times the expected silence is called a hang; three, less the time between two looks.
+const HUNG_FACTOR: f64 = 2.9;
+/// What share of that time makes a suspect: nothing new goes there, and it is asked for a token.
+const SUSPECT_SHARE: f64 = 0.5;
+/// A silence expected to be shorter than this says nothing about how good predictions are.
+const TELLING_MS: f64 = 500.0;
+/// Silences never count as longer than so many times the prediction: beyond it something is wrong
+/// with the replica rather than with the prediction.
+const STRETCH_MAX: f64 = 10.0;
+/// How much of what exceeds the prediction is forgotten at each silence that ends in time.
+const STRETCH_DECAY: f64 = 0.02;
+/// Until a pool has shown that it reads faster, a token of prompt may take so long.
+const TOKEN_MS_UNKNOWN: f64 = 1.0;
+/// A prompt shorter than this does not show how fast a replica reads.
+const TELLING_TOKENS: u32 = 1000;
+
+/// What one request does that can keep a replica silent, in predicted milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Work {
+    /// A stream whose prompt is being read, or waits for it: so many tokens, so long.
+    Reading { prompt_tokens: u32, prefill_ms: f64 },
+    /// A stream that shows tokens.
+    Writing,
+    /// An answer that comes in one piece, when all of it is there.
+    Whole { prompt_tokens: u32, prefill_ms: f64, decode_ms: f64 },
+}
+
+/// How long a pool's replicas are waited for beyond what is predicted of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Patience {
+    /// How many times as long as predicted silences last; 1 or more.
+    stretch: f64,
+    /// Whether some prompt was read faster than [`TOKEN_MS_UNKNOWN`].
+    proven: bool,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { stretch: 1.0, proven: false }
+    }
+}
+
+impl Patience {
+    /// Notes how long a prompt took to its first token, of which so many tokens were not cached.
+    pub fn on_first_token(&mut self, new_tokens: u32, took: Duration) {
+        let took_ms = took.as_secs_f64() * 1e3;
+        let telling = TELLING_TOKENS <= new_tokens;
+        self.proven |= telling && took_ms < f64::from(new_tokens) * TOKEN_MS_UNKNOWN;
+    }
+
+    /// Notes a silence that ended by itself, against what was expected of it.
+    fn on_silence(&mut self, silence_ms: f64, expected_ms: f64) {
+        if expected_ms < TELLING_MS {
+            return;
+        }
+        let seen = (silence_ms / expected_ms).clamp(1.0, STRETCH_MAX);
+        let faded = 1.0 + (self.stretch - 1.0) * (1.0 - STRETCH_DECAY);
+        self.stretch = faded.max(seen);
+    }
+
+    fn reading_ms(&self, prompt_tokens: u32, prefill_ms: f64) -> f64 {
+        let unknown_ms = f64::from(prompt_tokens) * TOKEN_MS_UNKNOWN;
+        if self.proven { prefill_ms } else { prefill_ms.max(unknown_ms) }
+    }
+
+    /// Predicts how long a replica with this work may show no sign, in milliseconds. `step_ms` is what
+    /// a step takes there.
+    pub fn expected_ms(&self, work: impl Iterator<Item = Work>, step_ms: f64) -> f64 {
+        let (mut longest_prefill_ms, mut longest_whole_ms, mut writes) = (0.0_f64, 0.0_f64, false);
+        for it in work {
+            match it {
+                Work::Writing => writes = true,
+                Work::Reading { prompt_tokens, prefill_ms } => {
+                    let reading_ms = self.reading_ms(prompt_tokens, prefill_ms);
+                    longest_prefill_ms = longest_prefill_ms.max(reading_ms);
+                }
+                Work::Whole { prompt_tokens, prefill_ms, decode_ms } => {
+                    let reading_ms = self.reading_ms(prompt_tokens, prefill_ms);
+                    longest_prefill_ms = longest_prefill_ms.max(reading_ms);
+                    longest_whole_ms = longest_whole_ms.max(reading_ms + decode_ms);
+                }
+            }
+        }
+        // An engine that does not cut prompts into chunks stops writing while it reads one. Several
+        // prompts are read one after the other, and each shows when it is done.
+        let between_ms = step_ms + longest_prefill_ms;
+        // Without a stream that writes, nothing shows before the first whole answer is there; which
+        // one that is, only the engine knows.
+        if writes { between_ms } else { between_ms.max(longest_whole_ms) }
+    }
+}
+
+/// What is thought of a replica's silence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    Well,
+    /// Silent for longer than it should be: worth a question, and nothing new goes there.
+    Suspect(Silence),
+    /// Silent beyond doubt.
+    Hung(Silence),
+}
+
+/// A silence and what was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    pub lasted: Duration,
+    pub expected: Duration,
+}
+
+/// The watch over one replica.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Vigil {
+    /// When it last gave a sign, or was given work after it had none.
+    quiet_since: Moment,
+    /// What was expected of the silence that goes on, at the last look.
+    expected_ms: f64,
+}
+
+impl Vigil {
+    pub const fn quiet_since(&self) -> Moment {
+        self.quiet_since
+    }
+
+    /// Notes that work was sent; a replica that had none is silent only from now on.
+    pub fn on_sent(&mut self, now: Moment, in_flight_before: u32) {
+        if in_flight_before == 0 {
+            self.begin(now);
+        }
+    }
+
+    /// Notes a sign of life, and what it says of predictions.
+    pub fn on_sign(&mut self, at: Moment, patience: &mut Patience) {
+        if self.quiet_since < at {
+            let silence_ms = at.since(self.quiet_since).as_secs_f64() * 1e3;
+            patience.on_silence(silence_ms, self.expected_ms);
+            self.begin(at);
+        }
+    }
+
+    /// Judges the silence that goes on, of a replica with work of which this much is expected.
+    pub fn judge(&mut self, now: Moment, expected_ms: f64, patience: &Patience) -> Verdict {
+        self.expected_ms = expected_ms;
+        let silence = Silence {
+            lasted: now.since(self.quiet_since),
+            expected: Duration::from_secs_f64(expected_ms.max(0.0) * patience.stretch / 1e3),
+        };
+        let hung = hung_after(silence.expected);
+        if hung <= silence.lasted {
+            Verdict::Hung(silence)
+        } else if hung.mul_f64(SUSPECT_SHARE) <= silence.lasted {
+            Verdict::Suspect(silence)
+        } else {
+            Verdict::Well
+        }
+    }
+
+    fn begin(&mut self, now: Moment) {
+        self.quiet_since = now;
+        self.expected_ms = 0.0;
+    }
+}
+
+/// After how long a silence is called a hang when this much of it was expected.
+pub fn hung_after(expected: Duration) -> Duration {
+    HUNG_MIN.max(expected.mul_f64(HUNG_FACTOR))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::ZERO + Duration::from_millis(millis)
+    }
+
+    fn proven() -> Patience {
+        let mut patience = Patience::default();
+        patience.on_first_token(2000, Duration::from_millis(100));
+        patience
+    }
+
+    fn expected_ms(patience: &Patience, work: &[Work]) -> f64 {
+        patience.expected_ms(work.iter().copied(), 20.0)
+    }
+
+    const LONG: Work = Work::Reading { prompt_tokens: 100_000, prefill_ms: 10_000.0 };
+    const SHORT: Work = Work::Reading { prompt_tokens: 500, prefill_ms: 12.0 };
+
+    #[test]
+    fn a_stream_that_stops_is_suspected_and_then_hung_within_five_seconds() {
+        let (mut vigil, mut patience) = (Vigil::default(), proven());
+        vigil.on_sent(at(0), 0);
+        vigil.on_sign(at(1000), &mut patience);
+        let expected_ms = expected_ms(&patience, &[Work::Writing]);
+        let mut judge = |millis| vigil.judge(at(millis), expected_ms, &patience);
+        assert_eq!(judge(3000), Verdict::Well);
+        assert!(matches!(judge(3400), Verdict::Suspect(_)));
+        assert!(matches!(judge(5750), Verdict::Hung(it) if it.lasted.as_millis() == 4750));
+    }
+
+    #[test]
+    fn a_long_prompt_is_given_its_time_and_a_hang_behind_it_is_found_within_three_times_that() {
+        let (mut vigil, patience) = (Vigil::default(), proven());
+        vigil.on_sent(at(0), 0);
+        let expected_ms = expected_ms(&patience, &[Work::Writing, SHORT, LONG]);
+        let mut judge = |millis| vigil.judge(at(millis), expected_ms, &patience);
+        assert_eq!(judge(14_000), Verdict::Well);
+        assert!(matches!(judge(20_000), Verdict::Suspect(_)));
+        assert!(matches!(judge(30_000), Verdict::Hung(_)));
+    }
+
+    #[test]
+    fn a_pool_that_has_shown_nothing_yet_may_be_very_slow() {
+        let unknown = expected_ms(&Patience::default(), &[LONG]);
+        assert!(100_000.0 <= unknown && expected_ms(&proven(), &[LONG]) < 11_000.0);
+        let mut slow = Patience::default();
+        slow.on_first_token(2000, Duration::from_secs(3));
+        slow.on_first_token(20, Duration::from_millis(1));
+        assert_eq!(slow, Patience::default(), "neither shows that it is fast");
+    }
+
+    #[test]
+    fn whole_answers_are_waited_for_unless_streams_show_that_it_lives() {
+        let whole = Work::Whole { prompt_tokens: 500, prefill_ms: 12.0, decode_ms: 40_000.0 };
+        assert!(40_000.0 < expected_ms(&proven(), &[whole, SHORT]));
+        assert!(expected_ms(&proven(), &[whole, Work::Writing]) < 100.0);
+    }
+
+    #[test]
+    fn silences_longer_than_predicted_are_learned_and_slowly_forgotten() {
+        let (mut vigil, mut patience) = (Vigil::default(), proven());
+        let mut silence = |millis: u64, expected_ms| {
+            let began = vigil.quiet_since();
+            vigil.judge(began, expected_ms, &patience);
+            vigil.on_sign(began + Duration::from_millis(millis), &mut patience);
+            patience.stretch
+        };
+        assert!((silence(4000, 1000.0) - 4.0).abs() < 1e-9);
+        assert!((silence(4000, 20.0) - 4.0).abs() < 1e-9, "a short one says nothing");
+        assert!(silence(900_000, 1000.0) <= STRETCH_MAX);
+        let learned = silence(1000, 1000.0);
+        assert!((0..300).map(|_| silence(1000, 1000.0)).last().unwrap() < 0.1 * learned + 1.0);
+    }
+
+    #[test]
+    fn an_idle_replica_is_silent_only_from_its_next_work_on() {
+        let (mut vigil, patience) = (Vigil::default(), proven());
+        vigil.on_sent(at(0), 0);
+        vigil.on_sent(at(3_600_000), 0);
+        assert_eq!(vigil.judge(at(3_601_000), 20.0, &patience), Verdict::Well);
+        vigil.on_sent(at(3_604_000), 1);
+        assert!(matches!(vigil.judge(at(3_605_000), 20.0, &patience), Verdict::Hung(_)));
+    }
+
+    proptest! {
+        /// Whatever it does, a replica whose silences stay within its predictions is never suspected,
+        /// and one that falls silent for good is found within five seconds or three times them.
+        #[test]
+        fn the_busy_are_spared_and_the_hung_are_found(
+            gaps in prop::collection::vec((1_u64..60_000, 0.3_f64..1.0), 1..50),
+            expected_ms in 1_u64..60_000,
+        ) {
+            let (mut vigil, mut patience) = (Vigil::default(), proven());
+            let mut now = Moment::ZERO;
+            vigil.on_sent(now, 0);
+            for (predicted_ms, share) in gaps {
+                let predicted = Duration::from_millis(predicted_ms);
+                now = now + predicted.mul_f64(share);
+                #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "small")]
+                let verdict = vigil.judge(now, predicted_ms as f64, &patience);
+                prop_assert_eq!(verdict, Verdict::Well);
+                vigil.on_sign(now, &mut patience);
+            }
+            let expected = Duration::from_millis(expected_ms);
+            let look = Duration::from_millis(4_999).max(expected.mul_f64(2.999));
+            let expected_ms = expected.as_secs_f64() * 1e3;
+            let verdict = vigil.judge(now + look, expected_ms, &patience);
+            prop_assert!(matches!(verdict, Verdict::Hung(_)), "{:?}", verdict);
+        }
+    }
+}

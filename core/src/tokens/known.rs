@@ -1,0 +1,55 @@
+//! How long beginnings of prompts are, for those whose count has come. A conversation grows at its end,
+//! so of its next turn all but the end is known to the token, and only the end must be estimated from
+//! its bytes. Beginnings are named by the hash of their last block, at every so many blocks only: that
+//! keeps the search short, and what lies between is shared out evenly over the prompt's own bytes.
+
+use crate::domain::{Extent, Outline};
+
+use super::recent::Recent;
+
+/// Beginnings that are remembered: about two MiB.
+const BEGINNINGS_MAX: usize = 32_768;
+/// A beginning is noted, and looked for, at multiples of so many blocks.
+const STRIDE_BLOCKS: usize = 16;
+/// How many places are looked at, from the end: a turn may add a quarter of a MiB.
+const PROBES_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Known(Recent<f64>);
+
+/// A beginning whose length is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Beginning {
+    pub(super) bytes: u32,
+    pub(super) tokens: f64,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self(Recent::new(BEGINNINGS_MAX))
+    }
+}
+
+impl Known {
+    /// Finds the longest beginning whose length is known.
+    pub(super) fn longest(&self, extent: &Extent, outline: &Outline) -> Option<Beginning> {
+        let last = outline.blocks.len() / STRIDE_BLOCKS;
+        (1..=last).rev().take(PROBES_MAX).find_map(|stride| {
+            let blocks = stride * STRIDE_BLOCKS;
+            let tokens = *self.0.get(outline.blocks[blocks - 1])?;
+            Some(Beginning { bytes: bytes_in(blocks, extent), tokens })
+        })
+    }
+
+    /// Notes what a prompt came to.
+    pub(super) fn learn(&mut self, extent: &Extent, outline: &Outline, tokens: u32) {
+        let blocks = outline.blocks.len() / STRIDE_BLOCKS * STRIDE_BLOCKS;
+        let Some(last) = blocks.checked_sub(1) else { return };
+        let share = f64::from(bytes_in(blocks, extent)) / f64::from(extent.text_bytes.max(1));
+        *self.0.get_or_insert(outline.blocks[last]) = f64::from(tokens) * share.min(1.0);
+    }
+}
+
+fn bytes_in(blocks: usize, extent: &Extent) -> u32 {
+    u32::try_from(blocks).unwrap_or(u32::MAX).saturating_mul(extent.block_bytes)
+}

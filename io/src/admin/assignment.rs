@@ -1,0 +1,251 @@
+//! Who holds which keys, as JSON, and the orders an operator may give about it: freeze, pin, drain.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use cleave_core::brain::{AssignmentView, Order, SliceView, WorkloadView};
+use cleave_core::domain::Place;
+use serde::Serialize;
+
+use crate::proxy::{Pool, Router};
+
+/// What `/assignment` answers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Assignments {
+    pub pools: Vec<PoolAssignment>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PoolAssignment {
+    pub name: String,
+    pub generation: String,
+    /// Whether workloads have subsets; a small pool or one with a single workload is not divided.
+    pub divided: bool,
+    pub frozen: bool,
+    pub drained: Vec<String>,
+    /// Replicas that two of the smallest subsets share on average.
+    pub overlap_expected: f64,
+    pub balance: BalanceFigures,
+    /// As shares of all load, since the start.
+    pub churn: ChurnFigures,
+    pub rounds: u64,
+    pub changes: u64,
+    pub spilled: u64,
+    pub stood_in: u64,
+    pub moved_tokens: u64,
+    pub hot_keys: Vec<HotKey>,
+    pub workloads: Vec<WorkloadFigures>,
+    pub slices: Vec<SliceFigures>,
+}
+
+/// Load by replica, each as a share of its capacity.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct BalanceFigures {
+    pub mean: f64,
+    pub max: f64,
+    pub min: f64,
+    pub imbalance: f64,
+    /// No assignment has less.
+    pub imbalance_bound: f64,
+    /// The most loaded if the key space were cut in fixed parts.
+    pub static_max: f64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ChurnFigures {
+    pub removal: f64,
+    pub addition: f64,
+    pub choice: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct HotKey {
+    pub key: String,
+    pub mu_per_min: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkloadFigures {
+    /// The workload half of its keys, by which it can be pinned.
+    pub workload: String,
+    pub name: Option<String>,
+    pub replicas: Vec<String>,
+    pub mu_per_min: f64,
+    pub pinned: bool,
+    pub exclusive: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct SliceFigures {
+    pub low: String,
+    pub high: String,
+    pub replicas: Vec<String>,
+    pub mu_per_min: f64,
+    pub why: &'static str,
+    /// Number of the generation since which it is so.
+    pub since: u64,
+    /// Who held the state of these keys before.
+    pub previous: Option<String>,
+}
+
+/// Addresses by place.
+struct Names(BTreeMap<Place, String>);
+
+impl Names {
+    fn of(pool: &Pool) -> Self {
+        let replicas = pool.snapshot().replicas.into_iter();
+        Self(replicas.map(|it| (Place::of(&it.name), it.name)).collect())
+    }
+
+    /// Names a place; one whose replica is gone by its number.
+    fn name(&self, place: Place) -> String {
+        self.0.get(&place).cloned().unwrap_or_else(|| format!("{:016x}", place.0))
+    }
+
+    fn names(&self, places: &[Place]) -> Vec<String> {
+        places.iter().map(|it| self.name(*it)).collect()
+    }
+}
+
+impl PoolAssignment {
+    fn of(pool: &Pool) -> Self {
+        let names = Names::of(pool);
+        let view = pool.assignment();
+        let AssignmentView { balance, totals, .. } = view;
+        Self {
+            name: pool.name.clone(),
+            generation: view.generation.to_string(),
+            divided: view.divided,
+            frozen: view.frozen,
+            drained: names.names(&view.drained),
+            overlap_expected: view.overlap_expected,
+            balance: BalanceFigures {
+                mean: balance.mean,
+                max: balance.max,
+                min: balance.min,
+                imbalance: balance.imbalance,
+                imbalance_bound: balance.imbalance_bound,
+                static_max: balance.static_max,
+            },
+            churn: ChurnFigures {
+                removal: totals.removal,
+                addition: totals.addition,
+                choice: totals.choice,
+            },
+            rounds: totals.rounds,
+            changes: totals.changes,
+            spilled: totals.spilled,
+            stood_in: totals.stood_in,
+            moved_tokens: totals.moved_tokens,
+            hot_keys: view
+                .hot_keys
+                .iter()
+                .map(|it| HotKey { key: format!("{:016x}", it.key), mu_per_min: it.load * 60.0 })
+                .collect(),
+            workloads: view.workloads.iter().map(|it| workload(it, &names)).collect(),
+            slices: view.slices.iter().map(|it| slice(it, &names)).collect(),
+        }
+    }
+}
+
+fn workload(it: &WorkloadView, names: &Names) -> WorkloadFigures {
+    WorkloadFigures {
+        workload: format!("{:08x}", it.workload),
+        name: it.name.clone(),
+        replicas: names.names(&it.replicas),
+        mu_per_min: it.mu_per_min,
+        pinned: it.pinned,
+        exclusive: it.exclusive,
+    }
+}
+
+fn slice(it: &SliceView, names: &Names) -> SliceFigures {
+    SliceFigures {
+        low: format!("{:016x}", it.slice.low),
+        high: format!("{:016x}", it.slice.high),
+        replicas: names.names(&it.holders),
+        mu_per_min: it.mu_per_min,
+        why: it.why.as_str(),
+        since: it.since,
+        previous: it.previous.map(|it| names.name(it)),
+    }
+}
+
+pub(super) async fn show(State(router): State<Arc<Router>>) -> Json<Assignments> {
+    Json(Assignments { pools: router.pools().iter().map(|it| PoolAssignment::of(it)).collect() })
+}
+
+type Said = (StatusCode, String);
+
+pub(super) async fn freeze(State(router): State<Arc<Router>>) -> Said {
+    router.pools().iter().for_each(|it| it.order(Order::Freeze));
+    (StatusCode::OK, "assignments stay as they are\n".to_owned())
+}
+
+pub(super) async fn unfreeze(State(router): State<Arc<Router>>) -> Said {
+    router.pools().iter().for_each(|it| it.order(Order::Unfreeze));
+    (StatusCode::OK, "assignments follow the load again\n".to_owned())
+}
+
+pub(super) async fn drain(state: State<Arc<Router>>, replica: Path<String>) -> Said {
+    let done = "takes nothing new; its sessions leave at their next turn";
+    for_replica(&state.0, &replica.0, |it| Order::Drain { replica: it }, done)
+}
+
+pub(super) async fn undrain(state: State<Arc<Router>>, replica: Path<String>) -> Said {
+    let done = "takes sessions again";
+    for_replica(&state.0, &replica.0, |it| Order::Undrain { replica: it }, done)
+}
+
+fn for_replica(
+    router: &Router,
+    address: &str,
+    order: impl Fn(cleave_core::domain::ReplicaId) -> Order,
+    done: &str,
+) -> Said {
+    let mut found = false;
+    for pool in router.pools().iter() {
+        if let Some(replica) = pool.find(address) {
+            pool.order(order(replica));
+            found = true;
+        }
+    }
+    if found {
+        (StatusCode::OK, format!("{address} {done}\n"))
+    } else {
+        (StatusCode::NOT_FOUND, format!("there is no replica {address}\n"))
+    }
+}
+
+/// Gives a workload exactly the replicas in the body, addresses apart by spaces, commas or lines;
+/// with none it is given back to the planner.
+pub(super) async fn pin(
+    State(router): State<Arc<Router>>,
+    Path((pool, workload)): Path<(String, String)>,
+    body: String,
+) -> Said {
+    let Ok(workload) = u32::from_str_radix(&workload, 16) else {
+        let said = "name the workload by the eight digits that /assignment shows\n";
+        return (StatusCode::BAD_REQUEST, said.to_owned());
+    };
+    let pools = router.pools();
+    let Some(pool) = pools.iter().find(|it| it.name == pool) else {
+        return (StatusCode::NOT_FOUND, format!("there is no pool {pool}\n"));
+    };
+    let mut replicas = Vec::new();
+    for address in body.split([' ', ',', '\n', '\r']).filter(|it| !it.is_empty()) {
+        match pool.find(address) {
+            Some(replica) => replicas.push(replica),
+            None => return (StatusCode::NOT_FOUND, format!("there is no replica {address}\n")),
+        }
+    }
+    let said = match replicas.len() {
+        0 => "the planner decides again\n".to_owned(),
+        count => format!("pinned to {count} replicas\n"),
+    };
+    pool.order(Order::Pin { workload, replicas });
+    (StatusCode::OK, said)
+}

@@ -1,0 +1,185 @@
+//! Decisions as JSON, for `/explain` and `cleave explain`: times in milliseconds, replicas by their
+//! address. Both ends of the wire are this one definition.
+
+use cleave_core::brain::{Considered, Explanation};
+use cleave_core::domain::Moment;
+use cleave_core::policy;
+use serde::{Deserialize, Serialize};
+
+use crate::proxy::{Came, Kept, Router};
+
+/// How many decisions the list shows.
+const LISTED: usize = 50;
+
+/// One request that was kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Explained {
+    pub request_id: String,
+    pub pool: String,
+    /// How long ago it was placed first.
+    pub age_seconds: f64,
+    /// One for each time it was sent.
+    pub tries: Vec<Try>,
+    /// Why it was not sent, or not sent again.
+    pub refusal: Option<String>,
+    /// Null while it runs.
+    pub outcome: Option<OutcomeSeen>,
+}
+
+/// One choice.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Try {
+    pub replica: String,
+    pub why: String,
+    /// The same in a sentence.
+    pub because: String,
+    pub policy: String,
+    /// The session's place in the key space, not its name.
+    pub session: String,
+    pub prompt_tokens: u32,
+    pub output_tokens_expected: Option<u32>,
+    /// The time to the first token, as predicted when it was booked.
+    pub ttft_ms: f64,
+    /// How the chosen one was weighed; null where the policy does not weigh in time.
+    pub terms: Option<Terms>,
+    /// How many could have been chosen.
+    pub candidates_total: usize,
+    /// The cheapest of them first.
+    pub candidates: Vec<Candidate>,
+    pub what_if: Vec<WhatIf>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Candidate {
+    pub replica: String,
+    pub weight: f64,
+    pub in_flight: u32,
+    pub terms: Option<Terms>,
+}
+
+/// What another policy would have done with the same view.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WhatIf {
+    pub policy: String,
+    pub replica: String,
+    pub ttft_ms: Option<f64>,
+    pub price_ms: Option<f64>,
+}
+
+/// A price, term by term.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Terms {
+    pub ttft_ms: f64,
+    pub wait_ms: f64,
+    pub prefill_ms: f64,
+    pub evict_ms: f64,
+    pub slow_ms: f64,
+    pub price_ms: f64,
+    pub cached_tokens: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OutcomeSeen {
+    pub outcome: String,
+    pub status: u16,
+    /// From the last decision to the first piece of a stream; null for what was not streamed.
+    pub ttft_ms: Option<f64>,
+    pub total_ms: f64,
+    pub input_tokens: Option<u32>,
+    pub cached_tokens: Option<u32>,
+    pub output_tokens: Option<u32>,
+}
+
+/// Lists the latest decisions, the newest first.
+pub(super) fn latest(router: &Router) -> Vec<Explained> {
+    let now = router.now();
+    router.explanations.latest(LISTED).iter().map(|it| Explained::of(it, now)).collect()
+}
+
+/// Finds one decision, or says how to have it kept.
+pub(super) fn find(router: &Router, request_id: &str) -> Result<Explained, String> {
+    let kept = router.explanations.find(request_id);
+    kept.map(|it| Explained::of(&it, router.now())).ok_or_else(|| {
+        let percent = 100.0 * router.explanations.sample();
+        format!(
+            "no decision is kept under this id: {percent}% of all are (explain.sample), and of those \
+             the latest (explain.kept_max); send a request with the header `x-cleave-explain: 1`, or \
+             the admin token in place of 1 where there is one, to have it kept\n"
+        )
+    })
+}
+
+impl Explained {
+    fn of(kept: &Kept, now: Moment) -> Self {
+        let first = kept.choices.first().map_or(now, |it| it.at);
+        Self {
+            request_id: kept.request_id.clone(),
+            pool: kept.pool.clone(),
+            age_seconds: now.since(first).as_secs_f64(),
+            tries: kept.choices.iter().map(Try::of).collect(),
+            refusal: kept.refusal.map(str::to_owned),
+            outcome: kept.came.as_ref().map(OutcomeSeen::of),
+        }
+    }
+}
+
+impl Try {
+    fn of(choice: &Explanation) -> Self {
+        let what_if = choice.others.iter().map(|it| WhatIf {
+            policy: it.policy.to_string(),
+            replica: it.name.clone(),
+            ttft_ms: it.terms.map(|it| it.ttft_ms),
+            price_ms: it.terms.map(|it| it.price_ms),
+        });
+        Self {
+            replica: choice.name.clone(),
+            why: choice.why.as_str().to_owned(),
+            because: choice.why.sentence().to_owned(),
+            policy: choice.policy.to_string(),
+            session: choice.key.to_string(),
+            prompt_tokens: choice.prompt_tokens,
+            output_tokens_expected: choice.output_tokens,
+            ttft_ms: choice.ttft_ms,
+            terms: choice.terms.map(Terms::of),
+            candidates_total: choice.candidates,
+            candidates: choice.considered.iter().map(Candidate::of).collect(),
+            what_if: what_if.collect(),
+        }
+    }
+}
+
+impl Candidate {
+    fn of(it: &Considered) -> Self {
+        let (replica, terms) = (it.name.clone(), it.terms.map(Terms::of));
+        Self { replica, weight: it.weight, in_flight: it.in_flight, terms }
+    }
+}
+
+impl Terms {
+    fn of(it: policy::Terms) -> Self {
+        Self {
+            ttft_ms: it.ttft_ms,
+            wait_ms: it.wait_ms,
+            prefill_ms: it.prefill_ms,
+            evict_ms: it.evict_ms,
+            slow_ms: it.slow_ms,
+            price_ms: it.price_ms,
+            cached_tokens: it.cached_tokens,
+        }
+    }
+}
+
+impl OutcomeSeen {
+    fn of(came: &Came) -> Self {
+        Self {
+            outcome: came.outcome.to_owned(),
+            status: came.status,
+            ttft_ms: came.ttft.map(|it| it.as_secs_f64() * 1e3),
+            total_ms: came.total.as_secs_f64() * 1e3,
+            input_tokens: came.usage.input,
+            cached_tokens: came.usage.cached,
+            output_tokens: came.usage.output,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The brain's notices in operators' words: plain values for the log and for `/events`.
+
+use cleave_core::brain::Notice;
+use cleave_core::fleet::{Reason, Silence, State};
+
+use crate::telemetry::Incident;
+
+/// Makes of a notice what is told; `replica` is the address of the one it speaks of.
+pub(super) fn incident(pool: &str, replica: Option<String>, notice: &Notice) -> Incident {
+    let told =
+        Incident { kind: "replica", pool: Some(pool.to_owned()), replica, ..Incident::default() };
+    match notice {
+        Notice::Joined { .. } => Incident { state: "joining", ..told },
+        Notice::Left { .. } => Incident { state: "left", ..told },
+        Notice::Changed { before, now, silence, .. } => Incident {
+            state: now.name,
+            before: Some(before.name),
+            reason: now.reason.map(Reason::as_str),
+            detail: silence.map(describe),
+            alert: is_alert(*now),
+            ..told
+        },
+        Notice::Restarted { .. } => {
+            let detail = "another process answers there; its cache is taken to be empty";
+            Incident { state: "restarted", detail: Some(detail.to_owned()), ..told }
+        }
+        Notice::Quarantined { key, fingerprint, circle, .. } => Incident {
+            kind: "quarantine",
+            state: "quarantined",
+            reason: Some(circle.as_str()),
+            detail: Some(format!("request {:016x} of session {key}", fingerprint.0)),
+            alert: true,
+            ..told
+        },
+    }
+}
+
+fn describe(silence: Silence) -> String {
+    let (lasted, expected) = (silence.lasted.as_secs_f64(), silence.expected.as_secs_f64());
+    format!("nothing came from it for {lasted:.1} s, with work that explains {expected:.1} s")
+}
+
+/// Tells whether somebody should look at a replica in this state.
+fn is_alert(state: State) -> bool {
+    matches!(state.name, "suspect" | "out")
+}

@@ -1,0 +1,251 @@
+//! Decisions that are kept, to be asked about: those drawn by lot, and those whose client asked for it.
+//! Bounded in number and in bytes, the oldest makes room. They hold no text of prompts or answers, and
+//! no session's name. The brain says why; this room only keeps it and adds what came of it.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cleave_core::brain::{Considered, Explanation, Other, Refusal};
+use cleave_core::domain::{RequestId, Usage};
+use http::HeaderMap;
+use twox_hash::XxHash3_64;
+
+use super::headers::EXPLAIN;
+use super::settings::ExplainSettings;
+
+/// What all that is kept may take together.
+const BYTES_MAX: usize = 16 << 20;
+
+/// What is kept.
+#[derive(Debug)]
+pub struct Explanations {
+    settings: ExplainSettings,
+    kept: Mutex<Shelf>,
+}
+
+/// The newest last.
+#[derive(Debug, Default)]
+struct Shelf {
+    kept: VecDeque<Kept>,
+    bytes: usize,
+}
+
+/// One request: each time it was placed, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    request: RequestId,
+    /// As the client knows it.
+    pub request_id: String,
+    pub pool: String,
+    /// One for each time it was sent.
+    pub choices: Vec<Explanation>,
+    /// Why it was not sent, or not sent again.
+    pub refusal: Option<&'static str>,
+    /// `None` while it runs.
+    pub came: Option<Came>,
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Came {
+    pub outcome: &'static str,
+    pub status: u16,
+    /// From the last decision to the first piece of a stream.
+    pub ttft: Option<Duration>,
+    /// From its arrival to its end.
+    pub total: Duration,
+    pub usage: Usage,
+}
+
+impl Explanations {
+    pub(super) fn new(settings: ExplainSettings) -> Self {
+        Self { settings, kept: Mutex::default() }
+    }
+
+    /// Finds what is kept of a request; the newest, if a client used the id twice.
+    pub fn find(&self, request_id: &str) -> Option<Kept> {
+        self.lock().kept.iter().rev().find(|it| it.request_id == request_id).cloned()
+    }
+
+    /// Lists what was kept last, the newest first.
+    pub fn latest(&self, count: usize) -> Vec<Kept> {
+        self.lock().kept.iter().rev().take(count).cloned().collect()
+    }
+
+    /// The share of requests that is kept.
+    pub const fn sample(&self) -> f64 {
+        self.settings.sample
+    }
+
+    /// Tells whether a client asks for its decision, and may.
+    pub(super) fn asks(&self, headers: &HeaderMap) -> bool {
+        headers.get(EXPLAIN).is_some_and(|asked| match &self.settings.token {
+            None => true,
+            Some(token) => equal_in_constant_time(asked.as_bytes(), token.as_bytes()),
+        })
+    }
+
+    /// Draws a lot for a request; by its number, so that no generator is locked for it.
+    pub(super) fn samples(&self, request: RequestId) -> bool {
+        if self.settings.sample <= 0.0 {
+            return false;
+        }
+        let lot = XxHash3_64::oneshot(&request.0.to_le_bytes()) >> 32;
+        // 32 bits fit a double exactly.
+        u32::try_from(lot).is_ok_and(|it| f64::from(it) < self.settings.sample * 2_f64.powi(32))
+    }
+
+    /// Keeps what is known of a request so far, in place of what was known before.
+    pub(super) fn put(&self, kept: &Kept) {
+        let mut all = self.lock();
+        let known = all.kept.iter().rposition(|it| it.request == kept.request);
+        all.bytes += kept.bytes();
+        if let Some(at) = known {
+            let before = std::mem::replace(&mut all.kept[at], kept.clone());
+            all.bytes -= before.bytes();
+        } else if kept.came.is_none() {
+            all.kept.push_back(kept.clone());
+        } else {
+            // It had to make room while it ran.
+            all.bytes -= kept.bytes();
+        }
+        while self.settings.kept_max < all.kept.len() || BYTES_MAX < all.bytes {
+            let Some(oldest) = all.kept.pop_front() else { return };
+            all.bytes -= oldest.bytes();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    pub(super) fn new(request: RequestId, request_id: String) -> Self {
+        let (pool, choices) = (String::new(), Vec::new());
+        Self { request, request_id, pool, choices, refusal: None, came: None }
+    }
+
+    pub(super) fn on_placed(
+        &mut self,
+        pool: &str,
+        choice: Option<Explanation>,
+        refusal: Option<&Refusal>,
+    ) {
+        pool.clone_into(&mut self.pool);
+        self.choices.extend(choice);
+        self.refusal = refusal.map(|it| it.as_str());
+    }
+
+    /// Tells whether anything was decided about it.
+    pub(super) const fn is_placed(&self) -> bool {
+        !self.choices.is_empty() || self.refusal.is_some()
+    }
+
+    /// Writes the last decision in one line, for a header.
+    pub(super) fn line(&self) -> Option<String> {
+        let Some(it) = self.choices.last() else { return self.refusal.map(str::to_owned) };
+        let (tries, candidates) = (self.choices.len(), it.candidates);
+        let mut line =
+            format!("{} why={} try={tries} candidates={candidates}", it.name, it.why.as_str());
+        let prompt = it.prompt_tokens;
+        if let Some(terms) = it.terms {
+            let (price, cached) = (terms.price_ms, terms.cached_tokens);
+            write!(
+                line,
+                " wait_ms={:.1} prefill_ms={:.1} evict_ms={:.1} slow_ms={:.1} \
+                 price_ms={price:.1} cached_tokens={cached}",
+                terms.wait_ms, terms.prefill_ms, terms.evict_ms, terms.slow_ms,
+            )
+            .expect("text grows");
+        }
+        write!(line, " prompt_tokens={prompt} ttft_ms={:.1}", it.ttft_ms).expect("text grows");
+        Some(line)
+    }
+
+    /// Measures what it takes.
+    fn bytes(&self) -> usize {
+        let choice = |it: &Explanation| {
+            let considered = it.considered.iter().map(|it| size_of::<Considered>() + it.name.len());
+            let others = it.others.iter().map(|it| size_of::<Other>() + it.name.len());
+            size_of::<Explanation>() + it.name.len() + considered.chain(others).sum::<usize>()
+        };
+        let own = size_of::<Self>() + self.request_id.len() + self.pool.len();
+        own + self.choices.iter().map(choice).sum::<usize>()
+    }
+}
+
+/// Compares without telling by its time where the first difference is.
+pub(crate) fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
+    let differing = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
+    one.len() == other.len() && differing == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn keeping(kept_max: usize) -> Explanations {
+        Explanations::new(ExplainSettings { kept_max, ..ExplainSettings::default() })
+    }
+
+    fn kept(number: u64, id: &str) -> Kept {
+        let mut kept = Kept::new(RequestId(number), id.to_owned());
+        kept.refusal = Some("no_replica");
+        kept
+    }
+
+    #[test]
+    fn the_oldest_makes_room_and_what_is_known_later_replaces_what_was_known() {
+        let explanations = keeping(3);
+        for number in 0..5 {
+            explanations.put(&kept(number, &format!("r-{number}")));
+        }
+        let latest: Vec<String> =
+            explanations.latest(9).into_iter().map(|it| it.request_id).collect();
+        assert_eq!(latest, ["r-4", "r-3", "r-2"]);
+        assert!(explanations.find("r-1").is_none());
+        let (ttft, total, usage) = (None, Duration::from_secs(1), Usage::default());
+        let came = Some(Came { outcome: "done", status: 200, ttft, total, usage });
+        explanations.put(&Kept { came, ..kept(3, "r-3") });
+        explanations.put(&Kept { came, ..kept(1, "r-1") });
+        assert!(explanations.find("r-3").is_some_and(|it| it.came.is_some()));
+        assert!(explanations.find("r-1").is_none(), "who made room stays away");
+        assert_eq!(explanations.latest(9).len(), 3);
+    }
+
+    #[test]
+    fn bytes_are_bounded_too() {
+        let explanations = keeping(usize::MAX);
+        let long = "x".repeat(1 << 20);
+        (0..40).for_each(|it| explanations.put(&kept(it, &long)));
+        let all = explanations.lock();
+        assert!(all.bytes <= BYTES_MAX && 10 < all.kept.len());
+        assert_eq!(all.bytes, all.kept.iter().map(Kept::bytes).sum::<usize>());
+    }
+
+    #[test]
+    fn the_share_that_is_drawn_is_the_share_asked_for() {
+        for (sample, wanted) in [(0.0, 0..=0), (0.01, 900..=1100), (1.0, 100_000..=100_000)] {
+            let settings = ExplainSettings { sample, ..ExplainSettings::default() };
+            let explanations = Explanations::new(settings);
+            let drawn = (0..100_000).filter(|it| explanations.samples(RequestId(*it))).count();
+            assert!(wanted.contains(&drawn), "{drawn} of 100,000 at {sample}");
+        }
+    }
+
+    #[test]
+    fn where_there_is_a_token_only_who_has_it_may_ask() {
+        let asked = |value: &'static str| {
+            HeaderMap::from_iter([(EXPLAIN, HeaderValue::from_static(value))])
+        };
+        assert!(keeping(1).asks(&asked("1")) && !keeping(1).asks(&HeaderMap::new()));
+        let token = Some(HeaderValue::from_static("hunter2"));
+        let guarded = Explanations::new(ExplainSettings { token, ..ExplainSettings::default() });
+        assert!(guarded.asks(&asked("hunter2")) && !guarded.asks(&asked("1")));
+    }
+}

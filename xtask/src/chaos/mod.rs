@@ -1,0 +1,86 @@
+//! `cargo xtask chaos`: a router and eight mock replicas as real processes, a steady load whose every
+//! character is checked, and faults from a seed. Prints what clients noticed, and fails when they
+//! noticed more than they may.
+
+mod answer;
+mod client;
+mod fleet;
+mod report;
+mod script;
+mod watch;
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::repo;
+use client::Load;
+use fleet::{Fleet, REPLICAS};
+use report::Run;
+use watch::Watch;
+
+/// How long the load runs before the first fault and after the last.
+const MARGIN: Duration = Duration::from_secs(3);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Cleave's binary [default: the one tests build]
+    #[arg(long, value_name = "FILE")]
+    cleave: Option<PathBuf>,
+    /// Decides the order of faults, their victims and the load
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How long faults go on; every kind once takes about two minutes
+    #[arg(long, default_value_t = 120)]
+    seconds: u64,
+    /// Clients that ask one request after the other
+    #[arg(long, default_value_t = 16)]
+    clients: u32,
+    /// Write all figures to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let binary = args.cleave.clone().unwrap_or_else(|| repo::debug_binary("cleave"));
+    if !binary.exists() {
+        bail!("{} is not there: build it first, or name another with --cleave", binary.display());
+    }
+    let folder = repo::target_dir().join("chaos");
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let mut fleet = Fleet::start(&binary, &folder)?;
+    let watch = Watch::start(fleet.router.admin);
+    let load = Load::start(fleet.router.address, fleet.reference, args.clients, args.seed);
+    println!("seed {}: {REPLICAS} replicas, {} clients", args.seed, args.clients);
+    thread::sleep(MARGIN);
+    let until = Instant::now() + Duration::from_secs(args.seconds);
+    let faults = script::run(&mut fleet, args.seed, until)?;
+    thread::sleep(MARGIN);
+    let records = load.stop();
+    let resumed = fleet.router.resumed()?;
+    let changes = watch.stop();
+    let urls: Vec<String> =
+        (0..REPLICAS).map(|it| format!("http://{}", fleet.address(it))).collect();
+    let run = Run {
+        seed: args.seed,
+        seconds: args.seconds,
+        records: &records,
+        faults: &faults,
+        changes: &changes,
+        urls: &urls,
+        resumed,
+    };
+    let report = run.report();
+    report.print();
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string_pretty(&report)?;
+        fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
+    }
+    match report.missed().as_slice() {
+        [] => Ok(()),
+        missed => bail!("missed: {}", missed.join("; ")),
+    }
+}
