@@ -69,6 +69,7 @@ struct Churn {
 }
 
 #[derive(Debug, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "these are the keys of the answer")]
 struct Workload {
     workload: String,
     name: Option<String>,

@@ -301,6 +301,11 @@ impl Metrics {
         );
         it.register(TOTAL, "Request received to end of answer", self.total.clone());
         it.register(CONNECTIONS, "Open client connections", self.connections.clone());
+        self.register_replicas();
+    }
+
+    fn register_replicas(&mut self) {
+        let it = &mut self.registry;
         it.register(REPLICA_UP, "1 when the replica takes requests", self.replica_up.clone());
         it.register(
             REPLICA_IN_FLIGHT,
@@ -358,22 +363,22 @@ impl Metrics {
             "Kept decisions that other policies were asked about",
             self.shadow_decisions.clone(),
         );
+        self.assignment.register(it);
+    }
+
+    /// Registers what the books say, how far it was off, and what was done about trouble.
+    fn register_work(&mut self) {
+        let it = &mut self.registry;
         it.register(
             SESSIONS_MOVED,
             "Sessions that changed replica since the start",
             self.sessions_moved.clone(),
         );
-        self.assignment.register(it);
         it.register(
             QUARANTINED,
             "Requests put under quarantine since the start",
             self.quarantined.clone(),
         );
-    }
-
-    /// Registers what the books say, and how far it was off.
-    fn register_work(&mut self) {
-        let it = &mut self.registry;
         it.register(
             REPLICA_IN_FLIGHT_MU,
             "Work at the replica now, in model units",

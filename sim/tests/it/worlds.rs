@@ -183,7 +183,8 @@ fn routers_that_hear_of_each_other_serve_no_worse_than_those_that_do_not() {
     let exchange =
         Exchange { interval: Duration::from_millis(100), delay: Duration::from_millis(20) };
     let (one, deaf, told) = (mean_s(1, None), mean_s(4, None), mean_s(4, Some(exchange)));
-    assert!(told < deaf, "{told} s told, {deaf} s deaf, {one} s for one router");
+    // So light a load is all residency, of which they do not tell each other.
+    assert!(told < 1.05 * deaf, "{told} s told, {deaf} s deaf, {one} s for one router");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod meter;
 mod mock;
 mod overhead;
 mod planner;
+mod policies;
 mod proxies;
 mod soak;
 mod table;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Decision(decision::Args),
     /// Measure a round of the auto-sharder and a lookup
     Planner,
+    /// Replay the development traces near their knees under all policies and print the tables
+    Policies(policies::Args),
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
@@ -50,5 +53,6 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         }
         Command::Decision(args) => decision::run(args),
         Command::Planner => planner::run(),
+        Command::Policies(args) => policies::run(args),
     }
 }

@@ -17,8 +17,6 @@ use rand_pcg::Pcg64Mcg;
 use super::answer::{self, Usage};
 use crate::http1::{self, Connection};
 
-/// Prompts the load draws from; what is to be said to each is asked once, before anything is broken.
-const PROMPTS: u32 = 48;
 /// Turns of one session.
 const TURNS: u32 = 12;
 /// Shorter pauses are what streams are made of.
@@ -79,16 +77,16 @@ pub(super) struct Load {
 impl Load {
     pub(super) fn start(
         router: SocketAddr,
-        questions: &Arc<Vec<Question>>,
+        reference: SocketAddr,
         clients: u32,
         seed: u64,
     ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..clients)
             .map(|number| {
-                let (questions, stop) = (Arc::clone(questions), Arc::clone(&stop));
+                let stop = Arc::clone(&stop);
                 let rng = Pcg64Mcg::seed_from_u64(seed ^ (u64::from(number) << 32));
-                let mut client = Client { router, questions, number, rng, records: Vec::new() };
+                let mut client = Client { router, reference, number, rng, records: Vec::new() };
                 thread::spawn(move || {
                     client.run(&stop);
                     client.records
@@ -106,28 +104,23 @@ impl Load {
     }
 }
 
-/// Asks the reference what is to be said to each prompt.
-pub(super) fn questions(reference: SocketAddr) -> Result<Vec<Question>> {
-    let mut questions = Vec::new();
-    for number in 0..PROMPTS {
-        let tokens = 16 + number * 13 % 80;
-        let rest = format!(r#""model":"m","ignore_eos":true,"max_tokens":{tokens}"#);
-        let (path, body) = if number % 3 == 2 {
-            ("/v1/completions", format!(r#"{rest},"prompt":"chaos {number}\n""#))
-        } else {
-            let message = format!(r#"{{"role":"user","content":"chaos {number}"}}"#);
-            ("/v1/chat/completions", format!(r#"{rest},"messages":[{message}]"#))
-        };
-        questions.push(Question::ask(reference, path, body)?);
-    }
-    let words = "word".repeat(LONG_PROMPT_TOKENS);
-    let message = format!(r#"{{"role":"user","content":"{words}"}}"#);
-    let body = format!(r#""model":"m","ignore_eos":true,"max_tokens":8,"messages":[{message}]"#);
-    questions.push(Question::ask(reference, "/v1/chat/completions", body)?);
-    Ok(questions)
-}
-
 impl Question {
+    /// Makes up a question that nobody has asked before, and has the reference say what is to be said.
+    fn new(reference: SocketAddr, kind: Kind, client: u32, turn: u32) -> Result<Self> {
+        let text = format!("chaos {client} {turn}");
+        let tokens = if kind == Kind::Long { 8 } else { 16 + turn * 13 % 80 };
+        let rest = format!(r#""model":"m","ignore_eos":true,"max_tokens":{tokens}"#);
+        let words =
+            if kind == Kind::Long { "word".repeat(LONG_PROMPT_TOKENS) } else { String::new() };
+        if kind != Kind::Long && turn % 3 == 2 {
+            let body = format!(r#"{rest},"prompt":"{text}\n""#);
+            return Self::ask(reference, "/v1/completions", body);
+        }
+        let message = format!(r#"{{"role":"user","content":"{text} {words}"}}"#);
+        let body = format!(r#"{rest},"messages":[{message}]"#);
+        Self::ask(reference, "/v1/chat/completions", body)
+    }
+
     fn ask(reference: SocketAddr, path: &'static str, body: String) -> Result<Self> {
         let (head, answer) = http1::post(reference, path, &format!("{{{body}}}"))?;
         ensure!(head.is_success(), "the reference answers {}", head.first_line);
@@ -135,7 +128,7 @@ impl Question {
         Ok(Self { path, body, text, usage })
     }
 
-    fn request(&self, session: u64, streams: bool, wants_usage: bool) -> String {
+    fn request(&self, client: u32, session: u64, streams: bool, wants_usage: bool) -> String {
         let stream = match (streams, wants_usage) {
             (false, _) => "",
             (true, false) => r#","stream":true"#,
@@ -143,7 +136,7 @@ impl Question {
         };
         let body = format!("{{{}{stream}}}", self.body);
         format!(
-            "POST {} HTTP/1.1\r\nHost: chaos\r\nContent-Type: application/json\r\nConnection: close\r\nx-session-id: chaos-{session}\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST {} HTTP/1.1\r\nHost: chaos\r\nAuthorization: Bearer client-{client}\r\nContent-Type: application/json\r\nConnection: close\r\nx-session-id: chaos-{session}\r\nContent-Length: {}\r\n\r\n{body}",
             self.path,
             body.len()
         )
@@ -152,7 +145,7 @@ impl Question {
 
 struct Client {
     router: SocketAddr,
-    questions: Arc<Vec<Question>>,
+    reference: SocketAddr,
     number: u32,
     rng: Pcg64Mcg,
     records: Vec<Record>,
@@ -164,11 +157,11 @@ impl Client {
         while !stop.load(Relaxed) {
             let session = u64::from(self.number) << 32 | u64::from(turn / TURNS);
             let record = if self.number == 0 && turn % 4 == 0 {
-                self.ask(Kind::Long, session)
+                self.ask(Kind::Long, session, turn)
             } else if self.rng.random_bool(0.7) {
-                self.ask(Kind::Stream, session)
+                self.ask(Kind::Stream, session, turn)
             } else {
-                self.ask(Kind::Plain, session)
+                self.ask(Kind::Plain, session, turn)
             };
             self.records.push(record);
             turn += 1;
@@ -176,12 +169,12 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, kind: Kind, session: u64) -> Record {
-        let last = self.questions.len() - 1;
-        let at = if kind == Kind::Long { last } else { self.rng.random_range(0..last) };
+    fn ask(&mut self, kind: Kind, session: u64, turn: u32) -> Record {
         let wants_usage = self.rng.random_bool(0.25);
-        let question = &self.questions[at];
-        let request = question.request(session, kind != Kind::Plain, wants_usage);
+        let question = Question::new(self.reference, kind, self.number, turn)
+            .expect("nobody torments the reference");
+        let question = &question;
+        let request = question.request(self.number, session, kind != Kind::Plain, wants_usage);
         let sent = Instant::now();
         let mut seen = Seen { last: sent, pauses: Vec::new(), body: Vec::new(), replica: None };
         let (fate, why) = match seen.exchange(self.router, &request) {

@@ -11,7 +11,6 @@ mod watch;
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,9 +52,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = repo::target_dir().join("chaos");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let mut fleet = Fleet::start(&binary, &folder)?;
-    let questions = Arc::new(client::questions(fleet.reference)?);
     let watch = Watch::start(fleet.router.admin);
-    let load = Load::start(fleet.router.address, &questions, args.clients, args.seed);
+    let load = Load::start(fleet.router.address, fleet.reference, args.clients, args.seed);
     println!("seed {}: {REPLICAS} replicas, {} clients", args.seed, args.clients);
     thread::sleep(MARGIN);
     let until = Instant::now() + Duration::from_secs(args.seconds);

@@ -41,10 +41,10 @@ impl Brain {
     pub(in crate::brain) fn note_demand(&mut self, now: Moment, booking: &Booking) {
         let Some(it) = self.fleet.get(booking.replica) else { return };
         let work_ms = booking.account.charge.work_ms();
-        let work_mu = work_ms / MINUTE_MS * it.hardware.capacity_mu_per_min;
+        let demand_mu = work_ms / MINUTE_MS * it.hardware.capacity_mu_per_min;
         let output = booking.outline.output_tokens.unwrap_or(0);
         let tokens = booking.outline.prompt_tokens.saturating_add(output);
-        self.subsets.on_sent(now, booking.key, work_mu, tokens);
+        self.subsets.on_sent(now, booking.key, demand_mu, tokens);
     }
 
     /// Counts a session that changed its replica, and what is computed again for that.

@@ -71,6 +71,7 @@ impl Subsets {
 /// A workload whose subset differs from the usual one.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the key says whose exception it is")]
 pub(in crate::config) struct Workload {
     /// Which one: the eight digits by which `cleave assignment` shows it.
     pub workload: Text<WorkloadId>,

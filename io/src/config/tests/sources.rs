@@ -115,7 +115,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 34] = [
+const OTHERS: [(&str, &str); 39] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -143,6 +143,11 @@ const OTHERS: [(&str, &str); 34] = [
     ("health.interval", "1ms"),
     ("health.timeout", "1ms"),
     ("health.report_interval", "1ms"),
+    ("subsets.floor", "3"),
+    ("subsets.cap", "5"),
+    ("subsets.spill_after", "1ms"),
+    ("subsets.spill_max", "7"),
+    ("subsets.state_dir", "elsewhere"),
     ("health.token_after", "1ms"),
     ("quarantine.ttl", "1ms"),
     ("explain.sample", "1"),
@@ -173,7 +178,11 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[tls]), ["tls"]);
     let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
     assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
-    // These come to light under another name: the token, the pair, the policy.
+    let workload =
+        ("CLEAVE__WORKLOADS", "[{ workload = \"1a2b3c4d\", name = \"nights\", floor = 1 }]");
+    assert_eq!(changes(ENOUGH, &[workload]), ["workloads"]);
+    // These come to light under another name: the token, the pair, the policy, the workloads.
+    unseen.retain(|it| !it.starts_with("workloads."));
     let tested_above = ["admin.token_file", "pools.policy", "tls.cert", "tls.key"];
     assert_eq!(unseen.into_iter().collect::<Vec<_>>(), tested_above);
 }
