@@ -332,6 +332,12 @@ impl Metrics {
             "Age of what the engine last said of its load",
             self.replica_report_age.clone(),
         );
+        self.register_decisions();
+    }
+
+    /// Registers what is told of decisions and sessions.
+    fn register_decisions(&mut self) {
+        let it = &mut self.registry;
         it.register(
             TOKENS_PREDICTED,
             "Tokens predicted at the decision, of requests whose count came",
