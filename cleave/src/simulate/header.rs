@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cleave_sim::traces::{Loop, Starts};
+use cleave_sim::world::Belief;
 
 use super::plan::{Plan, Source};
 
@@ -67,6 +68,9 @@ pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
     if let Some(it) = settings.exchange {
         all.insert("exchange", format!("every {:?}, {:?} late", it.interval, it.delay));
     }
+    if settings.belief != Belief::default() {
+        all.insert("routers believe", belief(&settings.belief));
+    }
     if !settings.faults.is_empty() {
         let faults = settings.faults.iter().map(|it| {
             let lasts = it.lasts.map_or_else(String::new, |it| format!(" for {it:?}"));
@@ -116,4 +120,13 @@ fn limit(time: Duration, none: Duration) -> String {
 
 fn bound<T: PartialEq + ToString>(count: T, none: T) -> String {
     if count == none { "none".to_owned() } else { count.to_string() }
+}
+
+/// Says what routers take for true, as factors of what is.
+fn belief(it: &Belief) -> String {
+    let [floor, new_token, attention, context] = it.coefficients;
+    let tokens = it.tokens;
+    format!(
+        "floor × {floor}, new token × {new_token}, attention × {attention}, context × {context}, prompts × {tokens}"
+    )
 }

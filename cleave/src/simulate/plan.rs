@@ -13,7 +13,9 @@ use cleave_sim::traces::{
     Class, ClassShare, Format, Loop, Mix, Replay, Scale, Starts, Tenant, TraceError, Workload,
     format_of, presets,
 };
-use cleave_sim::world::{Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+use cleave_sim::world::{
+    Belief, Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View,
+};
 
 use super::load;
 use super::scenario::{
@@ -63,6 +65,7 @@ impl Plan {
             brain: brain::Settings { subsets: subsets(scenario.subset)?, ..Default::default() },
             view: view(scenario.routers)?,
             exchange: exchange(scenario.routers)?,
+            belief: belief(scenario.routers)?,
             timeouts: timeouts(scenario.routers),
             faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,
             calm: false,
@@ -288,6 +291,16 @@ fn view(it: RouterSection) -> anyhow::Result<View> {
     let interval = it.scrape_interval.map_or(base.interval, |Span(time)| time);
     ensure!(!interval.is_zero(), "scrape_interval must be above 0");
     Ok(View { interval, delay: it.scrape_delay.map_or(base.delay, |Span(time)| time) })
+}
+
+fn belief(it: RouterSection) -> anyhow::Result<Belief> {
+    let base = Belief::default();
+    let coefficients = it.coefficients_off.unwrap_or(base.coefficients);
+    let tokens = it.tokens_off.unwrap_or(base.tokens);
+    let factors = coefficients.iter().chain([&tokens]);
+    let sound = factors.into_iter().all(|it| it.is_finite() && 0.0 < *it);
+    ensure!(sound, "coefficients_off and tokens_off are factors above 0");
+    Ok(Belief { coefficients, tokens })
 }
 
 fn exchange(it: RouterSection) -> anyhow::Result<Option<Exchange>> {

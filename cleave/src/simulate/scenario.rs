@@ -125,6 +125,8 @@ pub(crate) struct RouterSection {
     pub(crate) scrape_delay: Option<Span>,
     pub(crate) exchange_interval: Option<Span>,
     pub(crate) exchange_delay: Option<Span>,
+    pub(crate) coefficients_off: Option<[f64; 4]>,
+    pub(crate) tokens_off: Option<f64>,
     pub(crate) first_byte_timeout: Option<Span>,
     pub(crate) idle_timeout: Option<Span>,
 }

@@ -154,7 +154,8 @@ impl World {
 
     fn join(&mut self) {
         let number = self.replicas.len();
-        self.replicas.push(Replica::new(number, self.settings.replicas[0]));
+        let replica = Replica::new(number, self.settings.replicas[0], &self.settings.belief);
+        self.replicas.push(replica);
         for router in 0..self.routers.len() {
             self.introduce(router, number);
         }

@@ -35,7 +35,9 @@ use crate::traces::{Seen, Tenant, Ticket, TraceError, Workload};
 
 pub use heed::{PutOut, Quarantined};
 pub use ideal::Ideal;
-pub use settings::{Absent, Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+pub use settings::{
+    Absent, Belief, Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View,
+};
 
 use flight::Flight;
 use heap::{Happening, Heap};
@@ -157,7 +159,8 @@ impl World {
     fn without_routers(settings: Settings) -> Self {
         let engine = settings.replicas.first().expect("a world has replicas").engine;
         let replicas = settings.replicas.iter().enumerate();
-        let replicas: Vec<_> = replicas.map(|(at, it)| Replica::new(at, *it)).collect();
+        let replicas: Vec<_> =
+            replicas.map(|(at, it)| Replica::new(at, *it, &settings.belief)).collect();
         let mut world = Self {
             block_tokens: NonZeroU32::new(engine.block_tokens).expect("a block holds tokens"),
             now: Moment::ZERO,

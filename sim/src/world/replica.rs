@@ -7,7 +7,7 @@ use cleave_core::domain::{Moment, Report};
 
 use crate::engine::{self, Engine, Stats};
 
-use super::settings::ReplicaSettings;
+use super::settings::{Belief, ReplicaSettings};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -39,11 +39,12 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    pub(super) fn new(number: usize, settings: ReplicaSettings) -> Self {
+    pub(super) fn new(number: usize, settings: ReplicaSettings, belief: &Belief) -> Self {
+        let steps = belief.of_steps(settings.engine.times);
         Self {
             name: format!("http://replica-{number}"),
             settings,
-            hardware: Arc::new(Hardware::of_steps("simulated", settings.engine.times)),
+            hardware: Arc::new(Hardware::of_steps("simulated", steps)),
             engine: fresh(settings.engine),
             standing: Standing::Up,
             due: None,

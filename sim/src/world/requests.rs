@@ -52,10 +52,11 @@ impl World {
             first_token: None,
             exposure: Exposure::None,
         };
+        let belief = &self.settings.belief;
         let outline = Outline {
             blocks: Arc::clone(&flight.hashes),
-            block_tokens: self.block_tokens.get(),
-            prompt_tokens,
+            block_tokens: belief.of_tokens(self.block_tokens.get()),
+            prompt_tokens: belief.of_tokens(prompt_tokens),
             output_tokens: None,
         };
         self.flights.insert(id, flight);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use cleave_core::brain;
+use cleave_core::cost::StepTimes;
 use cleave_core::domain::Moment;
 
 use crate::engine;
@@ -28,6 +29,7 @@ pub struct Settings {
     pub view: View,
     /// How routers tell each other what they have booked; none when they do not.
     pub exchange: Option<Exchange>,
+    pub belief: Belief,
     pub timeouts: Timeouts,
     pub faults: Vec<Fault>,
     /// Whether the faults stay away, although others are counted as if they came: the calm half of a
@@ -55,6 +57,45 @@ pub struct Exchange {
     pub interval: Duration,
     /// Time from a letter's writing to its arrival.
     pub delay: Duration,
+}
+
+/// What routers take for true, as factors of what is: how much a mistake costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Belief {
+    /// Of the four coefficients of a step: floor, new token, attention, context.
+    pub coefficients: [f64; 4],
+    /// Of the tokens of a prompt, as when they are estimated from bytes.
+    pub tokens: f64,
+}
+
+impl Belief {
+    /// Shows step times as routers believe them.
+    pub(super) fn of_steps(&self, times: StepTimes) -> StepTimes {
+        let [floor, new_token, attention, context] = self.coefficients;
+        StepTimes {
+            floor_ms: times.floor_ms * floor,
+            new_token_ms: times.new_token_ms * new_token,
+            attention_ms: times.attention_ms * attention,
+            context_ms: times.context_ms * context,
+        }
+    }
+
+    /// Shows a number of tokens as routers believe it; never none where there is one.
+    #[expect(
+        clippy::as_conversions,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "from float to int, `as` saturates, and the factor is not negative"
+    )]
+    pub(super) fn of_tokens(&self, tokens: u32) -> u32 {
+        (f64::from(tokens) * self.tokens).round().max(f64::from(tokens.min(1))) as u32
+    }
+}
+
+impl Default for Belief {
+    fn default() -> Self {
+        Self { coefficients: [1.0; 4], tokens: 1.0 }
+    }
 }
 
 /// How long routers wait, and how often they look after their replicas.
@@ -189,6 +230,7 @@ impl Default for Settings {
             brain: brain::Settings::default(),
             view: View::default(),
             exchange: None,
+            belief: Belief::default(),
             timeouts: Timeouts::default(),
             faults: Vec::new(),
             calm: false,
