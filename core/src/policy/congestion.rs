@@ -49,6 +49,12 @@ impl Congestion {
         crowding.min(CROWDING_MAX) * unevenness.min(UNEVENNESS_MAX)
     }
 
+    /// Predicts how long a request of usual size takes to its first token where a millisecond of work
+    /// delays so many.
+    pub(super) fn usual_ms(&self, delayed: f64) -> f64 {
+        if self.requests <= 0.0 { 0.0 } else { self.work_ms / self.requests * (1.0 + delayed) }
+    }
+
     fn kept(&self, now: Moment) -> f64 {
         (-now.since(self.at).as_secs_f64() / MEMORY_S).exp()
     }
@@ -89,6 +95,15 @@ mod tests {
         assert!(6.0 * even < uneven && uneven < 12.0 * even, "{even} {uneven}");
         let (half, whole) = (steady(&[250.0], 0.5), steady(&[500.0], 1.0));
         assert!((half - whole).abs() < 1e-9, "two routers with half the work each know the load");
+    }
+
+    #[test]
+    fn who_waits_behind_many_is_used_to_longer_waits() {
+        let mut congestion = Congestion::default();
+        assert!(congestion.usual_ms(3.0).abs() < 1e-12, "nothing is usual yet");
+        (0..10).for_each(|_| congestion.on_sent(at(0), 200.0));
+        assert!((congestion.usual_ms(0.0) - 200.0).abs() < 1e-9);
+        assert!((congestion.usual_ms(3.0) - 800.0).abs() < 1e-9);
     }
 
     #[test]

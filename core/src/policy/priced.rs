@@ -1,5 +1,6 @@
 //! Prices every replica in milliseconds and takes the cheapest: what the request would wait there and
-//! what its prompt would take, what that work costs those who come later, what it pushes out of the
+//! what its prompt would take (the longer, the more a further millisecond counts), what that work
+//! costs those who come later, what it pushes out of the
 //! cache that must then be computed again, and what it does to the answers being written there. A
 //! session stays where its cache is because it is cheap there, and leaves when waiting costs more than
 //! computing its prompt elsewhere does to everybody. Nothing is pinned and nothing is compared with a
@@ -24,6 +25,11 @@ const ASKED_AGAIN: f64 = 0.2;
 /// A millisecond more between all tokens of an answer is minded like so many before its first: what
 /// is commonly promised is a first token within 5 s and 80 ms between tokens.
 const TOKENS_PER_FIRST: f64 = 5_000.0 / 80.0;
+/// A wait of twice what is usual counts double. What is usual moves with the load, so that the last
+/// in a line are spared on a busy fleet and caches still decide on one that is overrun.
+const PATIENCE: f64 = 2.0;
+/// Shorter waits than this are never long, however short the usual ones are.
+const PATIENCE_MS_MIN: f64 = 5_000.0;
 /// A pause in an answer is noticed; that it lasts longer than this hardly makes it worse. Without
 /// a bound the longest prompts would wait for a replica on which nobody writes.
 const PAUSE_MS_MAX: f64 = 500.0;
@@ -47,14 +53,24 @@ struct Price {
     own: f64,
     evict: f64,
     hold_up: f64,
+    traffic: Traffic,
+}
+
+/// What the load of the whole fleet makes of a millisecond.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Traffic {
     /// How many others each millisecond of work delays.
     delayed: f64,
+    /// The wait that counts double.
+    patience_ms: f64,
 }
 
 impl Price {
     fn total_ms(&self) -> f64 {
-        let work = self.own + ASKED_AGAIN * self.evict;
-        self.wait + work + self.delayed * work + TOKENS_PER_FIRST * self.hold_up
+        let ttft = self.wait + self.own;
+        let felt = ttft + ttft * ttft / self.traffic.patience_ms;
+        let again = ASKED_AGAIN * self.evict;
+        felt + again + self.traffic.delayed * (self.own + again) + TOKENS_PER_FIRST * self.hold_up
     }
 }
 
@@ -67,10 +83,10 @@ impl Default for Priced {
 impl Policy for Priced {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
         self.residency.look_up(ask, candidates);
-        let delayed = self.delayed(ask, candidates);
+        let traffic = self.traffic(ask, candidates);
         let mut best = (0, f64::INFINITY, f64::INFINITY);
         for (position, candidate) in candidates.iter().enumerate() {
-            let price = self.price(ask.outline, candidate, position, delayed);
+            let price = self.price(ask.outline, candidate, position, traffic);
             // A replica with less of a share is priced as if all its times were longer.
             let price = price.total_ms() / candidate.weight;
             // Equal prices go by the session's lots, so that all routers break ties alike.
@@ -94,9 +110,9 @@ impl Policy for Priced {
 
     fn terms(&mut self, ask: &Ask<'_>, candidates: &[Candidate], into: &mut Vec<Terms>) {
         self.residency.look_up(ask, candidates);
-        let delayed = self.delayed(ask, candidates);
+        let traffic = self.traffic(ask, candidates);
         into.extend(candidates.iter().enumerate().map(|(position, candidate)| {
-            let price = self.price(ask.outline, candidate, position, delayed);
+            let price = self.price(ask.outline, candidate, position, traffic);
             let cached_tokens = ask.outline.tokens_in(self.residency.blocks(position));
             let new = ask.outline.prompt_tokens - cached_tokens;
             Terms {
@@ -126,15 +142,17 @@ impl Policy for Priced {
 }
 
 impl Priced {
-    /// Estimates how many others a millisecond of work delays on this fleet.
-    fn delayed(&self, ask: &Ask<'_>, candidates: &[Candidate]) -> f64 {
+    /// Estimates what a millisecond means on this fleet now.
+    fn traffic(&self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         let (own, all) = (in_flight_total(candidates), candidates.iter().map(in_flight).sum());
         let share = if own < all { own.max(1.0) / f64::max(all, 1.0) } else { 1.0 };
         let replicas = candidates.iter().map(|_| 1.0).sum();
-        self.congestion.delayed(ask.now, replicas, share)
+        let delayed = self.congestion.delayed(ask.now, replicas, share);
+        let patience_ms = PATIENCE_MS_MIN.max(PATIENCE * self.congestion.usual_ms(delayed));
+        Traffic { delayed, patience_ms }
     }
 
-    fn price(&self, outline: &Outline, to: &Candidate, position: usize, delayed: f64) -> Price {
+    fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
         let own = own_ms(outline, to, self.residency.blocks(position));
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
         // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
@@ -146,7 +164,7 @@ impl Priced {
             own,
             evict: self.evict_ms(outline, to, position, output),
             hold_up: in_flight(to) * (pause + slower),
-            delayed,
+            traffic,
         }
     }
 
@@ -246,6 +264,17 @@ mod tests {
         // twenty for six.
         bench.send(&prompt(&[(3000, 800)]), 1);
         assert_eq!(bench.pick(&prompt(&[(10_000, 750)])), 0);
+    }
+
+    #[test]
+    fn who_waits_long_already_minds_a_further_second_more() {
+        // Sixteen answers would pause; on the other replica there is a line of one second. A prompt of two
+        // seconds takes the line, one of eleven seconds takes no more on itself.
+        let mut bench = Bench::new(PolicyName::Priced, 2);
+        bench.in_flight(&[16, 0]);
+        bench.send(&prompt(&[(1000, 235)]), 1);
+        assert_eq!(bench.pick(&prompt(&[(0, 380)])), 1);
+        assert_eq!(bench.pick(&prompt(&[(0, 1_060)])), 0);
     }
 
     #[test]
