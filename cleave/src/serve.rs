@@ -79,7 +79,7 @@ impl Serve {
         let admin = AdminServer::bind(&config.admin, Arc::clone(&router)).await?;
         announce(&config, &server, &admin)?;
 
-        router.apply(config.pools.clone());
+        router.apply(config.pools.clone(), config.tenants.clone());
         let [stop, hurry, end] = std::array::from_fn(|_| CancellationToken::new());
         let beside = TaskTracker::new();
         beside.spawn(Arc::clone(&router).tick());
@@ -122,7 +122,7 @@ impl Serve {
                     for setting in config::changes_static(&config, &new) {
                         warn!(setting, "changed in the file, needs a restart");
                     }
-                    router.apply(new.pools.clone());
+                    router.apply(new.pools.clone(), new.tenants.clone());
                     info!(pools = new.pools.len(), "configuration reloaded");
                     config = new;
                 }

@@ -54,7 +54,10 @@ impl Plan {
         let settings = Settings {
             replicas: fleet(&scenario.fleet)?,
             routers: scenario.routers.count.unwrap_or(1),
-            brain: brain::Settings::default(),
+            brain: brain::Settings {
+                line: brain::LineSettings::off(),
+                ..brain::Settings::default()
+            },
             view: view(scenario.routers)?,
             timeouts: timeouts(scenario.routers),
             faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,

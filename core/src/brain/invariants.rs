@@ -1,6 +1,8 @@
 //! What must always hold of a brain: plain predicates, used by properties, by the simulator, and in
 //! debug builds after every event.
 
+use crate::domain::Moment;
+
 use super::{Action, Brain};
 
 /// In flight at each replica is exactly what was sent there and has not ended.
@@ -22,4 +24,14 @@ pub fn sends_are_allowed(brain: &Brain, actions: &[Action]) -> bool {
         Action::Refuse { request, .. } => !brain.requests.contains_key(request),
         Action::Release { replica } => brain.fleet.get(*replica).is_none(),
     })
+}
+
+/// Nobody waits while there is room for it.
+pub fn nobody_waits_in_vain(brain: &Brain, now: Moment) -> bool {
+    !brain.holds_in_vain(now)
+}
+
+/// The line holds exactly the requests that wait, and none of them is in flight.
+pub fn line_matches_requests(brain: &Brain) -> bool {
+    brain.hold.is_sound() && brain.hold.waiting().all(|it| !brain.requests.contains_key(&it))
 }

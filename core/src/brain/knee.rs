@@ -23,6 +23,9 @@ const MIX_STEP: u32 = 64;
 const QUEUE_PART: u32 = 8;
 /// Below this share in use, KV memory holds nobody up.
 const KV_TIGHT_SHARE: f64 = 0.8;
+/// Predictions below this say little: a step takes some time whatever is in it.
+const TELLING_US: u64 = 50_000;
+const SLOWNESS_SHARE: f64 = 0.05;
 /// What an engine said longer ago than this says nothing of now.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(5);
 
@@ -30,16 +33,26 @@ const REPORT_AGE_MAX: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Burden {
     /// Reading its prompt, in microseconds; until its first token.
-    pub(super) prefill_us: u64,
+    prefill_us: u64,
+    /// When it was sent, and what had to be read before its first token, itself included.
+    sent: Option<(Moment, u64)>,
     /// What it holds in KV memory at its end.
     pub(super) kv_tokens: u64,
     /// Whether its prompt alone takes longer than others should wait.
     pub(super) is_long: bool,
 }
 
+impl Burden {
+    pub(super) const fn new(prefill_us: u64, kv_tokens: u64, is_long: bool) -> Self {
+        Self { prefill_us, sent: None, kv_tokens, is_long }
+    }
+}
+
 /// What all replicas have, and where their knees are.
 #[derive(Debug)]
 pub(super) struct Knees {
+    /// Whether anybody is held for them at all.
+    holds: bool,
     loads: FxHashMap<ReplicaId, Load>,
     mix: Mix,
     /// How long prompts may wait for others before the replica counts as full.
@@ -57,6 +70,8 @@ struct Load {
     long_prefills: u32,
     kv_tokens: u64,
     report: Option<Report>,
+    /// How much longer prompts wait than was predicted; below 1 where the replica is faster.
+    slowness: f64,
 }
 
 /// The requests that are seen, on average.
@@ -69,7 +84,7 @@ struct Mix {
 }
 
 impl Knees {
-    pub(super) fn new(backlog_max: Duration) -> Self {
+    pub(super) fn new(holds: bool, backlog_max: Duration) -> Self {
         let usual = crate::cost::Mix::USUAL;
         let mix = Mix {
             new_tokens: usual.prompt_tokens.into(),
@@ -77,7 +92,8 @@ impl Knees {
             output_tokens: usual.output_tokens.into(),
             seen: 0,
         };
-        Self { loads: FxHashMap::default(), mix, backlog_us_max: backlog_max.as_secs_f64() * 1e6 }
+        let backlog_us_max = backlog_max.as_secs_f64() * 1e6;
+        Self { holds, loads: FxHashMap::default(), mix, backlog_us_max }
     }
 
     pub(super) fn on_joined(&mut self, replica: ReplicaId, hardware: &Hardware) {
@@ -91,6 +107,7 @@ impl Knees {
             long_prefills: 0,
             kv_tokens: 0,
             report: None,
+            slowness: 1.0,
         };
         self.loads.insert(replica, load);
     }
@@ -99,24 +116,27 @@ impl Knees {
         self.loads.remove(&replica);
     }
 
-    pub(super) fn on_sent(&mut self, replica: ReplicaId, burden: Burden) {
+    pub(super) fn on_sent(&mut self, now: Moment, replica: ReplicaId, burden: &mut Burden) {
         let Some(load) = self.loads.get_mut(&replica) else { return };
         load.sequences += 1;
         load.prefill_us += burden.prefill_us;
+        burden.sent = Some((now, load.prefill_us));
         load.kv_tokens += burden.kv_tokens;
         load.long_prefills += u32::from(burden.is_long);
     }
 
-    /// Notes a first token: the prompt is read. Called once at most for each request.
-    pub(super) fn on_read(&mut self, replica: ReplicaId, burden: &mut Burden) {
+    /// Notes a first token: the prompt is read. What it took corrects what is predicted next.
+    pub(super) fn on_read(&mut self, now: Moment, replica: ReplicaId, burden: &mut Burden) {
         let Some(load) = self.loads.get_mut(&replica) else { return };
-        load.prefill_us -= std::mem::take(&mut burden.prefill_us);
-        load.long_prefills -= u32::from(std::mem::take(&mut burden.is_long));
+        if let Some((at, before_us)) = burden.sent.take().filter(|it| TELLING_US < it.1) {
+            let taken = now.since(at).as_secs_f64() * 1e6 / micros(before_us);
+            load.slowness += SLOWNESS_SHARE * (taken.clamp(0.02, 4.0) - load.slowness);
+        }
+        load.unread(burden);
     }
-
     pub(super) fn on_ended(&mut self, replica: ReplicaId, mut burden: Burden) {
-        self.on_read(replica, &mut burden);
         let Some(load) = self.loads.get_mut(&replica) else { return };
+        load.unread(&mut burden);
         load.sequences -= 1;
         load.kv_tokens -= burden.kv_tokens;
     }
@@ -150,9 +170,9 @@ impl Knees {
 
     /// Says how full a replica is; from 1 on it is past its knee.
     pub(super) fn fill(&self, now: Moment, replica: ReplicaId) -> f64 {
-        let Some(load) = self.loads.get(&replica) else { return 0.0 };
+        let Some(load) = self.loads.get(&replica).filter(|_| self.holds) else { return 0.0 };
         let sequences = f64::from(load.sequences) / load.sequences_max.min(load.seen_max);
-        let backlog = micros(load.prefill_us) / self.backlog_us_max;
+        let backlog = load.slowness * micros(load.prefill_us) / self.backlog_us_max;
         sequences.max(backlog).max(load.kv_fill(now))
     }
 
@@ -167,6 +187,11 @@ impl Knees {
 }
 
 impl Load {
+    fn unread(&mut self, burden: &mut Burden) {
+        self.prefill_us -= std::mem::take(&mut burden.prefill_us);
+        self.long_prefills -= u32::from(std::mem::take(&mut burden.is_long));
+    }
+
     fn kv_fill(&self, now: Moment) -> f64 {
         let fresh = self.report.filter(|it| now.since(it.taken_at) <= REPORT_AGE_MAX);
         let Some(report) = fresh else { return 0.0 };
@@ -220,13 +245,13 @@ mod tests {
     const R: ReplicaId = ReplicaId(0);
 
     fn knees() -> Knees {
-        let mut knees = Knees::new(Duration::from_millis(250));
+        let mut knees = Knees::new(true, Duration::from_millis(250));
         knees.on_joined(R, &Hardware::default());
         knees
     }
 
     fn burden(prefill_ms: u64) -> Burden {
-        Burden { prefill_us: prefill_ms * 1_000, kv_tokens: 1_000, is_long: 250 < prefill_ms }
+        Burden::new(prefill_ms * 1_000, 1_000, 250 < prefill_ms)
     }
 
     fn report(waiting: u32, running: u32, kv_used_share: f64) -> Report {
@@ -239,7 +264,7 @@ mod tests {
         let mut knees = knees();
         let mut sent = 0;
         while knees.fill(Moment::ZERO, R) < 1.0 {
-            knees.on_sent(R, burden(0));
+            knees.on_sent(Moment::ZERO, R, &mut burden(0));
             sent += 1;
         }
         assert!((40..200).contains(&sent), "{sent}");
@@ -251,10 +276,10 @@ mod tests {
     fn prompts_that_wait_fill_it_until_they_are_read() {
         let mut knees = knees();
         let mut long = burden(600);
-        knees.on_sent(R, long);
+        knees.on_sent(Moment::ZERO, R, &mut long);
         assert!(1.0 <= knees.fill(Moment::ZERO, R));
         assert_eq!(knees.with_long_prefills(), 1);
-        knees.on_read(R, &mut long);
+        knees.on_read(Moment::ZERO, R, &mut long);
         assert!(knees.fill(Moment::ZERO, R) < 0.1);
         assert_eq!(knees.with_long_prefills(), 0);
         knees.on_ended(R, long);
@@ -263,7 +288,7 @@ mod tests {
     #[test]
     fn an_engine_with_a_queue_corrects_the_prediction_and_one_without_takes_it_back() {
         let mut knees = knees();
-        (0..8).for_each(|_| knees.on_sent(R, burden(0)));
+        (0..8).for_each(|_| knees.on_sent(Moment::ZERO, R, &mut burden(0)));
         assert!(knees.fill(Moment::ZERO, R) < 0.5);
         knees.on_report(R, report(4, 4, 0.1));
         assert!(1.0 < knees.fill(Moment::ZERO, R));
@@ -272,9 +297,24 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_that_reads_faster_than_predicted_may_have_more_waiting() {
+        let mut knees = knees();
+        for second in 0..100 {
+            let at = Moment::ZERO + Duration::from_secs(second);
+            let mut quick = burden(500);
+            knees.on_sent(at, R, &mut quick);
+            knees.on_read(at + Duration::from_millis(50), R, &mut quick);
+            knees.on_ended(R, quick);
+        }
+        let now = Moment::ZERO + Duration::from_secs(100);
+        knees.on_sent(now, R, &mut burden(500));
+        assert!(knees.fill(now, R) < 0.3);
+    }
+
+    #[test]
     fn memory_counts_when_it_is_tight() {
         let mut knees = knees();
-        (0..11).for_each(|_| knees.on_sent(R, burden(0)));
+        (0..11).for_each(|_| knees.on_sent(Moment::ZERO, R, &mut burden(0)));
         knees.on_report(R, report(0, 11, 0.5));
         assert!(knees.fill(Moment::ZERO, R) < 0.5, "most of it is shared");
         knees.on_report(R, report(0, 11, 0.9));

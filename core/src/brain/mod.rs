@@ -6,6 +6,8 @@
 mod budget;
 mod event;
 pub mod invariants;
+mod knee;
+mod line;
 mod sessions;
 mod settings;
 mod snapshot;
@@ -23,10 +25,11 @@ use crate::policy::{self, Ask, Candidate, Policy};
 use crate::tokens::Lengths;
 
 pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
-pub use settings::{RetrySettings, SessionSettings, Settings};
-pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
+pub use settings::{LineSettings, RetrySettings, SessionSettings, Settings};
+pub use snapshot::{QueueSnapshot, ReplicaLoad, ReplicaSnapshot, Snapshot, TenantSnapshot};
 
 use budget::RetryBudget;
+use line::{Arrival, Hold, Toll};
 use sessions::Sessions;
 
 /// How often the session table is swept a little.
@@ -45,6 +48,7 @@ pub struct Brain {
     sessions: Sessions,
     lengths: Lengths,
     budget: RetryBudget,
+    hold: Hold,
     swept_at: Moment,
     sessions_moved_total: u64,
     /// Reused by every decision, so that none allocates.
@@ -69,6 +73,8 @@ struct Booking {
     /// Those of them that answered with an error. They are blamed only if somebody else does better:
     /// a request that fails everywhere is itself to blame.
     suspects: Vec<ReplicaId>,
+    /// What it was expected to cost, and what it holds of its contract.
+    toll: Toll,
 }
 
 impl Booking {
@@ -87,6 +93,7 @@ impl Brain {
             sessions: Sessions::new(settings.sessions),
             lengths: Lengths::default(),
             budget: RetryBudget::new(settings.retries),
+            hold: Hold::new(&settings.line),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
             candidates: Vec::new(),
@@ -97,9 +104,10 @@ impl Brain {
     /// Takes in one event and appends what must be done, in order.
     pub fn on_event(&mut self, now: Moment, event: Event, actions: &mut Vec<Action>) {
         match event {
-            Event::Arrived { request, key, mut outline, extent } => {
+            Event::Arrived { request, key, mut outline, extent, claim } => {
                 self.lengths.complete(key, &extent, &mut outline);
-                self.on_arrived(now, request, key, outline, extent, actions);
+                self.budget.on_arrival(self.requests.len());
+                self.admit(now, Arrival { request, key, outline, extent, claim }, actions);
             }
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
@@ -107,6 +115,7 @@ impl Brain {
                 if let Some(booking) = self.requests.get_mut(&request) {
                     booking.streamed_tokens = output_tokens;
                 }
+                self.hold_on_streamed(request);
             }
             Event::Ended { request, outcome, usage } => {
                 self.on_ended(now, request, outcome, usage, actions);
@@ -114,7 +123,9 @@ impl Brain {
             Event::Joined { replica, name, weight, hardware } => {
                 let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
                 self.policy.on_joined(replica, it.place);
+                self.hold.knees.on_joined(replica, &it.hardware);
                 self.fleet.join(it);
+                self.measure_fleet();
             }
             Event::Weighed { replica, weight } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
@@ -127,6 +138,7 @@ impl Brain {
                 }
                 self.release_if_done(replica, actions);
             }
+            Event::Contracted { limits } => self.hold.contracts.reset(now, limits),
             Event::Probed { replica, probe } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.breaker.on_probe(now, probe);
@@ -136,51 +148,28 @@ impl Brain {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.report = Some(report);
                 }
+                self.hold.knees.on_report(replica, report);
             }
         }
+        self.pump(now, actions);
         debug_assert!(invariants::ledger_matches_requests(self));
     }
 
     /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
     pub fn next_wakeup(&self) -> Option<Moment> {
-        Some(self.swept_at + SWEEP_INTERVAL)
+        let sweep = self.swept_at + SWEEP_INTERVAL;
+        Some(self.hold.line.next_expiry().map_or(sweep, |it| it.min(sweep)))
     }
 
     /// Does what only time brings, and appends what must be done.
-    pub fn on_time(&mut self, now: Moment, _: &mut Vec<Action>) {
+    pub fn on_time(&mut self, now: Moment, actions: &mut Vec<Action>) {
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
+            self.measure_fleet();
+            self.hold.gate.on_time(now);
             self.swept_at = now;
         }
-    }
-
-    fn on_arrived(
-        &mut self,
-        now: Moment,
-        request: RequestId,
-        key: SliceKey,
-        outline: Outline,
-        extent: Extent,
-        actions: &mut Vec<Action>,
-    ) {
-        self.budget.on_arrival(self.requests.len());
-        match self.pick(&Ask { now, key, outline: &outline }, &[]) {
-            Some(replica) => {
-                let booking = Booking {
-                    key,
-                    outline,
-                    extent,
-                    replica,
-                    answering: false,
-                    streamed_tokens: 0,
-                    trial: false,
-                    tried: Vec::new(),
-                    suspects: Vec::new(),
-                };
-                self.send(now, request, booking, actions);
-            }
-            None => actions.push(Action::Refuse { request, refusal: self.nobody(now) }),
-        }
+        self.pump(now, actions);
     }
 
     fn on_failed(
@@ -205,7 +194,10 @@ impl Brain {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
             }
-            Err(refusal) => actions.push(Action::Refuse { request, refusal }),
+            Err(refusal) => {
+                self.hold_on_unserved(now, &booking);
+                actions.push(Action::Refuse { request, refusal });
+            }
         }
         self.release_if_done(failed, actions);
     }
@@ -215,6 +207,7 @@ impl Brain {
         let replica = booking.replica;
         let suspects = std::mem::take(&mut booking.suspects);
         if !std::mem::replace(&mut booking.answering, true) {
+            self.hold.knees.on_read(now, replica, &mut booking.toll.burden);
             self.policy.on_first_token(now, request, replica);
         }
         self.praise(replica);
@@ -231,7 +224,11 @@ impl Brain {
         usage: Usage,
         actions: &mut Vec<Action>,
     ) {
+        if self.on_left_line(request) {
+            return;
+        }
         let Some(booking) = self.take(now, request) else { return };
+        self.hold_on_ended(now, &booking, usage);
         let Booking { key, extent, outline, .. } = &booking;
         self.lengths.on_ended(*key, extent, outline, usage, outcome == Outcome::Done);
         match outcome {
@@ -248,21 +245,45 @@ impl Brain {
 
     /// Chooses a replica other than those tried; the only place where policies are asked.
     fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
+        self.pick_among(ask, tried, |_| true)
+    }
+
+    /// Tells whether anybody may be chosen for a request.
+    fn could_pick(&mut self, ask: &Ask<'_>) -> bool {
+        let closed = self.policy.keeps_sessions() && self.closed_home(ask, &[]).is_some();
+        closed || self.gather_any(ask.now, &[])
+    }
+
+    /// Chooses among those with room in the eyes of `has_room`, or among all where none has any.
+    fn pick_among(
+        &mut self,
+        ask: &Ask<'_>,
+        tried: &[ReplicaId],
+        has_room: impl Fn(&Candidate) -> bool,
+    ) -> Option<ReplicaId> {
         if self.policy.keeps_sessions()
             && let Some(home) = self.closed_home(ask, tried)
         {
             return Some(home);
         }
-        self.gather(tried, |it| it.admits(ask.now));
+        if !self.gather_any(ask.now, tried) {
+            return None;
+        }
+        if self.candidates.iter().any(&has_room) {
+            self.candidates.retain(has_room);
+        }
+        let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
+        Some(self.candidates[chosen].id)
+    }
+
+    /// Gathers those who may be chosen; tells whether there is any.
+    fn gather_any(&mut self, now: Moment, tried: &[ReplicaId]) -> bool {
+        self.gather(tried, |it| it.admits(now));
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
             self.gather(tried, |it| !it.leaving && it.breaker.standing() == Standing::Joining);
         }
-        if self.candidates.is_empty() {
-            return None;
-        }
-        let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
-        Some(self.candidates[chosen].id)
+        !self.candidates.is_empty()
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
@@ -308,6 +329,7 @@ impl Brain {
         self.policy.on_sent(request, &booking.ask(now), &candidate(it));
         it.on_sent();
         booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
+        self.hold_on_sent(now, &mut booking);
         self.requests.insert(request, booking);
         let before = self.sessions.remember(now, key, replica);
         self.sessions_moved_total += u64::from(before.is_some_and(|it| it != replica));
@@ -321,6 +343,7 @@ impl Brain {
         if let Some(it) = self.fleet.get_mut(booking.replica) {
             it.on_ended();
         }
+        self.hold.knees.on_ended(booking.replica, booking.toll.burden);
         Some(booking)
     }
 
@@ -340,6 +363,8 @@ impl Brain {
         if self.fleet.get(replica).is_some_and(|it| it.leaving && it.in_flight == 0) {
             self.fleet.leave(replica);
             self.policy.on_left(replica);
+            self.hold.knees.on_left(replica);
+            self.measure_fleet();
             actions.push(Action::Release { replica });
         }
     }

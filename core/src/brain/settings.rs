@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::fleet::BreakerSettings;
 use crate::policy::PolicyName;
+use crate::queue::{self, Classes, GateSettings};
 
 /// Everything one pool's brain is told at its start.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +13,7 @@ pub struct Settings {
     pub retries: RetrySettings,
     pub breaker: BreakerSettings,
     pub sessions: SessionSettings,
+    pub line: LineSettings,
     /// Where chance starts; two brains with one seed and the same events decide alike.
     pub seed: u64,
 }
@@ -34,6 +36,37 @@ pub struct SessionSettings {
     pub ttl: Duration,
 }
 
+/// Who waits, where and for how long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineSettings {
+    /// Whether requests wait here while every replica is past its knee.
+    pub holds: bool,
+    /// Whether new sessions wait while the fleet's KV is full.
+    pub gates: bool,
+    pub limits: queue::LineSettings,
+    pub gate: GateSettings,
+    pub classes: Classes,
+}
+
+impl LineSettings {
+    /// Nobody waits here; engines have their own lines.
+    pub fn off() -> Self {
+        Self { holds: false, gates: false, ..Self::default() }
+    }
+}
+
+impl Default for LineSettings {
+    fn default() -> Self {
+        Self {
+            holds: true,
+            gates: true,
+            limits: queue::LineSettings::default(),
+            gate: GateSettings::default(),
+            classes: Classes::default(),
+        }
+    }
+}
+
 impl Default for RetrySettings {
     fn default() -> Self {
         Self { tries_max: 3, share: 0.2, reserve: 100 }
@@ -46,6 +79,13 @@ impl Default for SessionSettings {
     }
 }
 
+impl Settings {
+    /// A policy alone: nobody waits at the router, as at most routers.
+    pub fn without_line(policy: PolicyName) -> Self {
+        Self { policy, line: LineSettings::off(), ..Self::default() }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -53,6 +93,7 @@ impl Default for Settings {
             retries: RetrySettings::default(),
             breaker: BreakerSettings::default(),
             sessions: SessionSettings::default(),
+            line: LineSettings::default(),
             seed: 0,
         }
     }

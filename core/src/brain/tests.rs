@@ -8,6 +8,7 @@ use super::*;
 use crate::domain::{Place, Report};
 use crate::fleet::Probe;
 use crate::policy::PolicyName;
+use crate::queue::Claim;
 
 /// A brain with its own clock and request numbers.
 struct Bench {
@@ -41,6 +42,8 @@ impl Bench {
         self.brain.on_event(self.now, event, &mut actions);
         assert!(invariants::sends_are_allowed(&self.brain, &actions), "{actions:?}");
         assert!(invariants::ledger_matches_requests(&self.brain));
+        assert!(invariants::line_matches_requests(&self.brain));
+        assert!(invariants::nobody_waits_in_vain(&self.brain, self.now));
         actions
     }
 
@@ -66,7 +69,16 @@ impl Bench {
             prompt_tokens: 140,
             output_tokens: None,
         };
-        (request, self.tell(Event::Arrived { request, key, outline, extent: Extent::default() }))
+        (
+            request,
+            self.tell(Event::Arrived {
+                request,
+                key,
+                outline,
+                extent: Extent::default(),
+                claim: Claim::default(),
+            }),
+        )
     }
 
     /// Sends one request of the session and says where it went.
@@ -167,7 +179,13 @@ fn a_policy_is_told_what_becomes_of_each_try() {
 
     let (request, key) = (RequestId(7), SliceKey(0));
     let outline = Outline { prompt_tokens: 50, ..Outline::default() };
-    bench.tell(Event::Arrived { request, key, outline, extent: Extent::default() });
+    bench.tell(Event::Arrived {
+        request,
+        key,
+        outline,
+        extent: Extent::default(),
+        claim: Claim::default(),
+    });
     assert_eq!(diary.read(), "50 tokens, Some(3) waiting, 7 of 50 sent to r0");
     bench.tell(Event::Failed { request, failure: Failure::Busy });
     assert_eq!(diary.read(), "7 ended at r0, 50 tokens, None waiting, 7 of 50 sent to r1");
@@ -188,7 +206,7 @@ fn lengths_are_estimated_for_the_policy_and_learned_from_what_engines_say() {
     let key = SliceKey(3);
     let mut serve = |number, outline| {
         let request = RequestId(number);
-        bench.tell(Event::Arrived { request, key, outline, extent });
+        bench.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
         let booked = bench.brain.load();
         bench.tell(Event::Answering { request });
         let answering = bench.brain.load();

@@ -19,5 +19,5 @@ pub use engine::read_report;
 pub use error::{ErrorBody, ErrorKind};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
-pub use peek::{BadBody, Field, Peek, peek, quoted};
+pub use peek::{BadBody, Field, Peek, Urgency, peek, quoted};
 pub use session::SessionId;

@@ -5,8 +5,10 @@ mod load;
 mod server;
 mod settings;
 mod status;
+mod tenants;
 
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use server::{AdminServer, BindError};
 pub use settings::{Secret, Settings};
-pub use status::{PoolStatus, ReplicaStatus, Status};
+pub use status::{ClassStatus, PoolStatus, QueueStatus, ReplicaStatus, Status};
+pub use tenants::{Figures, PoolTenants, TenantFigures, TenantList, Used};

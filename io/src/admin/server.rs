@@ -18,6 +18,7 @@ use crate::proxy::Router;
 use super::load::Load;
 use super::settings::{Secret, Settings};
 use super::status::Status;
+use super::tenants::TenantList;
 
 /// A bound admin port that serves nothing yet.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl AdminServer {
         let guarded = Routes::new()
             .route("/status", get(status))
             .route("/load", get(load))
+            .route("/tenants", get(tenants))
             .route("/metrics", get(metrics))
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
@@ -102,11 +104,15 @@ async fn load(State(router): State<Arc<Router>>) -> Json<Load> {
     Json(Load::of(&router))
 }
 
+async fn tenants(State(router): State<Arc<Router>>) -> Json<TenantList> {
+    Json(TenantList::of(&router))
+}
+
 async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], router.write_metrics())
 }
 
 async fn unknown() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "there are /healthz, /readyz, /status, /load and /metrics\n")
+    (StatusCode::NOT_FOUND, "there are /healthz, /readyz, /status, /load, /tenants and /metrics\n")
 }

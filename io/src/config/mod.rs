@@ -11,6 +11,7 @@ mod reference;
 mod reload;
 mod settle;
 mod shape;
+mod tenancy;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -39,6 +40,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 pub struct Config {
     pub proxy: proxy::Settings,
     pub pools: Vec<proxy::PoolSettings>,
+    pub tenants: proxy::Tenants,
     pub admin: admin::Settings,
     pub telemetry: telemetry::Settings,
 }

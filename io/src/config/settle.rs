@@ -11,6 +11,7 @@ use cleave_core::brain;
 
 use super::problem::{Findings, Wrong, join, plain};
 use super::raw::{Admin, Kind, Pool, Raw, Replica, Slots, Tls};
+use super::tenancy;
 use super::{Config, read_bytes, read_text};
 use crate::admin::Secret;
 use crate::proxy::{PoolSettings, ReplicaSettings, TlsSettings};
@@ -23,11 +24,16 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
     let admin = settle_admin(raw.admin, findings);
     let tls = settle_tls(raw.tls, findings);
     let probe = ProbeSettings::from(raw.health);
+    let line = tenancy::settle_line(raw.line, raw.classes, findings);
+    let pool_names = || raw.pools.iter().flatten().map(|it| it.name.as_str());
+    let tenants =
+        tenancy::settle_tenants(raw.tenants, raw.keys, &line.classes, pool_names, findings);
     let brain = brain::Settings {
         policy: raw.policy.0,
         retries: raw.retries.into(),
         breaker: raw.breaker.into(),
         sessions: raw.sessions.settings(),
+        line,
         seed: brain::Settings::default().seed,
     };
     let common = Common { brain, probe };
@@ -40,7 +46,7 @@ pub(super) fn settle(raw: Raw, findings: &mut Findings) -> Config {
         timeouts: raw.timeouts.into(),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    Config { proxy, pools, admin, telemetry: raw.log.into() }
+    Config { proxy, pools, tenants, admin, telemetry: raw.log.into() }
 }
 
 /// What every pool starts with.

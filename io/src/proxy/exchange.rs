@@ -20,6 +20,7 @@ use tracing::debug;
 use crate::replicas::{Answer, Connection, Outgoing, Payload, SendError};
 
 use super::body::Body;
+use super::claim;
 use super::headers::{Framed, clean_for_client, is_event_stream, write_for_replica};
 use super::intake::{self, Intake};
 use super::pool::Member;
@@ -72,6 +73,8 @@ async fn serve(
 ) -> Result<Answer, ServeError> {
     // Intake and peek: what is asked, by whom, in which session.
     let router = &worker.router;
+    let tenants = router.tenants();
+    let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
     let taken = intake::take_body(router, &parts.method, &parts.headers, body).await?;
     let mut found = match &taken {
         Intake::Held { body, .. } => peek(visit.api, body)?,
@@ -84,12 +87,14 @@ async fn serve(
     let table = router.table();
     let Route { pool, model: known_as } =
         table.route(model).map_err(|why| ServeError::no_route(why, model))?;
-    let tenant = intake::tenant(&parts.headers);
     let model = known_as.as_deref().or(model).unwrap_or("");
-    let key = SliceKey::new(tenant, model, session);
+    let key = SliceKey::new(caller.salt, model, session);
+    let (urgency, bytes) = (&found.urgency, taken.held_bytes());
+    let claim = claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)
+        .map_err(|it| ServeError::UnknownClass { available: it.available })?;
 
     // Pick: the decision and its booking are one step.
-    let placed = visit.place(pool, key, found.outline(model)).await;
+    let placed = visit.place(pool, key, found.outline(model), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
 
     // Send, and send elsewhere while nothing has come back.

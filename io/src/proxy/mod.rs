@@ -3,6 +3,7 @@
 //! request goes is the brain's word, asked under one lock per pool.
 
 mod body;
+mod claim;
 mod clock;
 mod exchange;
 mod headers;
@@ -14,6 +15,7 @@ mod router;
 mod server;
 mod settings;
 mod table;
+mod tenants;
 mod tls;
 mod visit;
 mod worker;
@@ -24,4 +26,5 @@ pub use server::{BindError, Server};
 pub use settings::{
     Limits, PoolSettings, ReplicaSettings, Settings, Timeouts, TlsSettings, default_session_headers,
 };
+pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use tls::TlsError;

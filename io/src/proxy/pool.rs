@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot};
+use cleave_core::brain::{Action, Brain, Event, Refusal, ReplicaLoad, Snapshot, TenantSnapshot};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
+use cleave_core::queue::{Classes, Tenant, Usage};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,7 @@ pub struct Pool {
     pub name: String,
     pub(super) metrics: PoolMetrics,
     clock: Clock,
+    classes: Classes,
     mind: Mutex<Mind>,
     /// Told when the brain wants to be woken sooner than was planned.
     sooner: Arc<Notify>,
@@ -151,6 +153,7 @@ impl Pool {
             name: settings.name.clone(),
             metrics,
             clock,
+            classes: settings.brain.line.classes.clone(),
             mind: Mutex::new(Mind::new(brain)),
             sooner: Arc::default(),
             members: ArcSwap::default(),
@@ -160,6 +163,21 @@ impl Pool {
 
     pub fn snapshot(&self) -> Snapshot {
         self.lock().brain.snapshot()
+    }
+
+    /// The classes of its requests, as at its start.
+    pub fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// What each tenant has used.
+    pub fn tenants(&self) -> Vec<TenantSnapshot> {
+        self.lock().brain.tenants()
+    }
+
+    /// Where a tenant stands; nothing for one without a contract.
+    pub(super) fn contract(&self, tenant: Tenant) -> Option<Usage> {
+        self.lock().brain.contract(self.clock.now(), tenant)
     }
 
     /// What is booked on each replica.
@@ -313,6 +331,7 @@ mod tests {
     use cleave_core::brain::{self, Outcome, SessionSettings};
     use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
+    use cleave_core::queue::Claim;
 
     use crate::telemetry::Metrics;
 
@@ -350,7 +369,7 @@ mod tests {
     fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
         let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
         let (outline, extent) = Default::default();
-        let arrived = Event::Arrived { request, key, outline, extent };
+        let arrived = Event::Arrived { request, key, outline, extent, claim: Claim::default() };
         let Poll::Ready(placed) =
             pin!(pool.place(request, arrived)).poll(&mut Context::from_waker(Waker::noop()))
         else {

@@ -7,16 +7,19 @@ use std::time::{Duration, Instant};
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
+use cleave_core::queue::{Claim, Tenant};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::telemetry::Record;
 
-use super::headers::{REQUEST_ID, SESSION_ID};
+use super::headers::{REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
 use super::pool::{Member, Pool};
 use super::router::Router;
 
 /// Events of a stream that carry no token: the role before them, the reason and the mark after them.
 const EVENTS_AROUND: u32 = 3;
+/// Who waited less than this did not wait: a decision takes some time too.
+const WAIT_SHOWN_MIN: Duration = Duration::from_millis(1);
 
 pub(super) struct Visit {
     pub(super) router: Arc<Router>,
@@ -34,6 +37,9 @@ pub(super) struct Visit {
     /// Whether the brain still has it on its books.
     booked: bool,
     tries: u32,
+    /// How long it waited to be placed, all tries together.
+    waited: Duration,
+    tenant: Tenant,
     status: StatusCode,
     stream: bool,
     meter: Meter,
@@ -63,6 +69,8 @@ impl Visit {
             member: None,
             booked: false,
             tries: 0,
+            waited: Duration::ZERO,
+            tenant: Tenant::default(),
             status: StatusCode::OK,
             stream: false,
             meter: Meter::new(api),
@@ -77,10 +85,12 @@ impl Visit {
         pool: Arc<Pool>,
         key: SliceKey,
         (outline, extent): (Outline, Extent),
+        claim: Claim,
     ) -> Result<Arc<Member>, Refusal> {
         self.pool = Some(pool);
         self.key = Some(key);
-        self.ask(Event::Arrived { request: self.request, key, outline, extent }).await
+        self.tenant = claim.tenant;
+        self.ask(Event::Arrived { request: self.request, key, outline, extent, claim }).await
     }
 
     /// Reports that the try failed, and has the request placed elsewhere.
@@ -97,7 +107,10 @@ impl Visit {
     async fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
         let pool = Arc::clone(self.pool.as_ref().expect("a visit is placed in a pool"));
         self.booked = true;
+        let asked = Instant::now();
         let placed = pool.place(self.request, event).await;
+        self.waited += asked.elapsed();
+        pool.metrics.waited.observe(self.waited.as_secs_f64());
         match &placed {
             Ok(member) => {
                 self.tries += 1;
@@ -178,6 +191,14 @@ impl Visit {
         let session = self.session.as_ref().map(|it| HeaderValue::from_str(it.as_str()));
         if let Some(Ok(session)) = session {
             headers.insert(SESSION_ID, session);
+        }
+        if WAIT_SHOWN_MIN <= self.waited {
+            let waited_ms = u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX);
+            headers.insert(WAITED_MS, HeaderValue::from(waited_ms));
+        }
+        let contract = self.pool.as_ref().filter(|_| self.tenant != Tenant::default());
+        if let Some(usage) = contract.and_then(|it| it.contract(self.tenant)) {
+            write_rate_limits(headers, &usage);
         }
     }
 

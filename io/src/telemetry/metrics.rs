@@ -33,6 +33,13 @@ const REPLICA_REPORT_AGE: &str = "cleave_replica_report_age_seconds";
 const TOKENS_PREDICTED: &str = "cleave_tokens_predicted";
 const TOKENS_MISSED: &str = "cleave_tokens_missed";
 const SESSIONS_MOVED: &str = "cleave_sessions_moved";
+const LINE_WAIT: &str = "cleave_line_wait_seconds";
+const LINE_WAITING: &str = "cleave_line_waiting";
+const TENANT_WORK: &str = "cleave_tenant_model_units";
+const TENANT_WAITING: &str = "cleave_tenant_waiting";
+
+/// So many tenants are shown by name; what all others use is summed.
+const TENANTS_SHOWN_MAX: usize = 100;
 
 /// Half a millisecond to ten minutes, doubling and a bit.
 const SECONDS: [f64; 16] = [
@@ -55,6 +62,25 @@ struct KindLabel {
 struct ReplicaLabel {
     pool: String,
     replica: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClassLabel {
+    pool: String,
+    class: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TenantLabel {
+    pool: String,
+    tenant: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UseLabel {
+    pool: String,
+    tenant: String,
+    kind: &'static str,
 }
 
 /// All families, and the registry they are in.
@@ -80,6 +106,10 @@ pub struct Metrics {
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
     sessions_moved: Family<PoolLabel, Counter>,
+    line_wait: Family<PoolLabel, Histogram>,
+    line_waiting: Family<ClassLabel, Gauge>,
+    tenant_work: Family<UseLabel, Counter<f64, AtomicU64>>,
+    tenant_waiting: Family<TenantLabel, Gauge>,
 }
 
 /// What requests of one pool touch.
@@ -98,6 +128,17 @@ pub struct PoolMetrics {
     pub tokens_output: Counter,
     pub first_byte: Histogram,
     pub total: Histogram,
+    /// From asking for a place to getting one.
+    pub waited: Histogram,
+}
+
+/// One tenant's books at the time of a scrape.
+#[derive(Clone, Debug)]
+pub struct TenantGauges<'a> {
+    pub tenant: &'a str,
+    pub waiting: usize,
+    /// Kind of use and model units since the start.
+    pub used_mu: [(&'static str, f64); 3],
 }
 
 /// One pool's figures at the time of a scrape.
@@ -142,8 +183,13 @@ impl Default for Metrics {
             tokens_predicted: Family::default(),
             tokens_missed: Family::default(),
             sessions_moved: Family::default(),
+            line_wait: Family::new_with_constructor(seconds),
+            line_waiting: Family::default(),
+            tenant_work: Family::default(),
+            tenant_waiting: Family::default(),
         };
         it.register();
+        it.register_line();
         it
     }
 }
@@ -207,6 +253,18 @@ impl Metrics {
         );
     }
 
+    fn register_line(&mut self) {
+        let it = &mut self.registry;
+        it.register(LINE_WAIT, "Time until a request is placed", self.line_wait.clone());
+        it.register(LINE_WAITING, "Requests in the line", self.line_waiting.clone());
+        it.register(
+            TENANT_WORK,
+            "Model units by tenant: guaranteed, burst, best_effort",
+            self.tenant_work.clone(),
+        );
+        it.register(TENANT_WAITING, "Requests of a tenant in line", self.tenant_waiting.clone());
+    }
+
     /// Makes the handles of one pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
         let label = PoolLabel { pool: pool.to_owned() };
@@ -223,6 +281,7 @@ impl Metrics {
             tokens_output: self.tokens.of(pool, "output"),
             first_byte: self.first_byte.get_or_create_owned(&label),
             total: self.total.get_or_create_owned(&label),
+            waited: self.line_wait.get_or_create_owned(&label),
         }
     }
 
@@ -256,7 +315,31 @@ impl Metrics {
         }
     }
 
-    /// Forgets every replica's figures, before they are set anew.
+    /// Sets who waits and what tenants have used in a pool.
+    pub fn set_line<'a>(
+        &self,
+        pool: &str,
+        classes: impl Iterator<Item = (&'a str, usize)>,
+        tenants: &[TenantGauges<'_>],
+    ) {
+        let count = |it: usize| i64::try_from(it).unwrap_or(i64::MAX);
+        for (class, waiting) in classes {
+            let label = ClassLabel { pool: pool.to_owned(), class: class.to_owned() };
+            self.line_waiting.get_or_create(&label).set(count(waiting));
+        }
+        for (at, it) in tenants.iter().enumerate() {
+            let name = if at < TENANTS_SHOWN_MAX { it.tenant } else { "other" };
+            let (pool, tenant) = (pool.to_owned(), name.to_owned());
+            for (kind, mu) in it.used_mu {
+                let label = UseLabel { pool: pool.clone(), tenant: tenant.clone(), kind };
+                self.tenant_work.get_or_create(&label).inc_by(mu);
+            }
+            let label = TenantLabel { pool, tenant };
+            self.tenant_waiting.get_or_create(&label).inc_by(count(it.waiting));
+        }
+    }
+
+    /// Forgets every replica's and tenant's figures, before they are set anew.
     pub fn clear_replicas(&self) {
         self.replica_up.clear();
         self.replica_in_flight.clear();
@@ -264,6 +347,9 @@ impl Metrics {
         self.replica_sent.clear();
         self.replica_failed.clear();
         self.replica_report_age.clear();
+        self.line_waiting.clear();
+        self.tenant_work.clear();
+        self.tenant_waiting.clear();
     }
 
     /// Writes everything in the text format.
@@ -318,6 +404,8 @@ mod tests {
             report_age: Some(Duration::from_millis(1500)),
         };
         metrics.set_pool("p", PoolGauges::default(), [replica].into_iter());
+        let tenant = TenantGauges { tenant: "t", waiting: 1, used_mu: [("burst", 2.5); 3] };
+        metrics.set_line("p", [("batch", 3)].into_iter(), &[tenant]);
         let text = metrics.write();
         let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
         let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();
@@ -331,6 +419,19 @@ mod tests {
             text.contains("cleave_replica_sent_total{pool=\"p\",replica=\"http://gpu-0:8000\"} 3")
         );
         assert!(text.contains("replica=\"http://gpu-0:8000\"} 1.5\n"));
+    }
+
+    #[test]
+    fn beyond_some_number_tenants_are_summed() {
+        let metrics = Metrics::default();
+        let names: Vec<String> = (0..1_000).map(|it| format!("t{it}")).collect();
+        let used_mu = [("guaranteed", 1.0), ("burst", 0.0), ("best_effort", 0.0)];
+        let tenants: Vec<TenantGauges<'_>> =
+            names.iter().map(|it| TenantGauges { tenant: it, waiting: 1, used_mu }).collect();
+        metrics.set_line("p", std::iter::empty(), &tenants);
+        let text = metrics.write();
+        assert!(text.contains("cleave_tenant_waiting{pool=\"p\",tenant=\"other\"} 900"));
+        assert_eq!(text.matches("cleave_tenant_waiting{").count(), 101);
     }
 
     #[test]

@@ -8,5 +8,5 @@ mod settings;
 
 pub use access::{AccessLog, Record};
 pub use logs::start;
-pub use metrics::{Metrics, PoolGauges, PoolMetrics, ReplicaGauges};
+pub use metrics::{Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges};
 pub use settings::{LogFormat, Settings};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cleave_core::brain::{Action, Event, Failure, Outcome, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, ReplicaId, RequestId, SliceKey, Usage};
+use cleave_core::queue::Claim;
 use rand::RngExt as _;
 
 use crate::engine;
@@ -66,7 +67,16 @@ impl World {
         let key = SliceKey::new(u64::from(request.tenant.0), "", &session);
         let began = watch.nanos();
         let extent = self.extent(prompt_tokens);
-        self.tell(router, Event::Arrived { request: RequestId(id), key, outline, extent });
+        self.tell(
+            router,
+            Event::Arrived {
+                request: RequestId(id),
+                key,
+                outline,
+                extent,
+                claim: Claim::default(),
+            },
+        );
         self.decisions.nanos += watch.nanos() - began;
         self.decisions.count += 1;
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain;
+use cleave_core::brain::{self, LineSettings};
 
 use crate::engine;
 use crate::measure::Slo;
@@ -150,7 +150,7 @@ impl Default for Settings {
         Self {
             replicas: vec![ReplicaSettings::default(); 8],
             routers: 1,
-            brain: brain::Settings::default(),
+            brain: brain::Settings { line: LineSettings::off(), ..brain::Settings::default() },
             view: View::default(),
             timeouts: Timeouts::default(),
             faults: Vec::new(),

@@ -4,6 +4,7 @@
 //! `settle`.
 
 mod sections;
+mod tenancy;
 mod text;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::replicas::Origin;
 pub(super) use sections::{Admin, Breaker, Health, Limits, Log, Retries, Sessions, Timeouts, Tls};
+pub(super) use tenancy::{Class, Contract, Keys, Line, Tenant};
 pub(super) use text::{Kind, Text, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
@@ -53,6 +55,16 @@ pub(super) struct Raw {
     pub breaker: Breaker,
     pub health: Health,
     pub log: Log,
+    pub line: Line,
+    /// The classes of service, in place of `interactive`, `standard` and `batch`.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Class>")]
+    pub classes: Slots<Class>,
+    pub keys: Keys,
+    /// Tenants: who has which keys, classes, share and contract.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Tenant>", extend("x-applies" = "reload"))]
+    pub tenants: Slots<Tenant>,
     /// The pools: replicas that serve the same models. A request goes to the pool of its `model`.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Pool>", extend("x-applies" = "reload"))]
@@ -123,6 +135,10 @@ impl Default for Raw {
             breaker: Breaker::default(),
             health: Health::default(),
             log: Log::default(),
+            line: Line::default(),
+            classes: Vec::new(),
+            keys: Keys::default(),
+            tenants: Vec::new(),
             pools: Vec::new(),
         }
     }

@@ -16,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
+use crate::proxy::{KeyHash, UnknownKeys};
 use crate::replicas::Origin;
 use crate::telemetry::LogFormat;
 
@@ -55,6 +56,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
         Secret::FORMAT => reads::<Secret>(text),
         LogFilter::FORMAT => reads::<LogFilter>(text),
+        HashedKey::FORMAT => reads::<HashedKey>(text),
         _ => Ok(()),
     }
 }
@@ -195,6 +197,57 @@ impl Kind for LogFilter {
     }
 }
 
+/// An API key, by its hash.
+#[derive(Clone)]
+pub(in crate::config) struct HashedKey(pub KeyHash);
+
+impl Kind for HashedKey {
+    const FORMAT: &'static str = "sha256";
+    const EXAMPLE: &'static str =
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        KeyHash::from_hex(text).map(Self).ok_or_else(|| {
+            Wrong::new(
+                "is not a SHA-256 in hexadecimal",
+                "hash the key, never write it down: printf %s KEY | sha256sum",
+            )
+        })
+    }
+
+    fn write(&self) -> String {
+        self.0.to_hex()
+    }
+}
+
+/// What becomes of keys that are no tenant's.
+#[derive(Clone)]
+pub(in crate::config) struct UnknownKeysText(pub UnknownKeys);
+
+impl Kind for UnknownKeysText {
+    const FORMAT: &'static str = "";
+    const EXAMPLE: &'static str = "refuse";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "refuse" => Ok(Self(UnknownKeys::Refuse)),
+            "share" => Ok(Self(UnknownKeys::Share)),
+            _ => Err(Wrong::new("is not a choice", "give one of refuse, share")),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self.0 {
+            UnknownKeys::Refuse => "refuse".to_owned(),
+            UnknownKeys::Share => "share".to_owned(),
+        }
+    }
+
+    fn choices() -> Vec<&'static str> {
+        vec!["refuse", "share"]
+    }
+}
+
 impl Kind for PolicyName {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "session";
@@ -286,6 +339,8 @@ mod tests {
         check::<LogFilter>(LogFilter::EXAMPLE);
         PolicyName::choices().into_iter().for_each(check::<PolicyName>);
         LogFormat::choices().into_iter().for_each(check::<LogFormat>);
+        check::<HashedKey>(HashedKey::EXAMPLE);
+        UnknownKeysText::choices().into_iter().for_each(check::<UnknownKeysText>);
     }
 
     #[test]

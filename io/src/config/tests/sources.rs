@@ -203,11 +203,12 @@ fn the_token_is_read_from_its_file() {
 
 #[test]
 fn what_nobody_sets_is_as_the_other_rooms_default_it() {
-    let Config { proxy, pools, admin, telemetry } = load_text(ENOUGH).unwrap();
+    let Config { proxy, pools, tenants, admin, telemetry } = load_text(ENOUGH).unwrap();
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());
     assert_eq!(proxy.session_headers, crate::proxy::default_session_headers());
+    assert_eq!(tenants.limits("default"), []);
     assert_eq!(admin.listen.to_string(), "127.0.0.1:9090");
     assert_eq!(telemetry, crate::telemetry::Settings::default());
     assert_eq!(pools[0].brain, cleave_core::brain::Settings::default());
