@@ -8,6 +8,7 @@ mod mock;
 mod serve;
 mod simulate;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -42,7 +43,16 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Simulate(args) => args.run().map(|()| ExitCode::SUCCESS),
     };
-    done.unwrap_or_else(|error| fail(&error))
+    done.unwrap_or_else(
+        |error| if has_no_reader(&error) { ExitCode::SUCCESS } else { fail(&error) },
+    )
+}
+
+/// Tells whether it only stopped because nobody reads its output any more, as in `cleave … | head`.
+/// A connection that breaks is told with what was done on it, so it is never the outermost error.
+fn has_no_reader(error: &anyhow::Error) -> bool {
+    let outermost = error.chain().next().and_then(|it| it.downcast_ref::<io::Error>());
+    outermost.is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe)
 }
 
 #[expect(clippy::print_stderr, reason = "the last word of a command that failed")]

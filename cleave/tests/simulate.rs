@@ -89,3 +89,42 @@ fn a_report_is_one_page_that_needs_nothing_else() {
     assert!(page.contains("\"ttft_cdf\"") && !page.contains("/*DATA*/"));
     assert!(!page.contains("src=") && !page.contains("href="));
 }
+
+#[test]
+fn load_is_a_share_of_what_the_fleet_can_do_whatever_the_fleet() {
+    let scale = |replicas: &str, load: &str| -> f64 {
+        let args = ["--policy", "session", "--load", load, "--replicas", replicas];
+        let text =
+            String::from_utf8(simulate(&[&CONVERSATION, &args[..]].concat()).stdout).unwrap();
+        let line = text.lines().find_map(|it| it.strip_prefix("  rate scale: ")).unwrap();
+        line.parse().unwrap()
+    };
+    let one = scale("4", "0.5");
+    assert!((scale("8", "0.5") / one - 2.0).abs() < 1e-9);
+    assert!((scale("4", "1.5") / one - 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn kv_load_is_sessions_that_fill_so_much_of_the_kv() {
+    let sessions = |load: &str| -> f64 {
+        let trace = ["--trace", "sim/data/claude-code-sessions.jsonl", "--policy", "session"];
+        let args = ["--kv-load", load, "--requests", "50", "--prompt-tokens-max", "200000"];
+        let text = String::from_utf8(simulate(&[&trace[..], &args].concat()).stdout).unwrap();
+        let line = text.lines().find_map(|it| it.strip_prefix("  session starts: ")).unwrap();
+        line.trim_end_matches(" at once").parse().unwrap()
+    };
+    let ratio = sessions("20") / sessions("10");
+    assert!((1.9..2.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn classes_are_told_apart_in_the_table_and_the_json() {
+    let args = ["--scenario", "scenarios/deadlines.toml", "--requests", "300", "--seeds", "2"];
+    let table = String::from_utf8(simulate(&args).stdout).unwrap();
+    assert!(table.contains("deadlines met") && table.contains("interactive"), "{table}");
+    let json = simulate(&[&args[..], &["--json"]].concat()).stdout;
+    let json = String::from_utf8(json).unwrap();
+    for part in ["\"name\": \"interactive\"", "\"deadlines_met\": 0.", "\"served_mu_per_min\""] {
+        assert!(json.contains(part), "{part}");
+    }
+}

@@ -10,4 +10,5 @@ pub mod policy;
 pub mod prefix;
 pub mod protocol;
 pub mod queue;
+pub mod sharding;
 pub mod tokens;

@@ -1,13 +1,15 @@
 //! One run as plain numbers, with their units in their names. It reads measures and never runs
 //! anything; whoever shows them to people is `report`.
 
+mod groups;
 mod intervals;
 
 use serde::Serialize;
 
-use crate::measure::{Histogram, Measures, TenantTally, jain, ratio, real};
+use crate::measure::{Histogram, Measures, Tally, jain, ratio, real};
 use crate::world::World;
 
+pub use groups::{GroupResults, GroupSummary};
 pub use intervals::{Interval, Summary, summarize};
 
 /// A distribution in five figures, in seconds.
@@ -70,8 +72,16 @@ pub struct Results {
     pub sessions_moved: u64,
     /// Jain's index over tenants of work served in time per work asked for.
     pub fairness: f64,
-    /// Share of other requests that the faults of the run struck; none without faults.
+    /// Of the requests that ended after the first fault and did not cause it, the share on whose
+    /// replica it fell, or that nobody was left to take; none without faults.
+    pub struck: Option<f64>,
+    /// Share of others' requests that kept the promise without the faults and did not with them.
     pub blast_radius: Option<f64>,
+    /// Those who came after the first fault and did not cause it, with the faults and without.
+    pub others: Option<GroupResults>,
+    pub others_calm: Option<GroupResults>,
+    pub classes: Vec<GroupResults>,
+    pub tenants: Vec<GroupResults>,
     pub replicas: Vec<ReplicaResults>,
 }
 
@@ -126,11 +136,30 @@ impl Results {
             kv_max,
             preemptions: it.preemptions,
             sessions_moved: world.sessions_moved(),
-            fairness: jain(it.tenants.values().map(TenantTally::share)),
-            blast_radius: (0 < it.bystanders)
+            fairness: jain(it.tenants.values().map(Tally::share)),
+            struck: (0 < it.bystanders)
                 .then(|| ratio(real(it.bystanders_struck), real(it.bystanders))),
+            blast_radius: None,
+            others: it.others.map(|_| GroupResults::of("others", &it.others_tally, span_s)),
+            others_calm: None,
+            classes: groups::all(&it.classes, span_s),
+            tenants: groups::all(&it.tenants, span_s),
             replicas: replicas(it),
         }
+    }
+}
+
+impl Results {
+    /// Holds the run against the same run without its faults. A request suffers when it keeps the
+    /// promise there and not here; how many do is the difference.
+    pub fn pair_with(&mut self, calm: Self) {
+        let good = |it: &GroupResults| it.good_share * real(it.requests);
+        self.blast_radius = self
+            .others
+            .as_ref()
+            .zip(calm.others.as_ref())
+            .map(|(with, without)| ratio(good(without) - good(with), real(without.requests)));
+        self.others_calm = calm.others;
     }
 }
 

@@ -14,8 +14,8 @@ use anyhow::Context as _;
 use cleave_core::brain;
 use cleave_core::policy::PolicyName;
 use cleave_io::proxy::{
-    BindError, Limits, PoolSettings, ReplicaSettings, Router, Server, Settings, Tenants, Timeouts,
-    default_session_headers,
+    BindError, CacheScope, Limits, PoolSettings, ReplicaSettings, Router, Server, Settings,
+    Tenants, Timeouts, default_session_headers,
 };
 use cleave_io::replicas::{Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
@@ -169,6 +169,7 @@ fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettin
         models: vec![MODEL.to_owned()],
         aliases: BTreeMap::new(),
         replicas: origins.map(replica).collect(),
+        cache: CacheScope::Shared,
         brain: brain::Settings { policy, ..brain::Settings::default() },
         probe: ProbeSettings::default(),
     }

@@ -39,6 +39,9 @@ pub(crate) struct What {
     /// Play so many times as fast; for sessions, start so many times as often
     #[arg(long, value_name = "FACTOR")]
     rate_scale: Option<f64>,
+    /// Bring so much of the work the fleet can do, by the cost model with an endless cache
+    #[arg(long, value_name = "SHARE", conflicts_with = "rate_scale")]
+    load: Option<f64>,
     /// Play the trace from here, in trace time
     #[arg(long, value_name = "TIME", value_parser = span)]
     from: Option<Span>,
@@ -60,6 +63,9 @@ pub(crate) struct What {
     /// Keep so many sessions going
     #[arg(long, value_name = "COUNT")]
     sessions_at_once: Option<u32>,
+    /// Keep so many sessions going that their longest prompts fill so much of the fleet's KV
+    #[arg(long, value_name = "SHARE", conflicts_with_all = ["sessions_at_once", "sessions_per_second"])]
+    kv_load: Option<f64>,
     /// Let Claude Code sessions with equal tools share them
     #[arg(long)]
     share_tools: bool,
@@ -137,13 +143,17 @@ impl What {
         lay(&mut workload.synthetic, self.synthetic);
         lay(&mut workload.format, self.format);
         lay(&mut workload.r#loop, self.pace);
-        lay(&mut workload.rate_scale, self.rate_scale);
+        if self.rate_scale.is_some() || self.load.is_some() {
+            (workload.rate_scale, workload.load) = (self.rate_scale, self.load);
+        }
         lay(&mut workload.from, self.from);
         lay(&mut workload.until, self.until);
         lay(&mut workload.requests_max, self.requests);
         lay(&mut workload.prompt_tokens_max, self.prompt_tokens_max);
         lay(&mut workload.think_max, self.think_max);
-        if self.sessions_per_second.is_some() || self.sessions_at_once.is_some() {
+        let sessions = self.sessions_per_second.is_some() || self.sessions_at_once.is_some();
+        if sessions || self.kv_load.is_some() {
+            workload.kv_load = self.kv_load;
             workload.sessions_per_second = self.sessions_per_second;
             workload.sessions_at_once = self.sessions_at_once;
         }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use cleave_core::brain::Foresight;
 use cleave_core::policy::PolicyName;
 use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::{ratio, real};
@@ -147,7 +148,28 @@ fn say_walls(comparison: &Comparison) {
             ratio(real(requests), wall_s),
             ratio(real(count) * 1e9, real(nanos)),
         );
+        // Only this policy tells the books what is cached, so only its predictions mean something.
+        if summary.policy == PolicyName::Priced.as_str() {
+            say_foresight(runs);
+        }
     }
+}
+
+/// Says how well first tokens were predicted at the decision.
+#[expect(clippy::print_stderr, reason = "it is kept apart from the results, which policies share")]
+fn say_foresight(runs: &[Run]) {
+    let mut all = Foresight::default();
+    for it in runs {
+        all.merge(&it.foresight);
+    }
+    eprintln!(
+        "{:>24}  first tokens predicted within {:.0} ms or {:.0}% (median), {:.0} ms or {:.0}% (p90)",
+        "",
+        all.error_ms(0.5),
+        100.0 * all.error_share(0.5),
+        all.error_ms(0.9),
+        100.0 * all.error_share(0.9),
+    );
 }
 
 /// Writes results out; a reader that has seen enough is no failure.

@@ -20,6 +20,17 @@ pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
     all.insert("seeds", plan.seeds.to_string());
     all.insert("slo", settings.slo.to_string());
     all.insert("workload", workload(&plan.source));
+    let classes = plan.mix.classes.iter().map(|it| {
+        let due = it.deadline.map_or_else(String::new, |it| format!(" due in {it:?}"));
+        format!("{} {}{due}", it.class, it.share)
+    });
+    let tenants = plan.mix.tenants.iter().map(|(tenant, share)| format!("{tenant} {share}"));
+    for (name, shares) in [("classes", classes.collect()), ("tenants", tenants.collect())] {
+        let shares: Vec<String> = shares;
+        if !shares.is_empty() {
+            all.insert(name, shares.join(", "));
+        }
+    }
     if let Some(warmup) = &plan.warmup {
         all.insert("warmup", warmup.display().to_string());
     }
@@ -82,17 +93,8 @@ fn workload(source: &Source) -> String {
             let format = format.map_or_else(String::new, |it| format!(" as {it:?}"));
             format!("{}{format}", file.display())
         }
-        Source::Composed { tenants, content, classes } => {
-            let classes: Vec<_> = classes
-                .iter()
-                .map(|it| format!(", class {} {} due {:?}", it.class.0, it.share, it.deadline))
-                .collect();
-            format!(
-                "tenants of {} over {}{}",
-                tenants.display(),
-                content.display(),
-                classes.concat()
-            )
+        Source::Composed { tenants, content } => {
+            format!("tenants of {} over {}", tenants.display(), content.display())
         }
         Source::Synthetic { preset } => format!("synthetic {preset}"),
     }

@@ -5,7 +5,9 @@
 
 mod args;
 mod compare;
+mod groups;
 mod header;
+mod load;
 mod output;
 mod page;
 mod plan;

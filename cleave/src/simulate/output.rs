@@ -53,13 +53,14 @@ const COLUMNS: [Column; 22] = [
 pub(crate) fn csv(runs: &[&Results]) -> String {
     let names = COLUMNS.map(|(name, _)| name).join(",");
     let mut text = format!(
-        "policy,seed,requests,finished,cut,refused,too_long,retries,sessions_moved,blast_radius,{names}\n"
+        "policy,seed,requests,finished,cut,refused,too_long,retries,sessions_moved,struck,blast_radius,{names}\n"
     );
     for it in runs {
-        let blast = it.blast_radius.map_or_else(String::new, |it| it.to_string());
+        let known = |it: Option<f64>| it.map_or_else(String::new, |it| it.to_string());
+        let (struck, blast) = (known(it.struck), known(it.blast_radius));
         _ = write!(
             text,
-            "{},{},{},{},{},{},{},{},{},{blast}",
+            "{},{},{},{},{},{},{},{},{},{struck},{blast}",
             it.policy,
             it.seed,
             it.requests,

@@ -10,13 +10,14 @@ use cleave_core::policy::PolicyName;
 use cleave_sim::engine;
 use cleave_sim::measure::Slo;
 use cleave_sim::traces::{
-    Class, ClassShare, Format, Loop, Replay, Scale, Starts, Tenant, TraceError, Workload,
+    Class, ClassShare, Format, Loop, Mix, Replay, Scale, Starts, Tenant, TraceError, Workload,
     format_of, presets,
 };
 use cleave_sim::world::{Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
+use super::load;
 use super::scenario::{
-    FaultLine, Kind, Pace, ReplicaClass, RouterSection, Scenario, Span, WorkloadSection,
+    ClassName, FaultLine, Kind, Pace, ReplicaClass, RouterSection, Scenario, Span, WorkloadSection,
 };
 
 /// One comparison: policies and seeds over one workload on one fleet.
@@ -27,6 +28,7 @@ pub(crate) struct Plan {
     pub(crate) seeds: u64,
     pub(crate) settings: Settings,
     pub(crate) source: Source,
+    pub(crate) mix: Mix,
     pub(crate) warmup: Option<PathBuf>,
     pub(crate) replay: Replay,
     pub(crate) classes: Vec<ReplicaClass>,
@@ -36,7 +38,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Trace { file: PathBuf, format: Option<Format> },
-    Composed { tenants: PathBuf, content: PathBuf, classes: Vec<ClassShare> },
+    Composed { tenants: PathBuf, content: PathBuf },
     Synthetic { preset: String },
 }
 
@@ -61,22 +63,26 @@ impl Plan {
             view: view(scenario.routers)?,
             timeouts: timeouts(scenario.routers),
             faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,
+            calm: false,
             slo,
             seed,
             checks: false,
         };
         ensure!(0 < settings.routers, "there must be a router");
         settings.check()?;
-        Ok(Self {
+        let mut plan = Self {
             policies: policies(&scenario.policies)?,
             seed,
             seeds,
             settings,
+            mix: mix(&scenario.workload, &source)?,
             source,
-            warmup: scenario.workload.warmup,
+            warmup: scenario.workload.warmup.clone(),
             replay,
             classes: scenario.fleet,
-        })
+        };
+        load::settle(&mut plan, &scenario.workload)?;
+        Ok(plan)
     }
 
     /// Every seed to be run.
@@ -93,17 +99,23 @@ impl Plan {
 
     /// Opens the workload for one run.
     pub(crate) fn workload(&self, seed: u64) -> Result<Workload, TraceError> {
-        let replay = Replay { seed, ..self.replay.clone() };
-        match &self.source {
-            Source::Trace { file, format } => Workload::open(file, *format, &replay),
-            Source::Composed { tenants, content, classes } => {
-                Workload::compose(tenants, content, classes, &replay)
+        self.workload_as(&Replay { seed, ..self.replay.clone() })
+    }
+
+    /// Opens the workload to be played in a given way.
+    pub(crate) fn workload_as(&self, replay: &Replay) -> Result<Workload, TraceError> {
+        let workload = match &self.source {
+            Source::Trace { file, format } => Workload::open(file, *format, replay)?,
+            Source::Composed { tenants, content } => {
+                // The shares of classes are shares of these tenants.
+                return Workload::compose(tenants, content, &self.mix.classes, replay);
             }
             Source::Synthetic { preset } => {
                 let synthetic = presets::named(preset).expect("checked when the plan was made");
-                Ok(Workload::synthetic(&synthetic, &replay))
+                Workload::synthetic(&synthetic, replay)
             }
-        }
+        };
+        Ok(workload.labelled(replay.seed, self.mix.clone()))
     }
 
     /// Opens what is played first, unmeasured.
@@ -142,17 +154,39 @@ fn source(it: &WorkloadSection) -> anyhow::Result<Source> {
             Ok(Source::Trace { file: file.clone(), format })
         }
         (true, [tenants, content]) => {
-            let class = |it: &super::scenario::ClassLine| ClassShare {
-                class: Class(it.class),
-                share: it.share,
-                deadline: it.deadline.map(|Span(time)| time),
-            };
-            let classes = it.class.iter().map(class).collect();
-            Ok(Source::Composed { tenants: tenants.clone(), content: content.clone(), classes })
+            Ok(Source::Composed { tenants: tenants.clone(), content: content.clone() })
         }
         (false, _) => bail!("several traces are played together with --compose"),
         (true, _) => bail!("--compose takes two traces: who sends when (ServeGen), and what"),
     }
+}
+
+fn mix(it: &WorkloadSection, source: &Source) -> anyhow::Result<Mix> {
+    let is_share = |share: f64| share.is_finite() && 0.0 < share;
+    let classes = it.class.iter().map(|line| {
+        ensure!(is_share(line.share), "the share of a class must be above 0");
+        let class = match &line.class {
+            ClassName::Number(number) => Class(*number),
+            ClassName::Name(name) => Class::named(name).with_context(|| {
+                format!("no class is called {name:?}; there are interactive, standard and batch")
+            })?,
+        };
+        let deadline = line.deadline.map(|Span(time)| time);
+        Ok(ClassShare { class, share: line.share, deadline })
+    });
+    let tenants = it.tenant.iter().map(|line| {
+        ensure!(is_share(line.share), "the share of a tenant must be above 0");
+        Ok((Tenant(line.tenant), line.share))
+    });
+    let composed = matches!(source, Source::Composed { .. });
+    ensure!(
+        it.tenant.is_empty() || !composed,
+        "a composed workload has the tenants of its first trace; leave [[workload.tenant]] out"
+    );
+    Ok(Mix {
+        classes: classes.collect::<anyhow::Result<_>>()?,
+        tenants: tenants.collect::<anyhow::Result<_>>()?,
+    })
 }
 
 fn replay(it: &WorkloadSection, source: &Source, seed: u64) -> anyhow::Result<Replay> {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use cleave_core::brain::Foresight;
 use cleave_core::policy::PolicyName;
 use cleave_sim::bounds::{self, Bounds};
 use cleave_sim::results::{Curves, Results};
@@ -22,6 +23,8 @@ pub(crate) struct Run {
     pub(crate) results: Results,
     pub(crate) curves: Curves,
     pub(crate) decisions: Decisions,
+    /// How well the routers predicted first tokens.
+    pub(crate) foresight: Foresight,
     pub(crate) wall: Duration,
 }
 
@@ -49,13 +52,24 @@ impl Watch for Onlooker<'_> {
     }
 }
 
-/// Runs one policy with one seed.
+/// Runs one policy with one seed; where faults are about, once more without them, beside which it is
+/// held.
 pub(crate) fn run(
     plan: &Plan,
     policy: PolicyName,
     seed: u64,
     bar: &ProgressBar,
 ) -> anyhow::Result<Run> {
+    let mut run = run_once(plan, policy, seed, bar)?;
+    if run.results.others.is_some() {
+        let mut calm = plan.clone();
+        calm.settings.calm = true;
+        run.results.pair_with(run_once(&calm, policy, seed, bar)?.results);
+    }
+    Ok(run)
+}
+
+fn run_once(plan: &Plan, policy: PolicyName, seed: u64, bar: &ProgressBar) -> anyhow::Result<Run> {
     let began = Instant::now();
     let mut onlooker = Onlooker { zero: began, bar, unseen: 0 };
     let mut world = World::new(plan.settings(policy, seed));
@@ -69,6 +83,7 @@ pub(crate) fn run(
         results: Results::of(&world, policy.as_str()),
         curves: Curves::of(&world),
         decisions: world.decisions(),
+        foresight: world.foresight(),
         wall: began.elapsed(),
     })
 }

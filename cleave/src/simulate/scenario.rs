@@ -45,7 +45,12 @@ pub(crate) struct WorkloadSection {
     pub(crate) sessions_per_second: Option<f64>,
     pub(crate) sessions_at_once: Option<u32>,
     pub(crate) share_tools: bool,
+    /// So much of the work the fleet can do, in place of a rate.
+    pub(crate) load: Option<f64>,
+    /// So much of the KV the fleet has, in place of a number of sessions.
+    pub(crate) kv_load: Option<f64>,
     pub(crate) class: Vec<ClassLine>,
+    pub(crate) tenant: Vec<TenantLine>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
@@ -55,13 +60,29 @@ pub(crate) enum Pace {
     Closed,
 }
 
-/// A share of the tenants of a composed workload, and what they are promised.
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// A share of the sessions, or of the tenants of a composed workload, and what they are promised.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClassLine {
-    pub(crate) class: u8,
+    pub(crate) class: ClassName,
     pub(crate) share: f64,
     pub(crate) deadline: Option<Span>,
+}
+
+/// A class by its name or its number.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum ClassName {
+    Number(u8),
+    Name(String),
+}
+
+/// A tenant, and its share of the sessions.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TenantLine {
+    pub(crate) tenant: u32,
+    pub(crate) share: f64,
 }
 
 /// So many replicas of one kind.
@@ -164,6 +185,7 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Plan;
     use super::*;
 
     fn refusal(text: &str) -> String {
@@ -190,7 +212,8 @@ mod tests {
             files.filter(|it| it.extension().is_some_and(|it| it == "toml")).collect();
         assert!(!files.is_empty());
         for file in files {
-            Scenario::read(&file).unwrap();
+            let scenario = Scenario::read(&file).unwrap();
+            Plan::settle(scenario).unwrap_or_else(|why| panic!("{}: {why:#}", file.display()));
         }
     }
 }

@@ -5,14 +5,18 @@ use cleave_sim::measure::ratio;
 use cleave_sim::results::{Interval, Results, Summary};
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::groups;
+
 /// Everything that is printed after the header.
 pub(crate) fn text(summaries: &[Summary], firsts: &[&Results], bounds: &Bounds) -> String {
-    format!(
-        "What clients felt (times in seconds)\n{}\n\nWhy\n{}\n\n{}",
+    let mut text = format!(
+        "What clients felt (times in seconds)\n{}\n\nWhy\n{}\n\n",
         felt(summaries, bounds),
         why(summaries, firsts, bounds),
-        possible(bounds)
-    )
+    );
+    text.push_str(&groups::text(summaries));
+    text.push_str(&possible(bounds));
+    text
 }
 
 fn felt(summaries: &[Summary], bounds: &Bounds) -> Table {
@@ -82,7 +86,6 @@ fn why(summaries: &[Summary], firsts: &[&Results], bounds: &Bounds) -> Table {
         "fairness",
         "not served",
         "retries",
-        "blast radius",
     ]);
     for (it, first) in summaries.iter().zip(firsts) {
         table.add_row([
@@ -99,7 +102,6 @@ fn why(summaries: &[Summary], firsts: &[&Results], bounds: &Bounds) -> Table {
             number(it.fairness),
             (first.cut + first.refused + first.too_long).to_string(),
             first.retries.to_string(),
-            first.blast_radius.map_or_else(|| "-".to_owned(), share),
         ]);
     }
     right_align(table)
@@ -131,7 +133,7 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-fn number(it: Interval) -> String {
+pub(super) fn number(it: Interval) -> String {
     match it.half_width {
         None => digits(it.mean),
         Some(half) => format!("{} ±{}", digits(it.mean), digits(half)),
@@ -142,7 +144,7 @@ pub(crate) fn share(value: f64) -> String {
     format!("{:.1}%", value * 100.0)
 }
 
-fn percent(it: Interval) -> String {
+pub(super) fn percent(it: Interval) -> String {
     match it.half_width {
         None => share(it.mean),
         Some(half) => format!("{} ±{:.1}", share(it.mean), half * 100.0),

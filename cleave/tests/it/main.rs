@@ -11,3 +11,4 @@ mod hostile;
 mod load;
 mod reload;
 mod sessions;
+mod tenants;

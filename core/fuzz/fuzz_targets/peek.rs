@@ -33,9 +33,13 @@ fn agrees(body: &[u8], found: &Peek<'_>) {
         assert!((1..=256).contains(&session.len()), "session of {} bytes", session.len());
         assert!(session.bytes().all(|it| it.is_ascii_graphic()), "session cannot be a header");
     }
-    let (outline, extent) = found.outline("m");
+    let (outline, extent) = found.outline("m", None);
     assert!(usize::try_from(extent.prompt_bytes()).is_ok_and(|it| it <= body.len()));
     assert!(outline.blocks.len() <= body.len() / 256, "a block without its bytes");
+    if let Some((span, text)) = found.salt(7) {
+        let salted = [&body[..span.start], text.as_bytes(), &body[span.end..]].concat();
+        assert!(serde_json::from_slice::<&RawValue>(&salted).is_ok(), "a salt broke the body");
+    }
     let spanned = &body[found.model_span.clone()];
     if let Some(model) = &found.model {
         assert_eq!(serde_json::from_slice::<String>(spanned).ok().as_deref(), Some(&**model));

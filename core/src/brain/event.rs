@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cost::Hardware;
-use crate::domain::{Extent, Outline, ReplicaId, Report, RequestId, SliceKey, Usage};
-use crate::fleet::Probe;
+use crate::domain::{
+    Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
+};
+use crate::fleet::{Booked, Probe};
 use crate::queue::{Claim, Limits, Tenant};
 
 /// What happened.
@@ -70,6 +72,20 @@ pub enum Event {
         replica: ReplicaId,
         report: Report,
     },
+    /// Another router said what it has booked; each word of it replaces its last.
+    Heard {
+        router: RouterId,
+        /// When it was so, by our own clock.
+        taken_at: Moment,
+        loads: Vec<HeardLoad>,
+    },
+}
+
+/// What another router has booked on one replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeardLoad {
+    pub replica: ReplicaId,
+    pub booked: Booked,
 }
 
 /// How a try failed before its first byte.

@@ -2,15 +2,29 @@
 //! debug builds after every event.
 
 use crate::domain::Moment;
+use crate::fleet::Load;
 
 use super::{Action, Brain};
 
-/// In flight at each replica is exactly what was sent there and has not ended.
+/// What is booked at each replica, in number and in work, is exactly what was sent there and has not
+/// ended: to the microsecond and the token.
 pub fn ledger_matches_requests(brain: &Brain) -> bool {
     brain.fleet.iter().all(|replica| {
-        let booked = brain.requests.values().filter(|it| it.replica == replica.id).count();
-        usize::try_from(replica.in_flight).is_ok_and(|in_flight| in_flight == booked)
+        let (mut waiting, mut answering, mut sum) = (0, 0, Load::default());
+        for it in brain.requests.values().filter(|it| it.replica == replica.id) {
+            *(if it.is_answering() { &mut answering } else { &mut waiting }) += 1;
+            sum += it.account.charge;
+        }
+        replica.in_flight == waiting + answering
+            && replica.ledger.counts() == (waiting, answering)
+            && replica.ledger.load() == sum
     }) && brain.requests.values().all(|it| brain.fleet.get(it.replica).is_some())
+}
+
+/// Every account that was opened is open, or was closed once.
+pub fn accounts_are_closed_once(brain: &Brain) -> bool {
+    let open = u64::try_from(brain.requests.len()).unwrap_or(u64::MAX);
+    brain.accounts_opened == brain.accounts_closed + open
 }
 
 /// Nothing goes to a replica that is absent or leaving, or where the request has been already.

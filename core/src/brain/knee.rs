@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cost::{Hardware, StepTimes, StepWork};
 use crate::domain::{Moment, ReplicaId, Report};
+use crate::fleet::{Replica, ms};
 
 /// The knee is where this share of the highest throughput is reached.
 const SHARE_OF_BEST: f64 = 0.95;
@@ -23,55 +24,26 @@ const MIX_STEP: u32 = 64;
 const QUEUE_PART: u32 = 8;
 /// Below this share in use, KV memory holds nobody up.
 const KV_TIGHT_SHARE: f64 = 0.8;
-/// Predictions below this say little: a step takes some time whatever is in it.
-const TELLING_US: u64 = 50_000;
-const SLOWNESS_SHARE: f64 = 0.05;
 /// What an engine said longer ago than this says nothing of now.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(5);
 
-/// What one request adds to a replica while it is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Burden {
-    /// Reading its prompt, in microseconds; until its first token.
-    prefill_us: u64,
-    /// When it was sent, and what had to be read before its first token, itself included.
-    sent: Option<(Moment, u64)>,
-    /// What it holds in KV memory at its end.
-    pub(super) kv_tokens: u64,
-    /// Whether its prompt alone takes longer than others should wait.
-    pub(super) is_long: bool,
-}
-
-impl Burden {
-    pub(super) const fn new(prefill_us: u64, kv_tokens: u64, is_long: bool) -> Self {
-        Self { prefill_us, sent: None, kv_tokens, is_long }
-    }
-}
-
-/// What all replicas have, and where their knees are.
+/// Where the knees of all replicas are.
 #[derive(Debug)]
 pub(super) struct Knees {
     /// Whether anybody is held for them at all.
     holds: bool,
-    loads: FxHashMap<ReplicaId, Load>,
+    knees: FxHashMap<ReplicaId, Knee>,
     mix: Mix,
     /// How long prompts may wait for others before the replica counts as full.
-    backlog_us_max: f64,
+    backlog_ms_max: f64,
 }
 
 #[derive(Debug)]
-struct Load {
+struct Knee {
     times: StepTimes,
-    sequences: u32,
     sequences_max: f64,
     /// What the engine has shown it can run, where that is less.
     seen_max: f64,
-    prefill_us: u64,
-    long_prefills: u32,
-    kv_tokens: u64,
-    report: Option<Report>,
-    /// How much longer prompts wait than was predicted; below 1 where the replica is faster.
-    slowness: f64,
 }
 
 /// The requests that are seen, on average.
@@ -92,53 +64,18 @@ impl Knees {
             output_tokens: usual.output_tokens.into(),
             seen: 0,
         };
-        let backlog_us_max = backlog_max.as_secs_f64() * 1e6;
-        Self { holds, loads: FxHashMap::default(), mix, backlog_us_max }
+        let backlog_ms_max = backlog_max.as_secs_f64() * 1e3;
+        Self { holds, knees: FxHashMap::default(), mix, backlog_ms_max }
     }
 
     pub(super) fn on_joined(&mut self, replica: ReplicaId, hardware: &Hardware) {
         let times = hardware.step;
-        let load = Load {
-            times,
-            sequences: 0,
-            sequences_max: self.mix.knee(&times),
-            seen_max: f64::INFINITY,
-            prefill_us: 0,
-            long_prefills: 0,
-            kv_tokens: 0,
-            report: None,
-            slowness: 1.0,
-        };
-        self.loads.insert(replica, load);
+        let sequences_max = self.mix.knee(&times);
+        self.knees.insert(replica, Knee { times, sequences_max, seen_max: f64::INFINITY });
     }
 
     pub(super) fn on_left(&mut self, replica: ReplicaId) {
-        self.loads.remove(&replica);
-    }
-
-    pub(super) fn on_sent(&mut self, now: Moment, replica: ReplicaId, burden: &mut Burden) {
-        let Some(load) = self.loads.get_mut(&replica) else { return };
-        load.sequences += 1;
-        load.prefill_us += burden.prefill_us;
-        burden.sent = Some((now, load.prefill_us));
-        load.kv_tokens += burden.kv_tokens;
-        load.long_prefills += u32::from(burden.is_long);
-    }
-
-    /// Notes a first token: the prompt is read. What it took corrects what is predicted next.
-    pub(super) fn on_read(&mut self, now: Moment, replica: ReplicaId, burden: &mut Burden) {
-        let Some(load) = self.loads.get_mut(&replica) else { return };
-        if let Some((at, before_us)) = burden.sent.take().filter(|it| TELLING_US < it.1) {
-            let taken = now.since(at).as_secs_f64() * 1e6 / micros(before_us);
-            load.slowness += SLOWNESS_SHARE * (taken.clamp(0.02, 4.0) - load.slowness);
-        }
-        load.unread(burden);
-    }
-    pub(super) fn on_ended(&mut self, replica: ReplicaId, mut burden: Burden) {
-        let Some(load) = self.loads.get_mut(&replica) else { return };
-        load.unread(&mut burden);
-        load.sequences -= 1;
-        load.kv_tokens -= burden.kv_tokens;
+        self.knees.remove(&replica);
     }
 
     /// Learns what a finished request was like: prompt tokens that were not cached, all of them, and
@@ -153,56 +90,56 @@ impl Knees {
         if *seen == MIX_STEP {
             *seen = 0;
             let mix = self.mix;
-            self.loads.values_mut().for_each(|it| it.sequences_max = mix.knee(&it.times));
+            self.knees.values_mut().for_each(|it| it.sequences_max = mix.knee(&it.times));
         }
     }
 
-    pub(super) fn on_report(&mut self, replica: ReplicaId, report: Report) {
-        let Some(load) = self.loads.get_mut(&replica) else { return };
-        load.report = Some(report);
+    /// Corrects what was predicted by what the engine says, with so many of ours there.
+    pub(super) fn on_report(&mut self, replica: ReplicaId, report: Report, in_flight: u32) {
+        let Some(knee) = self.knees.get_mut(&replica) else { return };
         if (report.running / QUEUE_PART).max(1) < report.waiting {
-            load.seen_max = f64::from(report.running.max(1));
-        } else if report.waiting == 0 && load.seen_max <= f64::from(load.sequences) + 1.0 {
+            knee.seen_max = f64::from(report.running.max(1));
+        } else if report.waiting == 0 && knee.seen_max <= f64::from(in_flight) + 1.0 {
             // It runs all we sent and nobody waits: it may well run more.
-            load.seen_max = load.seen_max * 1.25 + 1.0;
+            knee.seen_max = knee.seen_max * 1.25 + 1.0;
         }
     }
 
     /// Says how full a replica is; from 1 on it is past its knee.
-    pub(super) fn fill(&self, now: Moment, replica: ReplicaId) -> f64 {
-        let Some(load) = self.loads.get(&replica).filter(|_| self.holds) else { return 0.0 };
-        let sequences = f64::from(load.sequences) / load.sequences_max.min(load.seen_max);
-        let backlog = load.slowness * micros(load.prefill_us) / self.backlog_us_max;
-        sequences.max(backlog).max(load.kv_fill(now))
+    pub(super) fn fill(&self, now: Moment, replica: &Replica) -> f64 {
+        let Some(knee) = self.knees.get(&replica.id).filter(|_| self.holds) else { return 0.0 };
+        let others = replica.hearsay.booked_elsewhere(now);
+        let in_flight = f64::from(replica.in_flight + others.in_flight);
+        let sequences = in_flight / knee.sequences_max.min(knee.seen_max);
+        sequences.max(self.backlog(now, replica)).max(kv_fill(now, replica))
     }
 
-    /// Counts the replicas that are reading a prompt so long that nobody should wait for it.
-    pub(super) fn with_long_prefills(&self) -> usize {
-        self.loads.values().filter(|it| 0 < it.long_prefills).count()
+    /// Says how long prompts wait at a replica; from 1 on longer than they should.
+    pub(super) fn backlog(&self, now: Moment, replica: &Replica) -> f64 {
+        let others = replica.hearsay.booked_elsewhere(now);
+        let prefill_us = replica.ledger.load().prefill_us + others.load.prefill_us;
+        replica.pace.factor() * ms(prefill_us) / self.backlog_ms_max
     }
 
-    pub(super) fn is_long(&self, prefill_us: u64) -> bool {
-        self.backlog_us_max < micros(prefill_us)
+    pub(super) fn is_long(&self, prefill_ms: f64) -> bool {
+        self.backlog_ms_max < prefill_ms
     }
 }
 
-impl Load {
-    fn unread(&mut self, burden: &mut Burden) {
-        self.prefill_us -= std::mem::take(&mut burden.prefill_us);
-        self.long_prefills -= u32::from(std::mem::take(&mut burden.is_long));
-    }
-
-    fn kv_fill(&self, now: Moment) -> f64 {
-        let fresh = self.report.filter(|it| now.since(it.taken_at) <= REPORT_AGE_MAX);
-        let Some(report) = fresh else { return 0.0 };
-        match report.kv_tokens_max {
-            // What requests share is counted once by the engine and often by us: it decides whether
-            // memory is tight, and we by how much, because we know of what was sent since.
-            Some(max) if 0 < max && KV_TIGHT_SHARE <= report.kv_used_share => {
-                micros(self.kv_tokens) / micros(max)
-            }
-            Some(_) | None => 0.0,
+fn kv_fill(now: Moment, replica: &Replica) -> f64 {
+    let report = replica.hearsay.report();
+    let fresh = report.filter(|it| now.since(it.taken_at) <= REPORT_AGE_MAX);
+    match fresh {
+        // What requests share is counted once by the engine and often by us: it decides whether
+        // memory is tight, and we by how much, because we know of what was sent since.
+        Some(Report { kv_used_share, kv_tokens_max: Some(max), .. })
+            if 0 < max && KV_TIGHT_SHARE <= kv_used_share =>
+        {
+            let load = replica.ledger.load();
+            // Both in the same unit, whatever its name.
+            ms(load.kv_tokens + load.growth_tokens) / ms(max)
         }
+        Some(_) | None => 0.0,
     }
 }
 
@@ -232,26 +169,25 @@ impl Mix {
     }
 }
 
-/// Exact up to what anybody books.
-#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "below 2^53 in practice")]
-fn micros(value: u64) -> f64 {
-    value as f64
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use crate::fleet::{BreakerSettings, Load};
+
     use super::*;
 
-    const R: ReplicaId = ReplicaId(0);
+    const ID: ReplicaId = ReplicaId(0);
 
-    fn knees() -> Knees {
+    fn bench() -> (Knees, Replica) {
         let mut knees = Knees::new(true, Duration::from_millis(250));
-        knees.on_joined(R, &Hardware::default());
-        knees
+        knees.on_joined(ID, &Hardware::default());
+        let (name, settings) = ("http://gpu-0:8000".to_owned(), BreakerSettings::default());
+        (knees, Replica::new(ID, name, 1.0, Arc::default(), settings))
     }
 
-    fn burden(prefill_ms: u64) -> Burden {
-        Burden::new(prefill_ms * 1_000, 1_000, 250 < prefill_ms)
+    fn load(prefill_ms: u64) -> Load {
+        Load { prefill_us: prefill_ms * 1_000, kv_tokens: 1_000, ..Load::default() }
     }
 
     fn report(waiting: u32, running: u32, kv_used_share: f64) -> Report {
@@ -261,74 +197,56 @@ mod tests {
 
     #[test]
     fn many_answers_at_once_fill_a_replica_and_their_end_empties_it() {
-        let mut knees = knees();
+        let (knees, mut replica) = bench();
         let mut sent = 0;
-        while knees.fill(Moment::ZERO, R) < 1.0 {
-            knees.on_sent(Moment::ZERO, R, &mut burden(0));
+        while knees.fill(Moment::ZERO, &replica) < 1.0 {
+            replica.on_sent(Moment::ZERO, load(0));
             sent += 1;
         }
         assert!((40..200).contains(&sent), "{sent}");
-        (0..sent).for_each(|_| knees.on_ended(R, burden(0)));
-        assert!(knees.fill(Moment::ZERO, R) < 1e-9);
+        (0..sent).for_each(|_| replica.on_ended(Moment::ZERO, load(0), false));
+        assert!(knees.fill(Moment::ZERO, &replica) < 1e-9);
     }
 
     #[test]
     fn prompts_that_wait_fill_it_until_they_are_read() {
-        let mut knees = knees();
-        let mut long = burden(600);
-        knees.on_sent(Moment::ZERO, R, &mut long);
-        assert!(1.0 <= knees.fill(Moment::ZERO, R));
-        assert_eq!(knees.with_long_prefills(), 1);
-        knees.on_read(Moment::ZERO, R, &mut long);
-        assert!(knees.fill(Moment::ZERO, R) < 0.1);
-        assert_eq!(knees.with_long_prefills(), 0);
-        knees.on_ended(R, long);
+        let (knees, mut replica) = bench();
+        let mut long = load(600);
+        replica.on_sent(Moment::ZERO, long);
+        assert!(1.0 <= knees.fill(Moment::ZERO, &replica));
+        replica.ledger.begin(Moment::ZERO, &mut long);
+        assert!(knees.fill(Moment::ZERO, &replica) < 0.1);
     }
 
     #[test]
     fn an_engine_with_a_queue_corrects_the_prediction_and_one_without_takes_it_back() {
-        let mut knees = knees();
-        (0..8).for_each(|_| knees.on_sent(Moment::ZERO, R, &mut burden(0)));
-        assert!(knees.fill(Moment::ZERO, R) < 0.5);
-        knees.on_report(R, report(4, 4, 0.1));
-        assert!(1.0 < knees.fill(Moment::ZERO, R));
-        (0..10).for_each(|_| knees.on_report(R, report(0, 8, 0.1)));
-        assert!(knees.fill(Moment::ZERO, R) < 1.0);
-    }
-
-    #[test]
-    fn a_replica_that_reads_faster_than_predicted_may_have_more_waiting() {
-        let mut knees = knees();
-        for second in 0..100 {
-            let at = Moment::ZERO + Duration::from_secs(second);
-            let mut quick = burden(500);
-            knees.on_sent(at, R, &mut quick);
-            knees.on_read(at + Duration::from_millis(50), R, &mut quick);
-            knees.on_ended(R, quick);
-        }
-        let now = Moment::ZERO + Duration::from_secs(100);
-        knees.on_sent(now, R, &mut burden(500));
-        assert!(knees.fill(now, R) < 0.3);
+        let (mut knees, mut replica) = bench();
+        (0..8).for_each(|_| replica.on_sent(Moment::ZERO, load(0)));
+        assert!(knees.fill(Moment::ZERO, &replica) < 0.5);
+        knees.on_report(ID, report(4, 4, 0.1), 8);
+        assert!(1.0 < knees.fill(Moment::ZERO, &replica));
+        (0..10).for_each(|_| knees.on_report(ID, report(0, 8, 0.1), 8));
+        assert!(knees.fill(Moment::ZERO, &replica) < 1.0);
     }
 
     #[test]
     fn memory_counts_when_it_is_tight() {
-        let mut knees = knees();
-        (0..11).for_each(|_| knees.on_sent(Moment::ZERO, R, &mut burden(0)));
-        knees.on_report(R, report(0, 11, 0.5));
-        assert!(knees.fill(Moment::ZERO, R) < 0.5, "most of it is shared");
-        knees.on_report(R, report(0, 11, 0.9));
-        assert!(1.0 < knees.fill(Moment::ZERO, R));
+        let (knees, mut replica) = bench();
+        (0..11).for_each(|_| replica.on_sent(Moment::ZERO, load(0)));
+        replica.hearsay.on_report(report(0, 11, 0.5));
+        assert!(knees.fill(Moment::ZERO, &replica) < 0.5, "most of it is shared");
+        replica.hearsay.on_report(report(0, 11, 0.9));
+        assert!(1.0 < knees.fill(Moment::ZERO, &replica));
         let later = Moment::ZERO + Duration::from_secs(60);
-        assert!(knees.fill(later, R) < 0.5, "that was long ago");
+        assert!(knees.fill(later, &replica) < 0.5, "that was long ago");
     }
 
     #[test]
     fn long_prompts_and_short_answers_move_the_knee() {
-        let mut knees = knees();
-        let before = knees.loads[&R].sequences_max;
+        let (mut knees, _) = bench();
+        let before = knees.knees[&ID].sequences_max;
         (0..640).for_each(|_| knees.learn(8_000, 8_000, 16));
-        let after = knees.loads[&R].sequences_max;
+        let after = knees.knees[&ID].sequences_max;
         assert!(4.0 * after < before, "{before} {after}");
     }
 }

@@ -7,18 +7,19 @@
 mod hold;
 mod lanes;
 
+use std::sync::Arc;
+
 use crate::cost::Hardware;
-use crate::domain::{Moment, ReplicaId, RequestId, Usage};
+use crate::domain::{Moment, RequestId, Usage};
 use crate::fleet::{Replica, Standing};
 use crate::policy::Ask;
 use crate::queue::{Admission, Ticket, Use, Work};
 
-use super::knee::Burden;
 use super::{Action, Booking, Brain, Refusal};
 
 use hold::Parked;
 pub(super) use hold::{Arrival, Hold, Toll};
-use lanes::{LaneKey, Scene};
+use lanes::{Fill, LaneKey, Scene};
 
 /// Capacity is idle below this share of the knee: what is beyond a contract may have it.
 const IDLE_FILL: f64 = 0.5;
@@ -52,7 +53,7 @@ impl Brain {
         if toll.latest.is_some_and(|it| it < now) {
             return Err(Refusal::DeadlineUnmeetable);
         }
-        let tokens = parked.tokens();
+        let tokens = toll.tokens;
         let account = self.hold.contracts.account(toll.tenant);
         let held = account.reserve(now, toll.work, tokens);
         if held.usage == Use::BestEffort && !self.is_idle(now) {
@@ -139,21 +140,20 @@ impl Brain {
     }
 
     /// Books a request that goes to a replica.
-    pub(super) fn hold_on_sent(&mut self, now: Moment, booking: &mut Booking) {
-        self.hold.knees.on_sent(now, booking.replica, &mut booking.toll.burden);
+    pub(super) fn hold_on_sent(&mut self, now: Moment, booking: &Booking) {
         if booking.tried.is_empty() {
-            self.hold.gate.on_sent(now, booking.key, booking.toll.burden.kv_tokens);
+            self.hold.gate.on_sent(now, booking.key, booking.toll.tokens);
         }
     }
 
     /// Closes the books of a request that was sent: what it came to, as far as that is known.
     pub(super) fn hold_on_ended(&mut self, now: Moment, booking: &Booking, usage: Usage) {
         let Some(replica) = self.fleet.get(booking.replica) else { return };
-        let output = usage.output.unwrap_or(booking.streamed_tokens);
+        let output = usage.output.unwrap_or(booking.account.streamed_tokens);
         let input = usage.input.unwrap_or(booking.outline.prompt_tokens);
-        let cached = usage.cached.unwrap_or(booking.toll.cached_tokens).min(input);
+        let cached = usage.cached.unwrap_or(booking.account.cached_tokens).min(input);
         // Who left before the first token had some of the prompt read, nobody knows how much.
-        let new = if booking.answering || usage.input.is_some() { input - cached } else { 0 };
+        let new = if booking.is_answering() || usage.input.is_some() { input - cached } else { 0 };
         let context = input.saturating_add(output / 2);
         let cost_ms = replica.hardware.cost.cost_ms(new, cached, output, context);
         let real = work_of(&replica.hardware, cost_ms);
@@ -186,8 +186,8 @@ impl Brain {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let Some(replica) = self.fleet.get(booking.replica) else { return };
         let Some(held) = &mut booking.toll.held else { return };
-        let (prompt, output) = (booking.outline.prompt_tokens, booking.streamed_tokens);
-        let cached = booking.toll.cached_tokens.min(prompt);
+        let (prompt, output) = (booking.outline.prompt_tokens, booking.account.streamed_tokens);
+        let cached = booking.account.cached_tokens.min(prompt);
         let cost = &replica.hardware.cost;
         let cost_ms = cost.cost_ms(prompt - cached, cached, output, prompt + output / 2);
         let work = work_of(&replica.hardware, cost_ms);
@@ -199,8 +199,7 @@ impl Brain {
     pub(super) fn measure_fleet(&mut self) {
         let there = || self.fleet.iter().filter(|it| !it.leaving && 0.0 < it.weight);
         let capacity: f64 = there().map(|it| it.hardware.capacity_mu_per_min).sum();
-        let told: Vec<u64> =
-            there().filter_map(|it| it.report.and_then(|it| it.kv_tokens_max)).collect();
+        let told: Vec<u64> = there().filter_map(|it| it.hearsay.report()?.kv_tokens_max).collect();
         // Those that do not tell are taken to be like those that do.
         let count = u64::try_from(told.len()).unwrap_or(0);
         let all = u64::try_from(there().count()).unwrap_or(0);
@@ -224,9 +223,9 @@ impl Brain {
         let ask = Ask { now, key: parked.key, outline: &parked.outline };
         let fills = std::mem::take(&mut self.hold.fills);
         let home = parked.home;
-        let chosen = self.pick_among(&ask, &[], |it| {
+        let chosen = self.pick_among(request, &ask, &[], |it| {
             let reach = if Some(it.id) == home { reach.max(HOME_FILL) } else { reach };
-            fills.iter().find(|fill| fill.0 == it.id).is_some_and(|fill| fill.1 < reach)
+            fills.iter().find(|fill| fill.id == it.id).is_some_and(|fill| fill.fill < reach)
         });
         self.hold.fills = fills;
         match chosen {
@@ -246,20 +245,31 @@ impl Brain {
 
     /// Tells whether there is capacity that nobody wants.
     fn is_idle(&self, now: Moment) -> bool {
-        let idle = |it: &Replica| it.admits(now) && self.hold.knees.fill(now, it.id) < IDLE_FILL;
+        let idle = |it: &Replica| it.admits(now) && self.hold.knees.fill(now, it) < IDLE_FILL;
         self.hold.line.is_empty() && self.fleet.iter().any(idle)
     }
 
     /// Notes how full every replica is, for the choice of who goes next.
     fn look_around(&mut self, now: Moment) {
-        let Hold { fills, knees, .. } = &mut self.hold;
-        fills.clear();
+        let mut fills = std::mem::take(&mut self.hold.fills);
+        self.fills(now, &mut fills);
+        self.hold.fills = fills;
+    }
+
+    fn fills(&self, now: Moment, into: &mut Vec<Fill>) {
+        let knees = &self.hold.knees;
+        let fill = |it: &Replica| Fill {
+            id: it.id,
+            fill: knees.fill(now, it),
+            is_reading_long: 1.0 <= knees.backlog(now, it),
+        };
         let there = || self.fleet.iter().filter(|it| 0.0 < it.weight);
-        fills.extend(there().filter(|it| it.admits(now)).map(|it| (it.id, knees.fill(now, it.id))));
-        if fills.is_empty() {
+        into.clear();
+        into.extend(there().filter(|it| it.admits(now)).map(fill));
+        if into.is_empty() {
             // Those that have not shown themselves are the last resort.
-            let joining = |it: &&Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
-            fills.extend(there().filter(joining).map(|it| (it.id, knees.fill(now, it.id))));
+            let joins = |it: &&Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
+            into.extend(there().filter(joins).map(fill));
         }
     }
 
@@ -273,25 +283,21 @@ impl Brain {
         let prompt = outline.prompt_tokens;
         let output = outline.output_tokens.unwrap_or(0);
         let known = if home.is_some() { self.hold.gate.tokens_of(key) } else { 0 };
-        let cached_tokens = u32::try_from(known).unwrap_or(u32::MAX).min(prompt.saturating_sub(1));
-        let default = Hardware::default;
+        let cached = u32::try_from(known).unwrap_or(u32::MAX).min(prompt.saturating_sub(1));
         let replica = home.and_then(|it| self.fleet.get(it)).or_else(|| self.fleet.iter().next());
-        let hardware = replica.map_or_else(default, |it| (*it.hardware).clone());
+        let hardware = replica.map_or_else(Arc::default, |it| Arc::clone(&it.hardware));
         let cost = &hardware.cost;
-        let prefill_ms = cost.prefill_ms(prompt - cached_tokens, cached_tokens);
+        let prefill_ms = cost.prefill_ms(prompt - cached, cached);
         let decode_ms = cost.decode_ms(output, prompt.saturating_add(output / 2));
-        let prefill_us = hold::micros(prefill_ms);
-        let is_long = self.hold.knees.is_long(prefill_us);
-        let burden = Burden::new(prefill_us, u64::from(prompt) + u64::from(output), is_long);
         let toll = Toll {
             class: claim.class.unwrap_or(self.settings.line.classes.default_id()),
             tenant: claim.tenant,
             weight: claim.weight,
             work: work_of(&hardware, prefill_ms + decode_ms),
-            cached_tokens,
+            tokens: u64::from(prompt) + u64::from(output),
+            is_long: self.hold.knees.is_long(prefill_ms),
             latest: hold::latest_start(&claim, prefill_ms, &hardware, output),
             bytes: claim.bytes,
-            burden,
             held: None,
         };
         Parked { key, outline, extent, home, admission, toll }
@@ -318,9 +324,8 @@ impl Brain {
 
     /// Tells whether somebody waits who could go.
     pub(super) fn holds_in_vain(&self, now: Moment) -> bool {
-        let open = self.fleet.iter().filter(|it| 0.0 < it.weight && it.admits(now));
-        let fills: Vec<(ReplicaId, f64)> =
-            open.map(|it| (it.id, self.hold.knees.fill(now, it.id))).collect();
+        let mut fills = Vec::new();
+        self.fills(now, &mut fills);
         let scene = Scene { fills: &fills, ..self.hold.scene() };
         self.hold.parked.values().any(|it| scene.is_open(it.lane(), false))
     }

@@ -3,8 +3,12 @@
 //! never waits, never reads a clock and never does what it decides: the driver does, under one lock
 //! per pool, and the simulator does the same in virtual time.
 
+mod accounts;
+mod booking;
 mod budget;
+mod decision;
 mod event;
+mod foresight;
 pub mod invariants;
 mod knee;
 mod line;
@@ -19,23 +23,31 @@ use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
-use crate::fleet::{Fleet, Reason, Replica, Standing};
-use crate::policy::{self, Ask, Candidate, Policy};
-use crate::tokens::Lengths;
+use crate::domain::{Moment, ReplicaId, RequestId, Usage};
+use crate::fleet::{Drift, Fleet, Reason, Replica, Standing};
+use crate::policy::{self, Ask, Candidate, Policy, PolicyName};
+use crate::tokens::{Lengths, Recent};
 
-pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
+pub use accounts::WorkloadDrift;
+pub use decision::{Decision, Shadow};
+pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
+pub use foresight::Foresight;
 pub use settings::{LineSettings, RetrySettings, SessionSettings, Settings};
 pub use snapshot::{QueueSnapshot, ReplicaLoad, ReplicaSnapshot, Snapshot, TenantSnapshot};
 
+use accounts::candidate;
+use booking::Booking;
 use budget::RetryBudget;
-use line::{Arrival, Hold, Toll};
+use line::{Arrival, Hold};
 use sessions::Sessions;
 
 /// How often the session table is swept a little.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What a refused client is told to wait when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Whose choices are noted beside ours.
+const SHADOWS: [PolicyName; 2] = [PolicyName::RoundRobin, PolicyName::PowerOfTwo];
 
 /// The state machine of one pool.
 #[derive(Debug)]
@@ -47,40 +59,22 @@ pub struct Brain {
     requests: IndexMap<RequestId, Booking, FxBuildHasher>,
     sessions: Sessions,
     lengths: Lengths,
+    workloads: Recent<Drift>,
+    foresight: Foresight,
+    accounts_opened: u64,
+    accounts_closed: u64,
     budget: RetryBudget,
     hold: Hold,
     swept_at: Moment,
     sessions_moved_total: u64,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
-}
-
-/// One request that was sent and has not ended.
-#[derive(Debug)]
-struct Booking {
-    key: SliceKey,
-    outline: Outline,
-    extent: Extent,
-    replica: ReplicaId,
-    /// Whether its first byte has come: from then on it cannot go elsewhere.
-    answering: bool,
-    /// Tokens of its answer that have come so far.
-    streamed_tokens: u32,
-    /// Whether it went to a replica that was out, to see whether it is back.
-    trial: bool,
-    /// Where it was before, in vain.
-    tried: Vec<ReplicaId>,
-    /// Those of them that answered with an error. They are blamed only if somebody else does better:
-    /// a request that fails everywhere is itself to blame.
-    suspects: Vec<ReplicaId>,
-    /// What it was expected to cost, and what it holds of its contract.
-    toll: Toll,
-}
-
-impl Booking {
-    fn ask(&self, now: Moment) -> Ask<'_> {
-        Ask { now, key: self.key, outline: &self.outline }
-    }
+    /// Whether somebody wants to know why.
+    is_noting: bool,
+    note: Option<Decision>,
+    shadows: Vec<Box<dyn Policy>>,
+    /// Apart from that of decisions, which must not depend on whether anybody asks.
+    shadow_chance: Pcg64Mcg,
 }
 
 impl Brain {
@@ -92,11 +86,19 @@ impl Brain {
             requests: IndexMap::default(),
             sessions: Sessions::new(settings.sessions),
             lengths: Lengths::default(),
+            workloads: Recent::new(accounts::WORKLOADS_MAX),
+            foresight: Foresight::default(),
+            accounts_opened: 0,
+            accounts_closed: 0,
             budget: RetryBudget::new(settings.retries),
             hold: Hold::new(&settings.line),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
             candidates: Vec::new(),
+            is_noting: false,
+            note: None,
+            shadows: SHADOWS.into_iter().map(policy::make).collect(),
+            shadow_chance: Pcg64Mcg::seed_from_u64(settings.seed),
             settings,
         }
     }
@@ -112,9 +114,7 @@ impl Brain {
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
             Event::Streamed { request, output_tokens } => {
-                if let Some(booking) = self.requests.get_mut(&request) {
-                    booking.streamed_tokens = output_tokens;
-                }
+                self.on_streamed(request, output_tokens);
                 self.hold_on_streamed(request);
             }
             Event::Ended { request, outcome, usage } => {
@@ -146,13 +146,21 @@ impl Brain {
             }
             Event::Reported { replica, report } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
-                    it.report = Some(report);
+                    it.hearsay.on_report(report);
+                    self.hold.knees.on_report(replica, report, it.in_flight);
                 }
-                self.hold.knees.on_report(replica, report);
+            }
+            Event::Heard { router, taken_at, loads } => {
+                for HeardLoad { replica, booked } in loads {
+                    if let Some(it) = self.fleet.get_mut(replica) {
+                        it.hearsay.on_heard(router, taken_at, booked);
+                    }
+                }
             }
         }
         self.pump(now, actions);
         debug_assert!(invariants::ledger_matches_requests(self));
+        debug_assert!(invariants::accounts_are_closed_once(self));
     }
 
     /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
@@ -165,6 +173,7 @@ impl Brain {
     pub fn on_time(&mut self, now: Moment, actions: &mut Vec<Action>) {
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
+            self.fleet.on_time(now);
             self.measure_fleet();
             self.hold.gate.on_time(now);
             self.swept_at = now;
@@ -179,7 +188,7 @@ impl Brain {
         failure: Failure,
         actions: &mut Vec<Action>,
     ) {
-        let Some(mut booking) = self.take(now, request) else { return };
+        let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
         match failure {
             Failure::Unreachable => self.blame(now, failed, Reason::Unreachable),
@@ -189,7 +198,7 @@ impl Brain {
             Failure::Busy => self.praise(failed),
         }
         booking.tried.push(failed);
-        match self.pick_again(now, &booking) {
+        match self.pick_again(now, request, &booking) {
             Ok(replica) => {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
@@ -206,8 +215,7 @@ impl Brain {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let replica = booking.replica;
         let suspects = std::mem::take(&mut booking.suspects);
-        if !std::mem::replace(&mut booking.answering, true) {
-            self.hold.knees.on_read(now, replica, &mut booking.toll.burden);
+        if self.begin_account(now, request) {
             self.policy.on_first_token(now, request, replica);
         }
         self.praise(replica);
@@ -227,13 +235,12 @@ impl Brain {
         if self.on_left_line(request) {
             return;
         }
-        let Some(booking) = self.take(now, request) else { return };
+        let Some(booking) = self.close_account(now, request) else { return };
         self.hold_on_ended(now, &booking, usage);
-        let Booking { key, extent, outline, .. } = &booking;
-        self.lengths.on_ended(*key, extent, outline, usage, outcome == Outcome::Done);
+        self.learn(now, &booking, outcome, usage);
         match outcome {
             Outcome::Cut => self.blame(now, booking.replica, Reason::Unreachable),
-            Outcome::Cancelled if booking.trial && !booking.answering => {
+            Outcome::Cancelled if booking.trial && !booking.is_answering() => {
                 if let Some(it) = self.fleet.get_mut(booking.replica) {
                     it.breaker.on_trial_abandoned(now);
                 }
@@ -244,8 +251,13 @@ impl Brain {
     }
 
     /// Chooses a replica other than those tried; the only place where policies are asked.
-    fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
-        self.pick_among(ask, tried, |_| true)
+    fn pick(
+        &mut self,
+        request: RequestId,
+        ask: &Ask<'_>,
+        tried: &[ReplicaId],
+    ) -> Option<ReplicaId> {
+        self.pick_among(request, ask, tried, |_| true)
     }
 
     /// Tells whether anybody may be chosen for a request.
@@ -254,9 +266,21 @@ impl Brain {
         closed || self.gather_any(ask.now, &[])
     }
 
+    /// Gathers those who may be chosen; tells whether there is any.
+    fn gather_any(&mut self, now: Moment, tried: &[ReplicaId]) -> bool {
+        self.gather(now, tried, |it| it.admits(now));
+        if self.candidates.is_empty() {
+            // Better a replica that has not shown itself yet than none.
+            let joins = |it: &Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
+            self.gather(now, tried, joins);
+        }
+        !self.candidates.is_empty()
+    }
+
     /// Chooses among those with room in the eyes of `has_room`, or among all where none has any.
     fn pick_among(
         &mut self,
+        request: RequestId,
         ask: &Ask<'_>,
         tried: &[ReplicaId],
         has_room: impl Fn(&Candidate) -> bool,
@@ -266,24 +290,58 @@ impl Brain {
         {
             return Some(home);
         }
-        if !self.gather_any(ask.now, tried) {
-            return None;
-        }
+        self.gather_any(ask.now, tried);
         if self.candidates.iter().any(&has_room) {
             self.candidates.retain(has_room);
+        }
+        if std::mem::take(&mut self.is_noting) {
+            self.note_decision(request, ask, tried);
+        }
+        if self.candidates.is_empty() {
+            return None;
         }
         let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
         Some(self.candidates[chosen].id)
     }
 
-    /// Gathers those who may be chosen; tells whether there is any.
-    fn gather_any(&mut self, now: Moment, tried: &[ReplicaId]) -> bool {
-        self.gather(tried, |it| it.admits(now));
-        if self.candidates.is_empty() {
-            // Better a replica that has not shown itself yet than none.
-            self.gather(tried, |it| !it.leaving && it.breaker.standing() == Standing::Joining);
+    /// Asks for the next decision to be noted; [`Self::take_note`] then has it.
+    pub fn note_next(&mut self) {
+        self.is_noting = true;
+        self.note = None;
+    }
+
+    /// Takes the note of the last decision, if one was asked for and made since.
+    pub fn take_note(&mut self) -> Option<Decision> {
+        self.is_noting = false;
+        self.note.take()
+    }
+
+    /// Writes down who could take a request, and how everybody weighs them.
+    fn note_decision(&mut self, request: RequestId, ask: &Ask<'_>, tried: &[ReplicaId]) {
+        let (candidates, chance) = (&self.candidates, &mut self.shadow_chance);
+        let mut terms = Vec::new();
+        let mut shadows = Vec::new();
+        if !candidates.is_empty() {
+            self.policy.terms(ask, candidates, &mut terms);
+            for (policy, rule) in SHADOWS.into_iter().zip(&mut self.shadows) {
+                let replica = candidates[rule.pick(ask, candidates, chance)].id;
+                shadows.push(Shadow { policy, replica });
+            }
         }
-        !self.candidates.is_empty()
+        self.note = Some(Decision {
+            request,
+            key: ask.key,
+            at: ask.now,
+            policy: self.settings.policy,
+            prompt_tokens: ask.outline.prompt_tokens,
+            output_tokens: ask.outline.output_tokens,
+            tried: tried.to_vec(),
+            candidates: candidates.iter().map(|it| it.id).collect(),
+            terms,
+            chosen: None,
+            ttft_ms: None,
+            shadows,
+        });
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
@@ -296,22 +354,28 @@ impl Brain {
         (replica.weight <= 0.0 && replica.admits(ask.now) && !tried.contains(&home)).then_some(home)
     }
 
-    fn gather(&mut self, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
+    fn gather(&mut self, now: Moment, tried: &[ReplicaId], admits: impl Fn(&Replica) -> bool) {
+        let usual = self.fleet.strangers_usual();
         self.candidates.clear();
         self.candidates.extend(
             self.fleet
                 .iter()
                 .filter(|it| 0.0 < it.weight && admits(it) && !tried.contains(&it.id))
-                .map(candidate),
+                .map(|it| candidate(it, now, usual)),
         );
     }
 
-    fn pick_again(&mut self, now: Moment, booking: &Booking) -> Result<ReplicaId, Refusal> {
+    fn pick_again(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        booking: &Booking,
+    ) -> Result<ReplicaId, Refusal> {
         let tries = u32::try_from(booking.tried.len()).unwrap_or(u32::MAX);
         if self.settings.retries.tries_max <= tries {
             return Err(Refusal::TriesSpent);
         }
-        let Some(replica) = self.pick(&booking.ask(now), &booking.tried) else {
+        let Some(replica) = self.pick(request, &booking.ask(now), &booking.tried) else {
             return Err(Refusal::TriesSpent);
         };
         if self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
@@ -325,26 +389,20 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         let (key, replica) = (booking.key, booking.replica);
-        let Some(it) = self.fleet.get_mut(replica) else { return };
-        self.policy.on_sent(request, &booking.ask(now), &candidate(it));
-        it.on_sent();
-        booking.trial = matches!(it.breaker.standing(), Standing::Trial { .. });
-        self.hold_on_sent(now, &mut booking);
+        let Some(it) = self.fleet.get(replica) else { return };
+        let candidate = candidate(it, now, self.fleet.strangers_usual());
+        let held = self.policy.on_sent(request, &booking.ask(now), &candidate);
+        self.open_account(now, &mut booking, &candidate, held);
+        self.hold_on_sent(now, &booking);
+        let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
+        booking.trial = matches!(standing, Some(Standing::Trial { .. }));
+        if let Some(note) = self.note.as_mut().filter(|it| it.request == request) {
+            (note.chosen, note.ttft_ms) = (Some(replica), Some(booking.account.ttft_ms));
+        }
         self.requests.insert(request, booking);
         let before = self.sessions.remember(now, key, replica);
         self.sessions_moved_total += u64::from(before.is_some_and(|it| it != replica));
         actions.push(Action::Send { request, replica });
-    }
-
-    /// Takes a request off the books. `None` when it is not on them: it ends once, whatever comes.
-    fn take(&mut self, now: Moment, request: RequestId) -> Option<Booking> {
-        let booking = self.requests.swap_remove(&request)?;
-        self.policy.on_ended(now, request, booking.replica);
-        if let Some(it) = self.fleet.get_mut(booking.replica) {
-            it.on_ended();
-        }
-        self.hold.knees.on_ended(booking.replica, booking.toll.burden);
-        Some(booking)
     }
 
     fn blame(&mut self, now: Moment, replica: ReplicaId, reason: Reason) {
@@ -378,17 +436,6 @@ impl Brain {
             }
         });
         Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }
-    }
-}
-
-/// Shows a policy what it may know of a replica.
-fn candidate(replica: &Replica) -> Candidate {
-    Candidate {
-        id: replica.id,
-        place: replica.place,
-        weight: replica.weight,
-        in_flight: replica.in_flight,
-        report: replica.report,
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the page, the admin port and the tests may see of a brain.
 
 use crate::domain::{Moment, ReplicaId, Report};
+use crate::fleet::{Drift, Load};
 use crate::policy::PolicyName;
 use crate::queue::{ClassSnapshot, GateSnapshot, Tenant, Usage};
 use crate::tokens::Misses;
 
-use super::Brain;
+use super::{Brain, Foresight};
 
 /// One pool at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +18,8 @@ pub struct Snapshot {
     /// How well lengths were predicted since the start.
     pub misses: Misses,
     pub queue: QueueSnapshot,
+    /// How well first tokens were predicted since the start.
+    pub foresight: Foresight,
     pub replicas: Vec<ReplicaSnapshot>,
 }
 
@@ -55,6 +58,13 @@ pub struct ReplicaSnapshot {
     pub failed_total: u64,
     /// What its engine said last, as old as it is.
     pub report: Option<Report>,
+    /// What this router has booked there, in model units.
+    pub in_flight_mu: f64,
+    /// What it makes in a minute, in model units, as fast as it has shown itself to be.
+    pub capacity_mu_per_min: f64,
+    /// How many times as long as its hardware promises things take.
+    pub pace: f64,
+    pub drift: Drift,
 }
 
 /// What is booked on one replica at one moment.
@@ -63,6 +73,15 @@ pub struct ReplicaLoad {
     pub id: ReplicaId,
     pub name: String,
     pub in_flight: u32,
+    /// Whose coefficients its work is priced with.
+    pub class: String,
+    /// Work and KV of the requests in flight, as this router expects them.
+    pub booked: Load,
+    pub in_flight_mu: f64,
+    pub capacity_mu_per_min: f64,
+    pub pace: f64,
+    /// What other routers have booked there.
+    pub elsewhere: Load,
     /// Prompt tokens of requests whose answer has not begun, cached ones included.
     pub waiting_prompt_tokens: u64,
     /// Prompt tokens of requests being answered.
@@ -86,7 +105,11 @@ impl Brain {
                 sessions: self.sessions.count(it.id),
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
-                report: it.report,
+                report: it.hearsay.report(),
+                in_flight_mu: it.in_flight_mu(),
+                capacity_mu_per_min: it.capacity_mu_per_min(),
+                pace: it.pace.factor(),
+                drift: it.ledger.drift,
             }
         });
         Snapshot {
@@ -95,6 +118,7 @@ impl Brain {
             sessions_moved_total: self.sessions_moved_total,
             misses: self.lengths.misses(),
             queue: self.queue(),
+            foresight: self.foresight.clone(),
             replicas: replicas.collect(),
         }
     }
@@ -130,27 +154,33 @@ impl Brain {
 
     /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for people
     /// who ask, not for decisions.
-    pub fn load(&self) -> Vec<ReplicaLoad> {
+    pub fn load(&self, now: Moment) -> Vec<ReplicaLoad> {
         let replicas = self.fleet.iter().map(|it| ReplicaLoad {
             id: it.id,
             name: it.name.clone(),
             in_flight: it.in_flight,
+            class: it.hardware.class.clone(),
+            booked: it.ledger.load(),
+            in_flight_mu: it.in_flight_mu(),
+            capacity_mu_per_min: it.capacity_mu_per_min(),
+            pace: it.pace.factor(),
+            elsewhere: it.hearsay.booked_elsewhere(now).load,
             waiting_prompt_tokens: 0,
             answering_prompt_tokens: 0,
             output_tokens: 0,
-            report: it.report,
+            report: it.hearsay.report(),
         });
         let mut loads: Vec<ReplicaLoad> = replicas.collect();
         for booking in self.requests.values() {
             let Ok(at) = loads.binary_search_by_key(&booking.replica, |it| it.id) else { continue };
             let (load, outline) = (&mut loads[at], &booking.outline);
             let prompt_tokens = u64::from(outline.prompt_tokens);
-            if booking.answering {
+            if booking.is_answering() {
                 load.answering_prompt_tokens += prompt_tokens;
             } else {
                 load.waiting_prompt_tokens += prompt_tokens;
             }
-            let expected = outline.output_tokens.unwrap_or(0).max(booking.streamed_tokens);
+            let expected = outline.output_tokens.unwrap_or(0).max(booking.account.streamed_tokens);
             load.output_tokens += u64::from(expected);
         }
         loads

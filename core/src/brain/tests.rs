@@ -1,11 +1,13 @@
 //! What the brain promises, as events and the actions they must bring.
 
+mod books;
+
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Place, Report};
+use crate::domain::{Extent, Outline, Place, Report, SliceKey};
 use crate::fleet::Probe;
 use crate::policy::PolicyName;
 use crate::queue::Claim;
@@ -44,6 +46,7 @@ impl Bench {
         assert!(invariants::ledger_matches_requests(&self.brain));
         assert!(invariants::line_matches_requests(&self.brain));
         assert!(invariants::nobody_waits_in_vain(&self.brain, self.now));
+        assert!(invariants::accounts_are_closed_once(&self.brain));
         actions
     }
 
@@ -141,8 +144,9 @@ impl Policy for Diary {
         self.note(format!("{replica} joined"));
     }
 
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         self.note(format!("{request} of {} sent to {}", ask.outline.prompt_tokens, to.id));
+        0
     }
 
     fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
@@ -207,9 +211,9 @@ fn lengths_are_estimated_for_the_policy_and_learned_from_what_engines_say() {
     let mut serve = |number, outline| {
         let request = RequestId(number);
         bench.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
-        let booked = bench.brain.load();
+        let booked = bench.brain.load(bench.now);
         bench.tell(Event::Answering { request });
-        let answering = bench.brain.load();
+        let answering = bench.brain.load(bench.now);
         let usage = Usage { input: Some(2000), output: Some(10), cached: None };
         bench.tell(Event::Ended { request, outcome: Outcome::Done, usage });
         (booked, answering, bench.brain.snapshot().misses)

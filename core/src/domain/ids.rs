@@ -10,7 +10,7 @@ pub struct ReplicaId(pub u32);
 
 /// Where a replica stands for hashing: from its address alone, so the same in every router, whatever
 /// the order of their lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub u64);
 
 impl Place {
@@ -18,6 +18,10 @@ impl Place {
         Self(XxHash3_64::oneshot(address.as_bytes()))
     }
 }
+
+/// One router for as long as its process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouterId(pub u64);
 
 /// One request of one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,7 +9,7 @@ mod report;
 mod usage;
 
 pub use extent::Extent;
-pub use ids::{Place, ReplicaId, RequestId, SliceKey};
+pub use ids::{Place, ReplicaId, RequestId, RouterId, SliceKey};
 pub use moment::Moment;
 pub use outline::Outline;
 pub use report::Report;

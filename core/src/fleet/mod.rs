@@ -1,14 +1,24 @@
-//! What do we know of each replica? Who is there, what was sent, whether it may be sent more. It
-//! never chooses and never asks: whoever holds the fleet tells it what happened.
+//! What do we know of each replica? Who is there, what is booked there, how fast it is, whether it may
+//! be sent more. It never chooses and never asks: whoever holds the fleet tells it what happened.
 
 mod breaker;
+mod hearsay;
+mod ledger;
+mod pace;
 
 use std::sync::Arc;
 
 use crate::cost::Hardware;
-use crate::domain::{Moment, Place, ReplicaId, Report};
+use crate::domain::{Moment, Place, ReplicaId};
 
 pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
+pub use hearsay::{Booked, Hearsay, Strangers};
+pub use ledger::{Drift, Ledger, Load, ms, settled_us};
+pub use pace::Pace;
+
+const MINUTE_MS: f64 = 60_000.0;
+/// How much the newest prompt counts in the mean of what prompts take.
+const SHARE_OF_NEWEST: f64 = 1.0 / 32.0;
 
 /// One replica, as the router sees it.
 #[derive(Debug)]
@@ -28,8 +38,13 @@ pub struct Replica {
     pub sent_total: u64,
     pub failed_total: u64,
     pub place: Place,
-    /// What its engine said last.
-    pub report: Option<Report>,
+    /// What this router has booked there.
+    pub ledger: Ledger,
+    pub pace: Pace,
+    /// What its engine and other routers say.
+    pub hearsay: Hearsay,
+    /// What reading a prompt took there on average, by the cost model.
+    pub prefill_ms_mean: f64,
 }
 
 impl Replica {
@@ -54,7 +69,10 @@ impl Replica {
             sent_total,
             failed_total,
             place,
-            report: None,
+            ledger: Ledger::default(),
+            pace: Pace::default(),
+            hearsay: Hearsay::default(),
+            prefill_ms_mean: 0.0,
         }
     }
 
@@ -63,15 +81,31 @@ impl Replica {
         !self.leaving && self.breaker.admits(now)
     }
 
-    pub fn on_sent(&mut self) {
+    /// Books a request that is sent here.
+    pub fn on_sent(&mut self, now: Moment, charge: Load) {
         self.in_flight += 1;
         self.sent_total += 1;
         self.breaker.on_sent();
+        self.ledger.book(now, charge);
+        self.hearsay.on_sent(self.in_flight);
+        self.prefill_ms_mean += SHARE_OF_NEWEST * (ms(charge.prefill_us) - self.prefill_ms_mean);
     }
 
-    pub fn on_ended(&mut self) {
+    /// Closes the books on a request.
+    pub fn on_ended(&mut self, now: Moment, charge: Load, answering: bool) {
         assert!(0 < self.in_flight, "{} ended more requests than were sent to it", self.id);
         self.in_flight -= 1;
+        self.ledger.close(now, charge, answering);
+    }
+
+    /// What is booked here in model units: work, in minutes of this class at its knee.
+    pub fn in_flight_mu(&self) -> f64 {
+        self.ledger.load().work_ms() / MINUTE_MS * self.hardware.capacity_mu_per_min
+    }
+
+    /// What it makes in a minute, as fast as it has shown itself to be.
+    pub fn capacity_mu_per_min(&self) -> f64 {
+        self.hardware.capacity_mu_per_min / self.pace.factor()
     }
 
     pub fn on_failure(&mut self, now: Moment, reason: Reason) {
@@ -82,32 +116,52 @@ impl Replica {
 
 /// The replicas of one pool, in order of id.
 #[derive(Debug, Default)]
-pub struct Fleet(Vec<Replica>);
+pub struct Fleet {
+    replicas: Vec<Replica>,
+    /// Requests that engines usually have beside those that routers know of.
+    strangers_usual: f64,
+}
 
 impl Fleet {
     pub fn iter(&self) -> impl Iterator<Item = &Replica> {
-        self.0.iter()
+        self.replicas.iter()
     }
 
     pub fn get(&self, id: ReplicaId) -> Option<&Replica> {
-        self.position(id).map(|at| &self.0[at])
+        self.position(id).map(|at| &self.replicas[at])
     }
 
     pub fn get_mut(&mut self, id: ReplicaId) -> Option<&mut Replica> {
-        self.position(id).map(|at| &mut self.0[at])
+        self.position(id).map(|at| &mut self.replicas[at])
+    }
+
+    pub const fn strangers_usual(&self) -> f64 {
+        self.strangers_usual
     }
 
     /// Adds a replica. Ids only grow, which keeps the list in order.
     pub fn join(&mut self, replica: Replica) {
-        assert!(self.0.last().is_none_or(|last| last.id < replica.id), "replica ids only grow");
-        self.0.push(replica);
+        let last = self.replicas.last();
+        assert!(last.is_none_or(|last| last.id < replica.id), "replica ids only grow");
+        self.replicas.push(replica);
     }
 
     pub fn leave(&mut self, id: ReplicaId) {
-        self.0.retain(|it| it.id != id);
+        self.replicas.retain(|it| it.id != id);
+    }
+
+    /// Compares the replicas with each other: who is slow, and what engines say beyond our books.
+    pub fn on_time(&mut self, now: Moment) {
+        for it in &mut self.replicas {
+            it.hearsay.on_time(now, it.in_flight);
+        }
+        pace::compare(now, self.replicas.iter_mut().map(|it| &mut it.pace));
+        let speaking = self.replicas.iter().filter(|it| it.hearsay.report().is_some());
+        self.strangers_usual =
+            hearsay::median(speaking.map(|it| it.hearsay.strangers(now)).collect());
     }
 
     fn position(&self, id: ReplicaId) -> Option<usize> {
-        self.0.binary_search_by_key(&id, |it| it.id).ok()
+        self.replicas.binary_search_by_key(&id, |it| it.id).ok()
     }
 }

@@ -16,13 +16,15 @@ pub(super) struct Bench {
     chance: Pcg64Mcg,
     now: Moment,
     requests: u64,
+    /// What each request has booked until its first token, in microseconds.
+    booked_us: Vec<u64>,
 }
 
 impl Bench {
     pub(super) fn new(name: PolicyName, replicas: u32) -> Self {
         let chance = Pcg64Mcg::seed_from_u64(7);
-        let (candidates, now, requests) = (Vec::new(), Moment::ZERO, 0);
-        let mut bench = Self { policy: make(name), candidates, chance, now, requests };
+        let (candidates, now, requests, booked_us) = (Vec::new(), Moment::ZERO, 0, Vec::new());
+        let mut bench = Self { policy: make(name), candidates, chance, now, requests, booked_us };
         (0..replicas).for_each(|it| bench.join(it));
         bench
     }
@@ -30,7 +32,14 @@ impl Bench {
     pub(super) fn join(&mut self, number: u32) {
         let (id, place) = (ReplicaId(number), Place::of(&format!("http://gpu-{number}:8000")));
         self.policy.on_joined(id, place);
-        self.candidates.push(Candidate { id, place, weight: 1.0, in_flight: 0, report: None });
+        self.candidates.push(Candidate {
+            id,
+            place,
+            weight: 1.0,
+            in_flight: 0,
+            report: None,
+            books: Books::default(),
+        });
     }
 
     pub(super) fn wait(&mut self, seconds: u64) {
@@ -64,17 +73,34 @@ impl Bench {
         self.requests += 1;
         let at = position(&self.candidates, ReplicaId(to)).unwrap();
         let ask = Ask { now: self.now, key: SliceKey(1), outline };
-        self.policy.on_sent(request, &ask, &self.candidates[at]);
+        let held = self.policy.on_sent(request, &ask, &self.candidates[at]);
         self.candidates[at].in_flight += 1;
+        let (new, cached) = (outline.tokens_beyond(held), outline.tokens_in(held));
+        let us = span::whole_us(self.candidates[at].books.cost.prefill_ms(new, cached));
+        self.booked_us.push(us);
+        self.book(at, |booked| booked + us);
         request
     }
 
+    fn book(&mut self, at: usize, change: impl FnOnce(u64) -> u64) {
+        let books = &mut self.candidates[at].books;
+        books.wait_ms = span::ms_of(change(span::whole_us(books.wait_ms)));
+    }
+
+    fn begin(&mut self, request: RequestId, at: u32) {
+        let at = position(&self.candidates, ReplicaId(at)).unwrap();
+        let us = std::mem::take(&mut self.booked_us[usize::try_from(request.0).unwrap()]);
+        self.book(at, |booked| booked - us);
+    }
+
     pub(super) fn answer(&mut self, request: RequestId, at: u32) {
+        self.begin(request, at);
         self.policy.on_first_token(self.now, request, ReplicaId(at));
     }
 
     pub(super) fn end(&mut self, request: RequestId, at: u32) {
         self.policy.on_ended(self.now, request, ReplicaId(at));
+        self.begin(request, at);
         let at = position(&self.candidates, ReplicaId(at)).unwrap();
         self.candidates[at].in_flight -= 1;
     }

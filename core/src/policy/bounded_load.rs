@@ -2,40 +2,23 @@
 //! the next one clockwise that has no more than 1.25 times the mean in flight. `KubeAI` hashes the
 //! first 100 characters of a prompt; here the key is the session's.
 
-use rand_pcg::Pcg64Mcg;
+use super::ring::{Ring, Rule};
+use super::{Ask, Candidate, in_flight_total, position};
 
-use crate::domain::{Place, ReplicaId};
-
-use super::ring::Ring;
-use super::{Ask, Candidate, Policy, in_flight_total, position};
-
-const POINTS: u64 = 256;
 const LOAD_FACTOR: f64 = 1.25;
 
-#[derive(Debug, Default)]
-pub(super) struct BoundedLoad {
-    ring: Ring,
-}
+#[derive(Debug)]
+pub(super) struct BoundedLoad;
 
-impl Policy for BoundedLoad {
-    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
+impl Rule for BoundedLoad {
+    const POINTS: u64 = 256;
+
+    fn pick(ring: &Ring, ask: &Ask<'_>, candidates: &[Candidate]) -> usize {
         let count = candidates.iter().map(|_| 1.0).sum::<f64>();
         let bound = (LOAD_FACTOR * (in_flight_total(candidates) + 1.0) / count).ceil();
         let fits = |it: &usize| f64::from(candidates[*it].in_flight) + 1.0 <= bound;
-        let clockwise = self.ring.walk(ask.key.0).filter_map(|it| position(candidates, it));
+        let clockwise = ring.walk(ask.key.0).filter_map(|it| position(candidates, it));
         clockwise.into_iter().find(fits).unwrap_or(0)
-    }
-
-    fn on_joined(&mut self, replica: ReplicaId, place: Place) {
-        self.ring.join(replica, place, POINTS);
-    }
-
-    fn on_left(&mut self, replica: ReplicaId) {
-        self.ring.leave(replica);
-    }
-
-    fn bytes(&self) -> usize {
-        self.ring.bytes()
     }
 }
 
@@ -44,6 +27,7 @@ mod tests {
     use super::super::PolicyName;
     use super::super::bench::{Bench, prompt};
     use super::*;
+    use crate::domain::ReplicaId;
 
     #[test]
     fn a_session_stays_until_its_home_is_a_quarter_above_the_mean() {

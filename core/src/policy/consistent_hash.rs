@@ -3,36 +3,18 @@
 //! never looked at. The real one hashes with `MurmurHash64A` and `FurcHash` over addresses; the
 //! mixing function here is another, which moves sessions and changes nothing else.
 
-use rand_pcg::Pcg64Mcg;
+use super::ring::{Ring, Rule};
+use super::{Ask, Candidate, position};
 
-use crate::domain::{Place, ReplicaId};
+#[derive(Debug)]
+pub(super) struct ConsistentHash;
 
-use super::ring::Ring;
-use super::{Ask, Candidate, Policy, position};
+impl Rule for ConsistentHash {
+    const POINTS: u64 = 160;
 
-const POINTS: u64 = 160;
-
-#[derive(Debug, Default)]
-pub(super) struct ConsistentHash {
-    ring: Ring,
-}
-
-impl Policy for ConsistentHash {
-    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
-        let owner = self.ring.walk(ask.key.0).next();
+    fn pick(ring: &Ring, ask: &Ask<'_>, candidates: &[Candidate]) -> usize {
+        let owner = ring.walk(ask.key.0).next();
         owner.and_then(|it| position(candidates, it)).unwrap_or(0)
-    }
-
-    fn on_joined(&mut self, replica: ReplicaId, place: Place) {
-        self.ring.join(replica, place, POINTS);
-    }
-
-    fn on_left(&mut self, replica: ReplicaId) {
-        self.ring.leave(replica);
-    }
-
-    fn bytes(&self) -> usize {
-        self.ring.bytes()
     }
 }
 
@@ -40,7 +22,7 @@ impl Policy for ConsistentHash {
 mod tests {
     use super::super::PolicyName;
     use super::super::bench::{Bench, prompt};
-    use super::*;
+    use crate::domain::ReplicaId;
 
     #[test]
     fn sessions_of_one_who_cannot_all_go_to_the_first_and_come_back() {

@@ -55,13 +55,14 @@ impl Policy for DicerRing {
         self.joined += 1.0;
     }
 
-    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, _: &Candidate) {
+    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, _: &Candidate) -> usize {
         let key = workload_of(ask.key);
         if self.workloads.len() < WORKLOADS_MAX || self.workloads.contains_key(&key) {
             let fresh = Workload { load: 0.0, replicas: REPLICAS_MIN };
             let workload = self.workloads.entry(key).or_insert(fresh);
             workload.load += f64::from(ask.outline.prompt_tokens.max(1));
         }
+        0
     }
 
     fn on_left(&mut self, replica: ReplicaId) {

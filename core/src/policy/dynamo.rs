@@ -49,11 +49,12 @@ impl Policy for Dynamo {
         })
     }
 
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         let held = self.residency.on_sent(ask, to);
         let prefill = u64::from(ask.outline.tokens_beyond(held));
         self.prefills.on_sent(request, to.id, Load { prefill, rest: 0 });
         self.active.on_sent(request, to.id, ask.outline);
+        held
     }
 
     fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {

@@ -27,8 +27,9 @@ impl Policy for LeastWork {
         })
     }
 
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         self.ledger.on_sent(request, to.id, work(ask.outline));
+        0
     }
 
     fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {

@@ -61,7 +61,7 @@ impl Policy for Llmd {
         })
     }
 
-    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         if 0.0 < self.cold_weight && self.residency.deepest(ask).is_none() {
             self.cold.retain(|it| *it != to.id);
             self.cold.push(to.id);
@@ -69,7 +69,7 @@ impl Policy for Llmd {
                 self.cold.remove(0);
             }
         }
-        self.residency.on_sent(ask, to);
+        self.residency.on_sent(ask, to)
     }
 
     fn on_left(&mut self, replica: ReplicaId) {

@@ -8,13 +8,12 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, ReplicaId, RequestId};
+use crate::domain::Outline;
 
-use super::ledger::{Ledger, Load};
-use super::llmd::{KV_TIMES, held_share};
-use super::residency::Residency;
+use super::booked::{Books, Rule};
+use super::llmd::{self, held_share};
 use super::span::float;
-use super::{Ask, Candidate, Policy, lowest_by_chance};
+use super::{Ask, Candidate, lowest_by_chance};
 
 const STICKY_SHARE: f64 = 0.8;
 const SATURATED_S: f64 = 18.0;
@@ -22,58 +21,32 @@ const TOKENS_PER_SECOND: f64 = 15_928.0;
 const TOKENS_MAX: f64 = 4_194_304.0;
 
 #[derive(Debug)]
-pub(super) struct LlmdSticky {
-    residency: Residency,
-    ledger: Ledger,
-}
+pub(super) struct LlmdSticky;
 
-impl Default for LlmdSticky {
-    fn default() -> Self {
-        Self { residency: Residency::of_kv(KV_TIMES), ledger: Ledger::default() }
+impl Rule for LlmdSticky {
+    const KV_TIMES: u64 = llmd::KV_TIMES;
+
+    fn charge(outline: &Outline, held: usize) -> u64 {
+        u64::from(outline.tokens_beyond(held))
     }
-}
 
-impl Policy for LlmdSticky {
-    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
-        self.residency.look_up(ask, candidates);
-        let tokens = |it: usize| float(self.ledger.load(candidates[it].id).prefill);
-        let is_sticky = |it: usize| STICKY_SHARE <= held_share(&self.residency, ask, it);
+    fn pick(books: &Books, ask: &Ask<'_>, among: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
+        let tokens = |it: usize| float(books.waiting(among[it].id));
+        let is_sticky = |it: usize| STICKY_SHARE <= held_share(&books.residency, ask, it);
         let (mut sticky, mut others) = (f64::INFINITY, f64::INFINITY);
-        for it in 0..candidates.len() {
+        for it in 0..among.len() {
             let best = if is_sticky(it) { &mut sticky } else { &mut others };
             *best = best.min(tokens(it));
         }
         // With no holder the first is infinite; with nobody else the second, and nothing is later.
         let is_open = SATURATED_S < (sticky - others) / TOKENS_PER_SECOND;
-        lowest_by_chance(candidates.len(), chance, |it| {
+        lowest_by_chance(among.len(), chance, |it| {
             if !is_open && !is_sticky(it) {
                 return f64::INFINITY;
             }
-            let own = f64::from(ask.outline.tokens_beyond(self.residency.blocks(it)));
+            let own = f64::from(ask.outline.tokens_beyond(books.residency.blocks(it)));
             ((tokens(it) + own) / TOKENS_MAX).min(1.0)
         })
-    }
-
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
-        let held = self.residency.on_sent(ask, to);
-        let prefill = u64::from(ask.outline.tokens_beyond(held));
-        self.ledger.on_sent(request, to.id, Load { prefill, rest: 0 });
-    }
-
-    fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
-        self.ledger.on_first_token(request);
-    }
-
-    fn on_ended(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
-        self.ledger.on_ended(request);
-    }
-
-    fn on_left(&mut self, replica: ReplicaId) {
-        self.residency.forget(replica);
-    }
-
-    fn bytes(&self) -> usize {
-        self.residency.bytes()
     }
 }
 

@@ -5,56 +5,26 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, ReplicaId, RequestId};
+use crate::domain::Outline;
 
-use super::ledger::{Ledger, Load};
-use super::residency::Residency;
+use super::booked::{Books, Rule};
 use super::span::float;
-use super::{Ask, Candidate, Policy, lowest_by_chance};
+use super::{Ask, Candidate, lowest_by_chance};
 
 #[derive(Debug)]
-pub(super) struct Lmetric {
-    residency: Residency,
-    ledger: Ledger,
-}
+pub(super) struct Lmetric;
 
-impl Default for Lmetric {
-    fn default() -> Self {
-        Self { residency: Residency::of_kv(1), ledger: Ledger::default() }
+impl Rule for Lmetric {
+    fn charge(outline: &Outline, held: usize) -> u64 {
+        u64::from(outline.tokens_beyond(held))
     }
-}
 
-impl Policy for Lmetric {
-    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
-        self.residency.look_up(ask, candidates);
-        lowest_by_chance(candidates.len(), chance, |it| {
-            let candidate = &candidates[it];
-            let own = f64::from(ask.outline.tokens_beyond(self.residency.blocks(it)));
-            let tokens = float(self.ledger.load(candidate.id).prefill) + own;
-            tokens * (f64::from(candidate.in_flight) + 1.0)
+    fn pick(books: &Books, ask: &Ask<'_>, among: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
+        lowest_by_chance(among.len(), chance, |it| {
+            let own = f64::from(ask.outline.tokens_beyond(books.residency.blocks(it)));
+            let tokens = float(books.waiting(among[it].id)) + own;
+            tokens * (f64::from(among[it].in_flight) + 1.0)
         })
-    }
-
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
-        let held = self.residency.on_sent(ask, to);
-        let prefill = u64::from(ask.outline.tokens_beyond(held));
-        self.ledger.on_sent(request, to.id, Load { prefill, rest: 0 });
-    }
-
-    fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
-        self.ledger.on_first_token(request);
-    }
-
-    fn on_ended(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
-        self.ledger.on_ended(request);
-    }
-
-    fn on_left(&mut self, replica: ReplicaId) {
-        self.residency.forget(replica);
-    }
-
-    fn bytes(&self) -> usize {
-        self.residency.bytes()
     }
 }
 

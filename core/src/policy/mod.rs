@@ -10,6 +10,8 @@ mod table;
 
 #[cfg(test)]
 mod bench;
+mod booked;
+mod books;
 mod ledger;
 mod name;
 mod rendezvous;
@@ -24,6 +26,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::domain::{Moment, Outline, Place, ReplicaId, Report, RequestId, SliceKey};
 
+pub use books::{Books, Terms};
 pub use name::UnknownPolicy;
 
 policies! {
@@ -33,8 +36,10 @@ policies! {
     least_requests: LeastRequests "least_requests" => least_requests::LeastRequests;
     power_of_two: PowerOfTwo "power_of_two" => power_of_two::PowerOfTwo;
     least_work: LeastWork "least_work" => least_work::LeastWork::default();
-    consistent_hash: ConsistentHash "consistent_hash" => consistent_hash::ConsistentHash::default();
-    bounded_load: BoundedLoad "bounded_load" => bounded_load::BoundedLoad::default();
+    consistent_hash:
+        ConsistentHash "consistent_hash" => ring::OnRing::<consistent_hash::ConsistentHash>::default();
+    bounded_load:
+        BoundedLoad "bounded_load" => ring::OnRing::<bounded_load::BoundedLoad>::default();
     sglang_cache_aware:
         SglangCacheAware "sglang_cache_aware" => sglang_cache_aware::CacheAware::default();
     smg_cache_aware: SmgCacheAware "smg_cache_aware" => smg_cache_aware::CacheAware::default();
@@ -43,10 +48,11 @@ policies! {
         Dynamo16 "dynamo_16" => dynamo::Dynamo::new(16.0);
     llmd: Llmd "llmd" => llmd::Llmd::new(0.0),
         LlmdNoHitLru "llmd_no_hit_lru" => llmd::Llmd::new(2.0);
-    llmd_sticky: LlmdSticky "llmd_sticky" => llmd_sticky::LlmdSticky::default();
-    lmetric: Lmetric "lmetric" => lmetric::Lmetric::default();
+    llmd_sticky:
+        LlmdSticky "llmd_sticky" => booked::Booked::<llmd_sticky::LlmdSticky>::default();
+    lmetric: Lmetric "lmetric" => booked::Booked::<lmetric::Lmetric>::default();
     preble: Preble "preble" => preble::Preble::default();
-    mooncake: Mooncake "mooncake" => mooncake::Mooncake::default();
+    mooncake: Mooncake "mooncake" => booked::Booked::<mooncake::Mooncake>::default();
     priced: Priced "priced" => priced::Priced::default();
     dicer_ring: DicerRing "dicer_ring" => dicer_ring::DicerRing::default();
 }
@@ -70,6 +76,7 @@ pub struct Candidate {
     pub in_flight: u32,
     /// What its engine said last, as old as it is; `None` when it never said anything.
     pub report: Option<Report>,
+    pub books: Books,
 }
 
 /// A rule for choosing one of several replicas. Whoever asks it also tells it what came of it, so
@@ -88,8 +95,15 @@ pub trait Policy: Debug + Send {
     fn on_joined(&mut self, _: ReplicaId, _: Place) {}
 
     /// Notes that the request goes to that replica, by this rule or past it; the request is not yet
-    /// among those in flight there.
-    fn on_sent(&mut self, _: RequestId, _: &Ask<'_>, _: &Candidate) {}
+    /// among those in flight there. Returns how many leading blocks of the prompt the rule believes
+    /// to be there already, for the books; none if it does not keep track.
+    fn on_sent(&mut self, _: RequestId, _: &Ask<'_>, _: &Candidate) -> usize {
+        0
+    }
+
+    /// Shows how the rule weighs every candidate, for people who ask why. Changes nothing that later
+    /// choices depend on. A rule that does not weigh in time shows nothing.
+    fn terms(&mut self, _: &Ask<'_>, _: &[Candidate], _: &mut Vec<Terms>) {}
 
     /// Notes the first sign of an answer; said at most once for each time it was sent.
     fn on_first_token(&mut self, _: Moment, _: RequestId, _: ReplicaId) {}

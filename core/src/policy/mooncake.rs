@@ -5,55 +5,26 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, Outline, ReplicaId, RequestId};
+use crate::domain::Outline;
 
-use super::ledger::{Ledger, Load};
-use super::residency::Residency;
+use super::booked::{Books, Rule};
 use super::span::{ms_of, prefill_ms, whole_us};
-use super::{Ask, Candidate, Policy, lowest_by_chance};
+use super::{Ask, Candidate, lowest_by_chance};
 
 #[derive(Debug)]
-pub(super) struct Mooncake {
-    residency: Residency,
+pub(super) struct Mooncake;
+
+impl Rule for Mooncake {
     /// In microseconds.
-    line: Ledger,
-}
-
-impl Default for Mooncake {
-    fn default() -> Self {
-        Self { residency: Residency::of_kv(1), line: Ledger::default() }
+    fn charge(outline: &Outline, held: usize) -> u64 {
+        whole_us(own_ms(outline, held))
     }
-}
 
-impl Policy for Mooncake {
-    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
-        self.residency.look_up(ask, candidates);
-        lowest_by_chance(candidates.len(), chance, |it| {
-            let line = ms_of(self.line.load(candidates[it].id).prefill);
-            line + own_ms(ask.outline, self.residency.blocks(it))
+    fn pick(books: &Books, ask: &Ask<'_>, among: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
+        lowest_by_chance(among.len(), chance, |it| {
+            let line = ms_of(books.waiting(among[it].id));
+            line + own_ms(ask.outline, books.residency.blocks(it))
         })
-    }
-
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
-        let held = self.residency.on_sent(ask, to);
-        let prefill = whole_us(own_ms(ask.outline, held));
-        self.line.on_sent(request, to.id, Load { prefill, rest: 0 });
-    }
-
-    fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
-        self.line.on_first_token(request);
-    }
-
-    fn on_ended(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
-        self.line.on_ended(request);
-    }
-
-    fn on_left(&mut self, replica: ReplicaId) {
-        self.residency.forget(replica);
-    }
-
-    fn bytes(&self) -> usize {
-        self.residency.bytes()
     }
 }
 

@@ -57,7 +57,7 @@ impl Policy for Preble {
         })
     }
 
-    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         let held = self.residency.on_sent(ask, to);
         let output = ask.outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
         let decode = f64::from(output) * decode_ms(ask.outline.prompt_tokens);
@@ -67,6 +67,7 @@ impl Policy for Preble {
         if WINDOW_MAX < self.window.len() {
             self.forget_oldest();
         }
+        held
     }
 
     fn on_left(&mut self, replica: ReplicaId) {

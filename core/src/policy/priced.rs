@@ -4,18 +4,15 @@
 //! there, and leaves when waiting costs more than computing its prompt elsewhere. Nothing is pinned
 //! and nothing is compared with a threshold, so there is nothing to tune per workload.
 //!
-//! Times are those of one kind of hardware. On another they are all off by about the same factor,
-//! which changes no comparison.
+//! Times are those of each replica's own hardware at its own pace, so mixed fleets need no weights.
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, Outline, ReplicaId, RequestId};
+use crate::domain::{Outline, ReplicaId, RequestId};
 
-use super::ledger::{Ledger, Load};
-use super::mooncake::own_ms;
 use super::residency::Residency;
-use super::span::{float, ms_of, prefill_ms, sequence_ms, whole_us};
-use super::{Ask, Candidate, Policy, rendezvous};
+use super::span::float;
+use super::{Ask, Candidate, Policy, Terms, rendezvous};
 
 /// What it counts that a token is evicted, beside computing it once more. Above 1, because who was
 /// evicted comes back, evicts in turn, and waits meanwhile. The simulator is flat from 2 to 4.
@@ -31,8 +28,6 @@ const DEPTH_TOKENS_MIN: u32 = 1_000;
 #[derive(Debug)]
 pub(super) struct Priced {
     residency: Residency,
-    /// In microseconds.
-    line: Ledger,
 }
 
 /// The terms of one replica's price, in milliseconds.
@@ -52,7 +47,7 @@ impl Price {
 
 impl Default for Priced {
     fn default() -> Self {
-        Self { residency: Residency::of_kv(1), line: Ledger::default() }
+        Self { residency: Residency::of_kv(1) }
     }
 }
 
@@ -76,18 +71,27 @@ impl Policy for Priced {
         true
     }
 
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) {
-        let held = self.residency.on_sent(ask, to);
-        let prefill = whole_us(own_ms(ask.outline, held));
-        self.line.on_sent(request, to.id, Load { prefill, rest: 0 });
+    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
+        self.residency.on_sent(ask, to)
     }
 
-    fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
-        self.line.on_first_token(request);
-    }
-
-    fn on_ended(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
-        self.line.on_ended(request);
+    fn terms(&mut self, ask: &Ask<'_>, candidates: &[Candidate], into: &mut Vec<Terms>) {
+        self.residency.look_up(ask, candidates);
+        into.extend(candidates.iter().enumerate().map(|(position, candidate)| {
+            let price = self.price(ask.outline, candidate, position);
+            let cached_tokens = ask.outline.tokens_in(self.residency.blocks(position));
+            let new = ask.outline.prompt_tokens - cached_tokens;
+            Terms {
+                replica: candidate.id,
+                cached_tokens,
+                wait_ms: price.wait,
+                prefill_ms: price.own,
+                evict_ms: price.evict,
+                slow_ms: price.hold_up,
+                ttft_ms: candidate.books.ttft_ms(new, cached_tokens),
+                price_ms: price.total_ms() / candidate.weight,
+            }
+        }));
     }
 
     fn on_left(&mut self, replica: ReplicaId) {
@@ -101,12 +105,13 @@ impl Policy for Priced {
 
 impl Priced {
     fn price(&self, outline: &Outline, candidate: &Candidate, position: usize) -> Price {
-        let own = own_ms(outline, self.residency.blocks(position));
+        let (books, held) = (&candidate.books, self.residency.blocks(position));
+        let own = books.prefill_ms(outline.tokens_beyond(held), outline.tokens_in(held));
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
         // Whoever runs there stands still for our prefill, and goes a little slower for each token.
-        let decode_ms = f64::from(output) * sequence_ms(outline.prompt_tokens);
+        let decode_ms = f64::from(output) * books.sequence_ms(outline.prompt_tokens);
         Price {
-            wait: ms_of(self.line.load(candidate.id).prefill),
+            wait: books.wait_ms,
             own,
             evict: self.evict_ms(outline, candidate, position, output),
             hold_up: f64::from(candidate.in_flight) * (own + decode_ms),
@@ -121,7 +126,7 @@ impl Priced {
         let evicted = (held + u64::from(new)).saturating_sub(room).min(held);
         // A token deep in a long context costs more than one at its start: attention grows.
         let depth = outline.prompt_tokens.max(DEPTH_TOKENS_MIN);
-        float(evicted) * prefill_ms(depth, 0) / f64::from(depth)
+        float(evicted) * to.books.prefill_ms(depth, 0) / f64::from(depth)
     }
 }
 

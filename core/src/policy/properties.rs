@@ -132,7 +132,14 @@ impl Pool {
         self.joined += 1;
         let place = Place::of(&id.to_string());
         self.policy.on_joined(id, place);
-        let it = Candidate { id, place, weight: 1.0, in_flight: 0, report: None };
+        let it = Candidate {
+            id,
+            place,
+            weight: 1.0,
+            in_flight: 0,
+            report: None,
+            books: Books::default(),
+        };
         self.replicas.push((it, true));
     }
 

@@ -2,9 +2,15 @@
 //! is in the pool, not who can take a request: what happens to the keys of one who cannot is the
 //! very thing in which rules on a ring differ.
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+use rand_pcg::Pcg64Mcg;
+
 use crate::domain::{Place, ReplicaId};
 
 use super::rendezvous::mix;
+use super::{Ask, Candidate, Policy};
 
 #[derive(Debug, Default)]
 pub(super) struct Ring(Vec<(u64, ReplicaId)>);
@@ -28,5 +34,43 @@ impl Ring {
 
     pub(super) fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<(u64, ReplicaId)>()
+    }
+}
+
+/// A rule on a ring, with so many points for each replica.
+pub(super) trait Rule: Debug + Send {
+    const POINTS: u64;
+
+    fn pick(ring: &Ring, ask: &Ask<'_>, candidates: &[Candidate]) -> usize;
+}
+
+/// The policy of a rule on a ring.
+#[derive(Debug)]
+pub(super) struct OnRing<R> {
+    ring: Ring,
+    rule: PhantomData<R>,
+}
+
+impl<R> Default for OnRing<R> {
+    fn default() -> Self {
+        Self { ring: Ring::default(), rule: PhantomData }
+    }
+}
+
+impl<R: Rule> Policy for OnRing<R> {
+    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
+        R::pick(&self.ring, ask, candidates)
+    }
+
+    fn on_joined(&mut self, replica: ReplicaId, place: Place) {
+        self.ring.join(replica, place, R::POINTS);
+    }
+
+    fn on_left(&mut self, replica: ReplicaId) {
+        self.ring.leave(replica);
+    }
+
+    fn bytes(&self) -> usize {
+        self.ring.bytes()
     }
 }

@@ -43,8 +43,8 @@ impl Policy for CacheAware {
         lowest_by_chance(candidates.len(), chance, |it| f64::from(candidates[it].in_flight))
     }
 
-    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) {
-        self.residency.on_sent(ask, to);
+    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
+        self.residency.on_sent(ask, to)
     }
 
     fn on_left(&mut self, replica: ReplicaId) {

@@ -52,9 +52,10 @@ impl Policy for CacheAware {
         })
     }
 
-    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         self.residency.on_sent(ask, to);
         self.waits.on_sent(ask, to);
+        0
     }
 
     fn on_left(&mut self, replica: ReplicaId) {

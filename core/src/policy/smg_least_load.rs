@@ -33,8 +33,9 @@ impl Policy for LeastLoad {
         lowest_by_chance(candidates.len(), chance, |it| self.waits.of(it))
     }
 
-    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) {
+    fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         self.waits.on_sent(ask, to);
+        0
     }
 
     fn on_left(&mut self, replica: ReplicaId) {

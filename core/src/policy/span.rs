@@ -17,11 +17,6 @@ pub(super) fn decode_ms(context: u32) -> f64 {
     step_ms(1, context)
 }
 
-/// Predicts what one more sequence of that context adds to every decode step.
-pub(super) fn sequence_ms(context: u32) -> f64 {
-    TIMES.new_token_ms + TIMES.context_ms * f64::from(context)
-}
-
 /// Rounds to a whole number, so that sums can be taken back exactly.
 #[expect(
     clippy::as_conversions,

@@ -1,54 +1,73 @@
 //! What is cached, and where? An estimate: what was sent to each replica, forgotten oldest first.
 //! Nobody tells it what an engine has really kept, and it holds no text, only the chained hashes of
-//! blocks. Memory has one limit in bytes for all replicas together; a tree of prompts would hold
-//! shared text once, but bounding it and taking a replica out of it cost a walk through all of it.
+//! blocks. Memory has one limit in bytes for all replicas together.
 //!
-//! A replica is always believed to hold a block's whole prefix with it: blocks are renewed from the
-//! last to the first, so the end of a prompt is forgotten before its beginning. Hence looking up a
-//! prompt needs only the few blocks where the number of its holders changes.
+//! A replica is always believed to hold a block's whole prefix with it: a prompt is renewed from its
+//! last block to its first, so the end of a prompt is forgotten before its beginning. Hence blocks
+//! that were sent together age together, and are kept as one stretch with one place in the order of
+//! each replica; a table of single blocks would cost a probe and two links for each of thousands.
 
-mod nodes;
 mod shelves;
+mod stretches;
 
 use rustc_hash::FxHashMap;
 
 use crate::domain::ReplicaId;
 
-use nodes::Nodes;
-use shelves::Shelves;
+use shelves::{Shelves, wide};
+use stretches::{BLOCK_BYTES, HOLDER_BYTES, Stretches};
 
-/// How many entries of departed replicas are cleared for each block that is remembered.
+/// How many blocks of departed replicas are cleared for each block that is remembered.
 const CLEARED_PER_BLOCK: usize = 2;
+
+/// Tables begin with a few places; below that they cannot be bounded, and nothing is remembered.
+const ENTRIES_MIN: usize = 4;
 
 /// Which replica was sent which blocks.
 #[derive(Debug)]
 pub struct PrefixIndex {
     bytes_max: usize,
-    nodes: Nodes,
+    stretches: Stretches,
     shelves: Shelves,
     slots: FxHashMap<ReplicaId, usize>,
     /// Who has each slot; `None` for those free or being cleared.
     replicas: Vec<Option<ReplicaId>>,
-    /// Slots whose replica has left and whose entries are not all cleared yet.
+    /// Slots whose replica has left and whose blocks are not all cleared yet.
     leaving: Vec<usize>,
     free: Vec<usize>,
     /// Results of the last look-up, by slot; reused by the next.
     depths: Vec<u32>,
-    alive: Vec<u64>,
+    /// The stretches of the prompt that is being remembered; reused by the next.
+    path: Vec<u32>,
+}
+
+/// What a prompt needs that is not there yet.
+#[derive(Clone, Copy, Debug)]
+struct Need {
+    entries: usize,
+    heap_bytes: usize,
+}
+
+/// How far a prompt is known, along `path`.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    blocks: usize,
+    /// Those of them that lie in the last stretch of the path.
+    in_last: usize,
 }
 
 impl PrefixIndex {
     pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
-            nodes: Nodes::default(),
+            stretches: Stretches::default(),
             shelves: Shelves::default(),
             slots: FxHashMap::default(),
             replicas: Vec::new(),
             leaving: Vec::new(),
             free: Vec::new(),
             depths: Vec::new(),
-            alive: Vec::new(),
+            path: Vec::new(),
         }
     }
 
@@ -77,36 +96,34 @@ impl PrefixIndex {
     /// Counts the leading blocks that one replica is believed to hold.
     pub fn depth(&self, blocks: &[u64], replica: ReplicaId) -> usize {
         let Some(&slot) = self.slots.get(&replica) else { return 0 };
-        blocks.partition_point(|it| self.nodes.is_held(*it, slot))
+        let mut depth = 0;
+        self.stretches.walk(blocks, |_, stretch, before, alike| {
+            if depth == before {
+                depth += stretch.holder(slot).map_or(0, |it| wide(it.held).min(alike));
+            }
+        });
+        depth
     }
 
     /// Counts the blocks that a replica is believed to hold.
     pub fn held(&self, replica: ReplicaId) -> usize {
-        self.slots.get(&replica).map_or(0, |slot| self.shelves.count(*slot))
+        self.slots.get(&replica).map_or(0, |slot| self.shelves.blocks(*slot))
     }
 
     /// Notes that the replica was sent these blocks. It is believed to hold `blocks_max` at most.
     pub fn remember(&mut self, replica: ReplicaId, blocks: &[u64], blocks_max: usize) {
         let slot = self.slot(replica);
         self.clear_departed(CLEARED_PER_BLOCK * blocks.len());
-        let entries_max = self.entries_max();
         // What goes beyond the room would only push out its own beginning.
-        let blocks = &blocks[..blocks.len().min(blocks_max).min(entries_max)];
-        let mut victim = None;
-        for block in blocks.iter().rev() {
-            let node = self.nodes.find_or_add(*block);
-            if self.shelves.renew(node, slot) {
-                self.nodes.add_holder(node, slot);
-            }
-            while entries_max < self.shelves.total() {
-                let full = victim.filter(|it| 0 < self.shelves.count(*it));
-                let full = full.unwrap_or_else(|| self.fullest());
-                self.forget_one(full);
-                victim = Some(full);
-            }
+        let room = self.heap_bytes_max().saturating_sub(HOLDER_BYTES) / BLOCK_BYTES;
+        let blocks = &blocks[..blocks.len().min(blocks_max).min(room)];
+        if blocks.is_empty() || self.entries_max() < ENTRIES_MIN {
+            return;
         }
-        while blocks_max < self.shelves.count(slot) {
-            self.forget_one(slot);
+        let known = self.make_room(slot, blocks);
+        self.insert(slot, blocks, known);
+        while blocks_max < self.shelves.blocks(slot) {
+            self.forget_oldest(slot, self.shelves.blocks(slot) - blocks_max);
         }
     }
 
@@ -120,32 +137,23 @@ impl PrefixIndex {
 
     /// Measures the memory it has taken.
     pub fn bytes(&self) -> usize {
-        self.nodes.bytes() + self.shelves.bytes()
+        self.stretches.bytes() + self.shelves.bytes()
     }
 
     /// Measures for every slot how deep its replica holds the prompt.
     fn descend(&mut self, blocks: &[u64]) {
-        self.depths.clear();
-        self.depths.resize(self.replicas.len(), 0);
-        nodes::all_of(&self.replicas, &mut self.alive);
-        let (mut at, mut step) = (0, 1);
-        // All that are alive hold everything before `at`; leap as long as all hold where it lands.
-        while at < blocks.len() && self.alive.iter().any(|it| *it != 0) {
-            let probe = (at + step).min(blocks.len()) - 1;
-            if self.nodes.all_hold(blocks[probe], &self.alive) {
-                at = probe + 1;
-                step *= 2;
-            } else if probe == at {
-                let depth = u32::try_from(at).unwrap_or(u32::MAX);
-                let depths = &mut self.depths;
-                self.nodes.keep_holders(blocks[at], &mut self.alive, |slot| depths[slot] = depth);
-                (at, step) = (at + 1, 1);
-            } else {
-                step = (probe + 1 - at) / 2;
+        let depths = &mut self.depths;
+        depths.clear();
+        depths.resize(self.replicas.len(), 0);
+        self.stretches.walk(blocks, |_, stretch, before, alike| {
+            for holder in stretch.holders() {
+                let depth = &mut depths[wide(holder.slot)];
+                // Whoever lacks some of what came before has lost all of this.
+                if wide(*depth) == before {
+                    *depth += holder.held.min(u32::try_from(alike).unwrap_or(u32::MAX));
+                }
             }
-        }
-        let depth = u32::try_from(at).unwrap_or(u32::MAX);
-        nodes::each(&self.alive, |slot| self.depths[slot] = depth);
+        });
     }
 
     fn slot(&mut self, replica: ReplicaId) -> usize {
@@ -156,42 +164,148 @@ impl PrefixIndex {
         if slot == self.replicas.len() {
             self.replicas.push(None);
             self.shelves.widen();
-            self.nodes.widen(self.replicas.len());
         }
         self.replicas[slot] = Some(replica);
         self.slots.insert(replica, slot);
         slot
     }
 
-    /// Divides the bytes by what an entry takes at worst: a node of its own, and every table just
-    /// after it doubled.
-    fn entries_max(&self) -> usize {
-        self.bytes_max / (shelves::ENTRY_BYTES_MAX + self.nodes.node_bytes_max())
-    }
-
-    /// Names the slot that should make room: one that is being cleared, else the fullest.
-    fn fullest(&self) -> usize {
-        let leaving = self.leaving.iter().copied().find(|it| 0 < self.shelves.count(*it));
-        let slots = 0..self.replicas.len();
-        leaving.or_else(|| slots.max_by_key(|it| self.shelves.count(*it))).unwrap_or(0)
-    }
-
-    fn clear_departed(&mut self, entries: usize) {
-        for _ in 0..entries {
-            let Some(&slot) = self.leaving.last() else { return };
-            if self.shelves.count(slot) == 0 {
-                self.leaving.pop();
-                self.free.push(slot);
-            } else {
-                self.forget_one(slot);
+    /// Forgets until what the prompt needs fits, and follows the prompt along what is left.
+    fn make_room(&mut self, slot: usize, blocks: &[u64]) -> Known {
+        loop {
+            let (known, need) = self.follow(slot, blocks);
+            let mut is_changed = false;
+            while let Some(blocks) = self.lacking(need)
+                && let Some(full) = self.fullest()
+            {
+                self.forget_oldest(full, blocks);
+                is_changed = true;
+            }
+            // What was forgotten may have been part of this prompt.
+            if !is_changed {
+                return known;
             }
         }
     }
 
-    fn forget_one(&mut self, slot: usize) {
-        if let Some(node) = self.shelves.drop_oldest(slot) {
-            self.nodes.remove_holder(node, slot);
+    /// Follows the prompt along `path`, and counts what remembering it for the slot will take.
+    fn follow(&mut self, slot: usize, blocks: &[u64]) -> (Known, Need) {
+        self.path.clear();
+        let path = &mut self.path;
+        let (mut in_last, mut entries) = (0, 0);
+        let known = self.stretches.walk(blocks, |number, stretch, _, alike| {
+            path.push(number);
+            in_last = alike;
+            entries += usize::from(stretch.holder(slot).is_none());
+        });
+        let known = Known { blocks: known, in_last };
+        if self.is_cut(slot, blocks, known) {
+            let last = *self.path.last().expect("what is cut was found");
+            entries += self.stretches.get(last).holders().len();
         }
+        // The rest of the prompt is one stretch at most.
+        entries += usize::from(known.blocks < blocks.len());
+        let more_blocks = blocks.len() - known.blocks;
+        let heap_bytes = more_blocks * BLOCK_BYTES + entries * HOLDER_BYTES;
+        (known, Need { entries, heap_bytes })
+    }
+
+    /// Tells whether the last stretch of the path must be cut: the prompt parts from it, or ends within
+    /// what the slot holds of it, so that its two parts will not be equally old.
+    fn is_cut(&self, slot: usize, blocks: &[u64], known: Known) -> bool {
+        let Some(last) = self.path.last().map(|it| self.stretches.get(*it)) else { return false };
+        let held = last.holder(slot).map_or(0, |it| wide(it.held));
+        known.in_last < last.len() && (known.blocks < blocks.len() || known.in_last < held)
+    }
+
+    /// Writes the prompt along the path it was followed on, and makes it the slot's newest.
+    fn insert(&mut self, slot: usize, blocks: &[u64], known: Known) {
+        let mut in_last = known.in_last;
+        if self.is_cut(slot, blocks, known) {
+            let last = self.path.pop().expect("what is cut was found");
+            let upper = self.cut(last, known.in_last);
+            self.path.push(upper);
+        }
+        if known.blocks < blocks.len() {
+            let before = self.path.last().copied();
+            let last = self.stretches.append(before, &blocks[known.blocks..]);
+            if before != Some(last) {
+                self.path.push(last);
+            }
+            in_last = self.stretches.get(last).len();
+        }
+        let Self { stretches, shelves, path, .. } = self;
+        for (position, stretch) in path.iter().enumerate().rev() {
+            let is_end = position + 1 == path.len();
+            let count = if is_end { in_last } else { stretches.get(*stretch).len() };
+            let (entry, more) =
+                stretches.hold(*stretch, slot, count, || shelves.enter(*stretch, slot));
+            shelves.add_blocks(slot, more);
+            shelves.renew(entry, slot);
+        }
+    }
+
+    /// Cuts a stretch, and everybody's order with it: the upper part is next newer than the lower.
+    fn cut(&mut self, stretch: u32, count: usize) -> u32 {
+        let shelves = &mut self.shelves;
+        self.stretches.cut(stretch, count, |holder, upper, holds_lower| {
+            if holds_lower {
+                shelves.enter_before(upper, wide(holder.slot), holder.entry)
+            } else {
+                shelves.rename(holder.entry, upper);
+                holder.entry
+            }
+        })
+    }
+
+    /// Counts the blocks that should go so that there is room; `None` when there is.
+    fn lacking(&self, need: Need) -> Option<usize> {
+        if self.entries_max() < self.shelves.entries() + need.entries {
+            return Some(usize::MAX);
+        }
+        let over = self.stretches.heap_bytes() + need.heap_bytes;
+        let over = over.saturating_sub(self.heap_bytes_max());
+        (0 < over).then(|| over.div_ceil(BLOCK_BYTES))
+    }
+
+    /// One half of the bytes is for tables, which hold an entry and a stretch of its own at worst; the
+    /// other for what stretches consist of.
+    fn entries_max(&self) -> usize {
+        self.bytes_max / 2 / (shelves::ENTRY_BYTES_MAX + stretches::TABLE_BYTES_MAX)
+    }
+
+    fn heap_bytes_max(&self) -> usize {
+        self.bytes_max / 2
+    }
+
+    /// Names the slot that should make room: one that is being cleared, else the fullest.
+    fn fullest(&self) -> Option<usize> {
+        let leaving = self.leaving.iter().copied().find(|it| 0 < self.shelves.blocks(*it));
+        let slots = 0..self.replicas.len();
+        let fullest = leaving.or_else(|| slots.max_by_key(|it| self.shelves.blocks(*it)));
+        fullest.filter(|it| 0 < self.shelves.blocks(*it))
+    }
+
+    fn clear_departed(&mut self, mut blocks: usize) {
+        while 0 < blocks {
+            let Some(&slot) = self.leaving.last() else { return };
+            if self.shelves.blocks(slot) == 0 {
+                self.leaving.pop();
+                self.free.push(slot);
+            }
+            blocks -= self.forget_oldest(slot, blocks).clamp(1, blocks);
+        }
+    }
+
+    /// Forgets up to so many blocks of what the slot was sent longest ago; returns how many.
+    fn forget_oldest(&mut self, slot: usize, blocks: usize) -> usize {
+        let Some((entry, stretch)) = self.shelves.oldest(slot) else { return 0 };
+        let gone = self.stretches.let_go(stretch, slot, blocks);
+        self.shelves.take_blocks(slot, gone.blocks);
+        if gone.is_all {
+            self.shelves.remove(entry, slot);
+        }
+        wide(gone.blocks)
     }
 }
 

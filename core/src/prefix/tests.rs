@@ -1,5 +1,7 @@
 //! What the index promises.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -14,6 +16,10 @@ fn depths(index: &mut PrefixIndex, blocks: &[u64], replicas: u32) -> Vec<u32> {
     let mut depths = Vec::new();
     index.look_up(blocks, (0..replicas).map(ReplicaId), &mut depths);
     depths
+}
+
+fn blocks_total(index: &PrefixIndex) -> usize {
+    (0..index.replicas.len()).map(|it| index.shelves.blocks(it)).sum()
 }
 
 #[test]
@@ -60,14 +66,14 @@ fn a_departed_replica_is_gone_at_once_and_its_memory_comes_back() {
     for round in 0..10 {
         index.remember(ReplicaId(2), &prompt(&[(1000 * round, 10)]), 100);
     }
-    assert_eq!(index.shelves.total(), 50 + 100);
+    assert_eq!(blocks_total(&index), 50 + 100);
     // The place it had is given to the next one, which starts with nothing.
     index.remember(ReplicaId(3), &[7777], 100);
     assert_eq!((index.replicas.len(), depths(&mut index, &shared, 4)[3]), (3, 0));
 }
 
 #[test]
-fn more_than_one_word_of_replicas_is_told_apart() {
+fn a_hundred_replicas_are_told_apart() {
     let mut index = PrefixIndex::new(ROOMY);
     let shared = prompt(&[(0, 20)]);
     for replica in 0..130 {
@@ -76,6 +82,16 @@ fn more_than_one_word_of_replicas_is_told_apart() {
     let found = depths(&mut index, &shared, 130);
     let wanted: Vec<u32> = (0..130).map(|it| 1 + it % 20).collect();
     assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_session_that_grows_is_one_stretch_however_many_turns_it_has() {
+    let mut index = PrefixIndex::new(ROOMY);
+    for turns in 1..=200 {
+        index.remember(ReplicaId(turns % 3), &prompt(&[(0, u64::from(turns) * 8)]), usize::MAX);
+    }
+    assert_eq!(index.shelves.entries(), 3);
+    assert_eq!(depths(&mut index, &prompt(&[(0, 1600)]), 3), [198 * 8, 199 * 8, 200 * 8]);
 }
 
 fn wide_of(number: u32) -> usize {
@@ -98,6 +114,35 @@ fn unique_deep_prompts_never_take_more_than_the_bytes_allowed() {
     }
 }
 
+/// Says whether the index is sound: every holder stands once in its slot's order, whoever holds a
+/// stretch holds all before it, and the accounts of blocks and bytes are right.
+fn is_sound(index: &PrefixIndex) -> bool {
+    let mut blocks = BTreeMap::<usize, usize>::new();
+    let mut entries = Vec::new();
+    let mut heap_bytes = 0;
+    let holders_are_sound = index.stretches.all().all(|(above, stretch)| {
+        heap_bytes += stretch.len() * BLOCK_BYTES + stretch.holders().len() * HOLDER_BYTES;
+        let longest = stretch.holders().iter().map(|it| wide(it.held)).max();
+        longest == Some(stretch.len())
+            && stretch.holders().iter().all(|it| {
+                *blocks.entry(wide(it.slot)).or_default() += wide(it.held);
+                entries.push(it.entry);
+                let held_above = above.map(|up| up.holder(wide(it.slot)).map(|it| wide(it.held)));
+                0 < it.held
+                    && held_above.is_none_or(|held| held == above.map(stretches::Stretch::len))
+            })
+    });
+    entries.sort_unstable();
+    let slots = 0..index.replicas.len();
+    holders_are_sound
+        && entries.windows(2).all(|it| it[0] < it[1])
+        && entries.len() == index.shelves.entries()
+        && heap_bytes == index.stretches.heap_bytes()
+        && slots
+            .into_iter()
+            .all(|it| blocks.get(&it).copied().unwrap_or(0) == index.shelves.blocks(it))
+}
+
 /// The same index, written the slow and obvious way.
 #[derive(Default)]
 struct Model(Vec<(ReplicaId, Vec<u64>)>);
@@ -117,34 +162,65 @@ impl Model {
         });
         &mut self.0[at].1
     }
+
+    fn depth(&mut self, replica: ReplicaId, blocks: &[u64]) -> usize {
+        let held = self.held(replica);
+        blocks.iter().take_while(|it| held.contains(it)).count()
+    }
+}
+
+/// A replica and a prompt of two parts that leave each other at places of their own, so that ids are
+/// chained; or its departure.
+fn steps() -> impl Strategy<Value = Vec<(ReplicaId, Vec<u64>, bool)>> {
+    let step = (0_u32..6, 0_u64..5, 0_u64..12, 0_u64..4, 0_u64..9, 0_u8..12);
+    let step = step.prop_map(|(replica, root, shared, branch, own, leaves)| {
+        let start = root * 1000;
+        let parts = [(start, shared), (100_000 + (start + shared) * 100 + branch * 20, own)];
+        (ReplicaId(replica), prompt(&parts), leaves == 0)
+    });
+    prop::collection::vec(step, 1..80)
 }
 
 proptest! {
     #[test]
-    fn it_knows_what_a_plain_list_of_the_newest_would_know(
-        steps in prop::collection::vec((0_u32..6, 0_u64..5, 0_u64..12, 0_u64..4, 0_u64..9, 0_u8..12), 1..80),
-    ) {
+    fn it_knows_what_a_plain_list_of_the_newest_would_know(steps in steps()) {
         let mut index = PrefixIndex::new(ROOMY);
         let mut model = Model::default();
-        for (replica, root, shared, branch, own, forget) in steps {
-            let replica = ReplicaId(replica);
-            let start = root * 1000;
-            // A branch leaves the shared beginning at a place of its own, so its ids are chained.
-            let parts = [(start, shared), (100_000 + (start + shared) * 100 + branch * 20, own)];
-            let blocks = prompt(&parts);
-            if forget == 0 {
+        for (replica, blocks, leaves) in steps {
+            if leaves {
                 index.forget(replica);
                 model.held(replica).clear();
             } else {
                 index.remember(replica, &blocks, 25);
                 model.remember(replica, &blocks, 25);
             }
+            prop_assert!(is_sound(&index));
             let found = depths(&mut index, &blocks, 6);
             for (number, found) in (0..6).zip(found) {
-                let held = model.held(ReplicaId(number));
-                let wanted = blocks.iter().take_while(|it| held.contains(it)).count();
+                let replica = ReplicaId(number);
+                let wanted = model.depth(replica, &blocks);
                 prop_assert_eq!(wide_of(found), wanted);
-                prop_assert_eq!(index.depth(&blocks, ReplicaId(number)), wanted);
+                prop_assert_eq!(index.depth(&blocks, replica), wanted);
+                prop_assert_eq!(index.held(replica), model.held(replica).len());
+            }
+        }
+    }
+
+    #[test]
+    fn short_of_bytes_it_stays_sound_and_invents_nothing(steps in steps(), bytes_max in 0_usize..12_000) {
+        let mut index = PrefixIndex::new(bytes_max);
+        let mut model = Model::default();
+        for (replica, blocks, leaves) in steps {
+            if leaves {
+                index.forget(replica);
+                model.held(replica).clear();
+            } else {
+                index.remember(replica, &blocks, 25);
+                model.remember(replica, &blocks, 25);
+            }
+            prop_assert!(is_sound(&index) && index.bytes() <= bytes_max);
+            for (number, found) in (0..6).zip(depths(&mut index, &blocks, 6)) {
+                prop_assert!(wide_of(found) <= model.depth(ReplicaId(number), &blocks));
             }
         }
     }

@@ -6,8 +6,9 @@
 //!
 //! Whatever changes bytes breaks the chain from there on, though the engine may see the same tokens: a
 //! client that moves its cache markers loses the blocks after the marker, no more. A wrong hint costs
-//! time, never correctness. Engines share their cache between tenants, so tenants share the chain;
-//! `cache_salt` keeps them apart here as it does there.
+//! time, never correctness. Engines share their cache between tenants, so tenants share the chain,
+//! unless the pool keeps them apart. `cache_salt` keeps prompts apart here as it does there, and a
+//! tenant that must share with nobody gets a salt of its own, here and in the body that goes out.
 
 use memchr::memchr3;
 use twox_hash::XxHash3_64;
@@ -34,12 +35,15 @@ pub(super) struct Prompt<'a> {
 }
 
 impl Prompt<'_> {
-    /// Hashes the prompt for `model` and measures it. How many tokens it has is left open.
-    pub(super) fn outline(&self, model: &str) -> (Outline, Extent) {
+    /// Hashes the prompt for `model` and measures it; shared with nobody but the tenant, where one is
+    /// given. How many tokens it has is left open.
+    pub(super) fn outline(&self, model: &str, tenant: Option<u64>) -> (Outline, Extent) {
         let bytes: usize = self.parts.iter().map(|it| it.len()).sum();
         let model = XxHash3_64::oneshot(model.as_bytes());
         let adapter = XxHash3_64::oneshot_with_seed(model, self.adapter.as_bytes());
         let seed = XxHash3_64::oneshot_with_seed(adapter, self.salt.as_bytes());
+        let own = |it: u64| XxHash3_64::oneshot_with_seed(seed, &it.to_le_bytes());
+        let seed = tenant.map_or(seed, own);
         let mut chain = Chain::new(seed, bytes / BLOCK_BYTES);
         for part in self.parts {
             chain.absorb(part.as_bytes());
@@ -55,6 +59,16 @@ impl Prompt<'_> {
         };
         (Outline { blocks: chain.blocks.into(), ..Outline::default() }, extent)
     }
+}
+
+/// Makes the salt by which an engine keeps a tenant's prompts apart. A salt the client chose goes
+/// into it, so that it still keeps apart what the client wants apart, and never reaches across tenants.
+pub(super) fn tenant_salt(tenant: u64, chosen: &str) -> String {
+    let half = |seed: u64| {
+        let own = XxHash3_64::oneshot_with_seed(seed, &tenant.to_le_bytes());
+        XxHash3_64::oneshot_with_seed(own, chosen.as_bytes())
+    };
+    format!("\"{:016x}{:016x}\"", half(1), half(2))
 }
 
 /// Leaves out what closes a list or a text, so that a longer one begins with it.

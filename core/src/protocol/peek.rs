@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::depth::{DEPTH_MAX, is_too_deep};
 use super::opening::{Listed, Messages, Opening};
-use super::outline::{Prompt, open_ended};
+use super::outline::{Prompt, open_ended, tenant_salt};
 use super::{Api, SessionId};
 use crate::domain::{Extent, Outline};
 
@@ -32,16 +32,27 @@ pub struct Peek<'a> {
     /// How urgent the body says it is.
     pub urgency: Urgency,
     prompt: Prompt<'a>,
+    /// Where the body's own salt stands, or an empty place for one; `None` where it would mean nothing.
+    salt_span: Option<Range<usize>>,
     /// The most tokens the answer may have, if the client says; 0 where nothing is generated.
     output_tokens_max: Option<u32>,
 }
 
 impl Peek<'_> {
-    /// Tells what prompts share and how large this one is, for the model by the name engines know. Reads
-    /// the prompt once more, so it is done before any lock is taken.
-    pub fn outline(&self, model: &str) -> (Outline, Extent) {
-        let (outline, extent) = self.prompt.outline(model);
+    /// Tells what prompts share and how large this one is, for the model by the name engines know. A
+    /// prompt of a `tenant` shares with nobody else's. Reads the prompt once more, so it is done before
+    /// any lock is taken.
+    pub fn outline(&self, model: &str, tenant: Option<u64>) -> (Outline, Extent) {
+        let (outline, extent) = self.prompt.outline(model, tenant);
         (outline, Extent { output_tokens_max: self.output_tokens_max, ..extent })
+    }
+
+    /// Says what to put where in the body, for the engine too to keep the tenant's prompts apart.
+    pub fn salt(&self, tenant: u64) -> Option<(Range<usize>, String)> {
+        let span = self.salt_span.clone()?;
+        let value = tenant_salt(tenant, self.prompt.salt);
+        let text = if span.is_empty() { format!("\"cache_salt\":{value},") } else { value };
+        Some((span, text))
     }
 }
 
@@ -132,6 +143,7 @@ pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
         stream: top.stream.map(read_stream).transpose()?.unwrap_or(false),
         session: top.session().or_else(|| top.opening(api).map(SessionId::of_opening)),
         urgency: top.urgency(),
+        salt_span: top.salt_span(api, text),
         prompt: top.prompt(text),
         output_tokens_max: top.output_tokens_max(api),
     })
@@ -255,6 +267,18 @@ impl<'a> Top<'a> {
                 .filter(|it| it.len() <= TIER_BYTES_MAX)
                 .map(Cow::into_owned),
         }
+    }
+
+    /// Finds where a salt stands or could. Only prompts of known form have one: an engine may refuse a
+    /// field that it does not expect, and without a prompt nothing is cached.
+    fn salt_span(&self, api: Api, text: &str) -> Option<Range<usize>> {
+        let prompt = self.prompt(text);
+        if api == Api::Other || prompt.parts.iter().all(|it| it.is_empty()) {
+            return None;
+        }
+        // There is a field at least, so a comma after ours is in place.
+        let start = text.find('{')? + 1;
+        Some(self.cache_salt.map_or(start..start, |it| span_of(it, text)))
     }
 
     /// Finds the tightest cap. A value that is none is the engine's to judge.

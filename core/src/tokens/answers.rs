@@ -52,6 +52,20 @@ impl Answers {
         }
         tokens / answers
     }
+
+    /// Expects the whole length of an answer that has `streamed` tokens and goes on: what answers came
+    /// to that were longer, leaning on `prior` where there were few.
+    pub(super) fn expected_beyond(&self, streamed: f64, cap: f64, prior: f64) -> f64 {
+        let (mut answers, mut tokens) = (1.0, prior.min(cap));
+        for bucket in self.0.iter().filter(|it| 0.0 < it.answers) {
+            let (weight, sum) = (f64::from(bucket.answers), f64::from(bucket.tokens));
+            if weight * streamed < sum {
+                answers += weight;
+                tokens += sum.min(weight * cap);
+            }
+        }
+        (tokens / answers).max(streamed)
+    }
 }
 
 #[expect(
@@ -90,6 +104,16 @@ mod tests {
         assert!((expected(500.0) - 140.0).abs() < 20.0);
         assert!((expected(10.0) - 10.0).abs() < 1e-3);
         assert!(expected(0.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_answer_that_runs_on_is_expected_to_be_one_of_the_long_ones() {
+        let mixed = sketch((0..500).map(|it| if it % 5 == 0 { 2000 } else { 50 }));
+        let beyond = |streamed: f64| mixed.expected_beyond(streamed, f64::INFINITY, 1.5 * streamed);
+        assert!((400.0..480.0).contains(&beyond(8.0)), "{}", beyond(8.0));
+        assert!((1_700.0..2_000.0).contains(&beyond(64.0)), "{}", beyond(64.0));
+        assert!((beyond(4_000.0) - 6_000.0).abs() < 1e-3, "longer than any before");
+        assert!((mixed.expected_beyond(64.0, 100.0, 96.0) - 100.0).abs() < 1.0, "the cap holds");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod weight;
 use crate::domain::{Extent, Outline, SliceKey, Usage};
 
 use answers::Answers;
-use recent::Recent;
+pub(crate) use recent::Recent;
 use weight::Weight;
 
 const MODELS_MAX: usize = 256;
@@ -21,6 +21,10 @@ const ATTACHMENT_TOKENS: f64 = 1024.0;
 
 /// What is expected of an answer before anything is known.
 const OUTPUT_TOKENS: f64 = 256.0;
+
+/// How many times as long as it is an answer is expected to become that is longer than any before:
+/// lengths have long tails, and what has run long runs on.
+const RUNS_ON: f64 = 1.5;
 
 /// What has been learned of lengths in one pool.
 #[derive(Debug)]
@@ -113,6 +117,23 @@ impl Lengths {
             self.models.get_or_insert(extent.model).answers.learn(tokens);
             self.workloads.get_or_insert(workload(key, extent)).learn(tokens);
         }
+    }
+
+    /// Expects the whole length of an answer of which `streamed` tokens have come; `None` where nothing
+    /// is known of its request.
+    pub fn expected_beyond(&self, key: SliceKey, extent: &Extent, streamed: u32) -> Option<u32> {
+        if extent.prompt_bytes() == 0 {
+            return None;
+        }
+        let cap = extent.output_tokens_max.map_or(f64::INFINITY, f64::from);
+        let so_far = f64::from(streamed);
+        let expect = |from: Option<&Answers>, prior: f64| {
+            from.map_or(prior, |it| it.expected_beyond(so_far, cap, prior))
+        };
+        let guess = (so_far * RUNS_ON).max(so_far + 1.0).min(cap);
+        let of_model = expect(self.models.get(extent.model).map(|it| &it.answers), guess);
+        let total = expect(self.workloads.get(workload(key, extent)), of_model);
+        Some(whole(total).max(streamed))
     }
 
     fn prompt_tokens(&self, extent: &Extent) -> u32 {

@@ -9,7 +9,7 @@ use rustc_hash::FxBuildHasher;
 const NEIGHBOURS: usize = 8;
 
 #[derive(Debug)]
-pub(super) struct Recent<V> {
+pub(crate) struct Recent<V> {
     entries: IndexMap<u64, Entry<V>, FxBuildHasher>,
     entries_max: usize,
     /// Counts uses; an entry's own count says how recent it is.
@@ -25,16 +25,20 @@ struct Entry<V> {
 }
 
 impl<V: Default> Recent<V> {
-    pub(super) fn new(entries_max: usize) -> Self {
+    pub(crate) fn new(entries_max: usize) -> Self {
         Self { entries: IndexMap::default(), entries_max, uses: 0, hand: 0 }
     }
 
-    pub(super) fn get(&self, key: u64) -> Option<&V> {
+    pub(crate) fn get(&self, key: u64) -> Option<&V> {
         self.entries.get(&key).map(|it| &it.value)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &V)> {
+        self.entries.iter().map(|(key, entry)| (*key, &entry.value))
+    }
+
     /// Finds the entry, or makes one and room for it.
-    pub(super) fn get_or_insert(&mut self, key: u64) -> &mut V {
+    pub(crate) fn get_or_insert(&mut self, key: u64) -> &mut V {
         if self.entries.len() == self.entries_max && !self.entries.contains_key(&key) {
             self.make_room();
         }

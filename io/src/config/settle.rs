@@ -14,7 +14,7 @@ use super::raw::{Admin, Kind, Pool, Raw, Replica, Slots, Tls};
 use super::tenancy;
 use super::{Config, read_bytes, read_text};
 use crate::admin::Secret;
-use crate::proxy::{PoolSettings, ReplicaSettings, TlsSettings};
+use crate::proxy::{CacheScope, PoolSettings, ReplicaSettings, TlsSettings};
 use crate::replicas::ProbeSettings;
 use crate::{admin, proxy};
 
@@ -140,6 +140,7 @@ fn settle_pools(
             name: "default".to_owned(),
             models: Vec::new(),
             aliases: BTreeMap::new(),
+            cache: CacheScope::default(),
             replicas,
             brain: common.brain.clone(),
             probe: common.probe.clone(),
@@ -153,6 +154,7 @@ fn settle_pools(
             name: pool.name,
             models: pool.models.into_iter().flatten().map(|it| it.0).collect(),
             aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
+            cache: pool.cache.0,
             replicas: settle_replicas(pool.replicas, &replicas, findings),
             brain: brain::Settings { policy, ..common.brain.clone() },
             probe: common.probe.clone(),

@@ -94,7 +94,8 @@ async fn serve(
         .map_err(|it| ServeError::UnknownClass { available: it.available })?;
 
     // Pick: the decision and its booking are one step.
-    let placed = visit.place(pool, key, found.outline(model), claim).await;
+    let apart = pool.keeps_tenants_apart().then_some(caller.salt);
+    let placed = visit.place(pool, key, found.outline(model, apart), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
 
     // Send, and send elsewhere while nothing has come back.
@@ -106,7 +107,7 @@ async fn serve(
             pass(worker, visit, member, &head, body, framed == Framed::Chunked).await
         }
         Intake::Held { ref body, .. } => {
-            let payload = pack(body, &found, known_as.as_deref());
+            let payload = pack(body, &found, known_as.as_deref(), apart);
             let head = head(Framed::Length(payload.len()));
             try_each(worker, visit, member, &head, &payload).await
         }
@@ -118,15 +119,21 @@ async fn serve(
     }
 }
 
-/// Makes the body that goes out: as it came, but for a model that goes by another name.
-fn pack(body: &Bytes, found: &Peek<'_>, known_as: Option<&str>) -> Payload {
-    match known_as {
-        None => Payload([body.clone(), Bytes::new(), Bytes::new()]),
-        Some(model) => {
-            let Range { start, end } = found.model_span;
-            Payload([body.slice(..start), quoted(model).into(), body.slice(end..)])
-        }
+/// Makes the body that goes out: as it came, but for a model that goes by another name and the salt of
+/// a tenant that is kept apart.
+fn pack(body: &Bytes, found: &Peek<'_>, known_as: Option<&str>, tenant: Option<u64>) -> Payload {
+    let model = known_as.map(|it| (found.model_span.clone(), quoted(it)));
+    let mut splices = [model, tenant.and_then(|it| found.salt(it))];
+    splices.sort_by_key(|it| it.as_ref().map(|(span, _)| span.start));
+    let mut payload = Payload::default();
+    let mut done = 0;
+    for (at, (Range { start, end }, text)) in splices.into_iter().flatten().enumerate() {
+        payload.0[2 * at] = body.slice(done..start);
+        payload.0[2 * at + 1] = text.into();
+        done = end;
     }
+    payload.0[4] = body.slice(done..);
+    payload
 }
 
 fn passing_framed(body: &Incoming) -> Framed {

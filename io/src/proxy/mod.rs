@@ -24,7 +24,8 @@ pub use pool::Pool;
 pub use router::Router;
 pub use server::{BindError, Server};
 pub use settings::{
-    Limits, PoolSettings, ReplicaSettings, Settings, Timeouts, TlsSettings, default_session_headers,
+    CacheScope, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts, TlsSettings,
+    default_session_headers,
 };
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use tls::TlsError;

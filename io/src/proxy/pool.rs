@@ -20,7 +20,7 @@ use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::PoolMetrics;
 
 use super::clock::Clock;
-use super::settings::{PoolSettings, ReplicaSettings};
+use super::settings::{CacheScope, PoolSettings, ReplicaSettings};
 
 /// Timers are no finer than this.
 const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -182,7 +182,7 @@ impl Pool {
 
     /// What is booked on each replica.
     pub fn load(&self) -> Vec<ReplicaLoad> {
-        self.lock().brain.load()
+        self.lock().brain.load(self.clock.now())
     }
 
     /// What it serves, as far as is known.
@@ -200,6 +200,11 @@ impl Pool {
 
     pub(super) fn probe_settings(&self) -> ProbeSettings {
         self.spec.load().probe.clone()
+    }
+
+    /// Tells whether tenants may not find each other's prompts in a cache.
+    pub(super) fn keeps_tenants_apart(&self) -> bool {
+        self.spec.load().cache == CacheScope::PerTenant
     }
 
     /// Asks the brain where a request goes, now or next, and waits while it cannot say. Who stops
@@ -354,6 +359,7 @@ mod tests {
             name: "stress".to_owned(),
             models: Vec::new(),
             aliases: BTreeMap::new(),
+            cache: CacheScope::Shared,
             replicas: (0..replicas).map(replica).collect(),
             brain: brain::Settings { sessions, ..brain::Settings::default() },
             probe: ProbeSettings::default(),

@@ -70,9 +70,20 @@ pub struct PoolSettings {
     pub models: Vec<String>,
     /// Other names for models, alias to model.
     pub aliases: BTreeMap<String, String>,
+    pub cache: CacheScope,
     pub replicas: Vec<ReplicaSettings>,
     pub brain: brain::Settings,
     pub probe: ProbeSettings,
+}
+
+/// Who may find whose prompts in a replica's cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheScope {
+    /// Everybody, as engines do it by themselves.
+    #[default]
+    Shared,
+    /// Each tenant only its own.
+    PerTenant,
 }
 
 /// One replica of a pool.

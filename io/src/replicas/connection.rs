@@ -54,10 +54,10 @@ pub enum BodyError {
     TimedOut,
 }
 
-/// A request body that is held whole, so that it can be sent again. In up to three pieces, because
-/// a field may have been spliced in.
+/// A request body that is held whole, so that it can be sent again. In up to five pieces, because
+/// two fields may have been spliced in.
 #[derive(Clone, Debug, Default)]
-pub struct Payload(pub [Bytes; 3]);
+pub struct Payload(pub [Bytes; 5]);
 
 impl Payload {
     pub fn len(&self) -> usize {
@@ -149,8 +149,9 @@ impl Connection {
         payload: &Payload,
         limit: Duration,
     ) -> Result<(), SendError> {
-        let [a, b, c] = &payload.0;
-        let mut slices = [head[0], head[1], a, b, c].map(IoSlice::new);
+        let pieces = head.into_iter().chain(payload.0.iter().map(|it| &it[..]));
+        let mut slices = [IoSlice::new(&[]); 7];
+        slices.iter_mut().zip(pieces).for_each(|(slice, piece)| *slice = IoSlice::new(piece));
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {

@@ -5,19 +5,19 @@
 mod histogram;
 mod series;
 mod slo;
-mod tenants;
+mod tally;
 
 pub use histogram::Histogram;
 pub use series::{Gauge, Series, Span};
 pub use slo::{BadSlo, Slo};
-pub use tenants::{TenantTally, jain};
+pub use tally::{Tally, jain};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cleave_core::domain::Moment;
 
-use crate::traces::Tenant;
+use crate::traces::{Class, Tenant};
 
 /// Turns a count into a real number; exact below 2^53.
 #[expect(
@@ -40,8 +40,10 @@ pub enum End {
     Finished,
     /// Its replica stopped in the middle of the answer, or its router did.
     Cut,
-    /// The router had nobody to send it to, or had tried often enough.
-    Refused,
+    /// The router would not send it, or not send it again.
+    Refused {
+        reason: &'static str,
+    },
     /// It needs more KV than a replica has.
     TooLong,
 }
@@ -73,7 +75,10 @@ pub enum Exposure {
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     pub tenant: Tenant,
+    pub class: Class,
     pub arrival: Moment,
+    /// When it was first sent to a replica.
+    pub sent: Option<Moment>,
     pub first_token: Option<Moment>,
     pub deadline: Option<Duration>,
     pub output_tokens: u32,
@@ -82,6 +87,14 @@ pub struct Ended {
     /// Whether a fault was there to strike it, and whether it did.
     pub fault: Exposure,
     pub end: End,
+}
+
+/// Whom to count apart while faults are about: those who come after the first of them and are not
+/// its cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Others {
+    pub from: Moment,
+    pub culprit: Option<Tenant>,
 }
 
 /// One replica's share.
@@ -119,12 +132,16 @@ pub struct Measures {
     /// Computed again because no replica had them any more, or yet.
     pub evicted_tokens: u64,
     pub replicas: Vec<ReplicaTally>,
-    pub tenants: BTreeMap<Tenant, TenantTally>,
+    pub tenants: BTreeMap<Tenant, Tally>,
+    pub classes: BTreeMap<Class, Tally>,
     /// Work per replica over time, in milliseconds per second.
     pub work: Series,
     /// Requests that ended after the first fault and did not cause it: all, and those it struck.
     pub bystanders: u64,
     pub bystanders_struck: u64,
+    /// Who is counted apart, if anybody, and their account.
+    pub others: Option<Others>,
+    pub others_tally: Tally,
 }
 
 impl Measures {
@@ -179,11 +196,15 @@ impl Measures {
                 }
             }
             End::Cut => self.cut += 1,
-            End::Refused => self.refused += 1,
+            End::Refused { .. } => self.refused += 1,
             End::TooLong => self.too_long += 1,
         }
         self.good += u64::from(good);
-        self.tenants.entry(it.tenant).or_default().add(it.asked_ms, good);
+        self.tenants.entry(it.tenant).or_default().add(&it, good);
+        self.classes.entry(it.class).or_default().add(&it, good);
+        if self.others.is_some_and(|o| o.from <= it.arrival && o.culprit != Some(it.tenant)) {
+            self.others_tally.add(&it, good);
+        }
         self.bystanders += u64::from(it.fault != Exposure::None);
         self.bystanders_struck += u64::from(it.fault == Exposure::Struck);
     }

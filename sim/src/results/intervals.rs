@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::Results;
+use super::groups::{self, GroupResults, GroupSummary};
 use crate::measure::real;
 
 /// A mean over seeds and half the width of its interval.
@@ -51,11 +52,22 @@ pub struct Summary {
     pub load_max_over_mean: Interval,
     pub fairness: Interval,
     pub sessions_moved: Interval,
+    /// Where faults were about: the share of others that suffered, and the others with and without.
+    pub blast_radius: Option<Interval>,
+    pub others: Option<GroupSummary>,
+    pub others_calm: Option<GroupSummary>,
+    pub classes: Vec<GroupSummary>,
+    pub tenants: Vec<GroupSummary>,
 }
 
 /// Puts the runs of one policy together; there must be one at least.
 pub fn summarize(runs: &[&Results]) -> Summary {
     let over = |figure: fn(&Results) -> f64| Interval::of_each(runs, |it| figure(it));
+    let one = |of: fn(&Results) -> &Option<GroupResults>| {
+        groups::summaries(runs.iter().filter_map(|it| of(it).as_ref().map(std::slice::from_ref)))
+            .pop()
+    };
+    let blasts: Vec<f64> = runs.iter().filter_map(|it| it.blast_radius).collect();
     Summary {
         policy: runs.first().map(|it| it.policy.clone()).unwrap_or_default(),
         seeds: runs.len(),
@@ -75,6 +87,11 @@ pub fn summarize(runs: &[&Results]) -> Summary {
         load_max_over_mean: over(|it| it.load_max_over_mean),
         fairness: over(|it| it.fairness),
         sessions_moved: over(|it| real(it.sessions_moved)),
+        blast_radius: (!blasts.is_empty()).then(|| Interval::of(&blasts)),
+        others: one(|it| &it.others),
+        others_calm: one(|it| &it.others_calm),
+        classes: groups::summaries(runs.iter().map(|it| it.classes.as_slice())),
+        tenants: groups::summaries(runs.iter().map(|it| it.tenants.as_slice())),
     }
 }
 

@@ -3,6 +3,7 @@
 //! replays closed-loop (next request = completion + think time) and, by the recorded moments, open-loop.
 //! A list per stream would not do: an agent's next turn waits for all the sub-agents it started.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,41 @@ use super::prompt::Prompt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(pub u32);
 
-/// Priority level; the lower, the more urgent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Priority level; the lower, the more urgent. The first three have names, and the second is what a
+/// request is of when nobody says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(pub u8);
+
+impl Class {
+    const NAMES: [&str; 3] = ["interactive", "standard", "batch"];
+
+    /// Finds a class by its name.
+    pub fn named(name: &str) -> Option<Self> {
+        let at = Self::NAMES.iter().position(|it| *it == name)?;
+        u8::try_from(at).ok().map(Self)
+    }
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Self::NAMES.get(usize::from(self.0)) {
+            Some(name) => f.write_str(name),
+            None => write!(f, "class {}", self.0),
+        }
+    }
+}
+
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tenant {}", self.0)
+    }
+}
 
 /// Where a request stands in its session; handed back to the workload when the request has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,24 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleave_core::domain::Moment;
-use rand::RngExt;
 
 use super::arrivals::Arrivals;
 use super::draw;
 use super::lines::TraceError;
-use super::prompt::mix;
+use super::mix::{self, ClassShare};
+use super::prompt::mix as mixed;
 use super::readers::servegen::Clients;
 use super::replay::Replay;
 use super::request::{Class, Request, Session, Tenant, Ticket, index, place};
-
-/// The share of tenants that are of a class, and what the class is promised.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ClassShare {
-    pub class: Class,
-    pub share: f64,
-    /// Time from arrival within which the first token is due.
-    pub deadline: Option<Duration>,
-}
 
 /// One tenant and the sessions it has open, by the moment their next turn may come.
 struct Seat {
@@ -95,7 +86,7 @@ impl Composition {
             for turn in &mut session.turns {
                 turn.prompt = turn.prompt.respaced(hand.salt);
             }
-            session.id = mix(hand.salt, session.id);
+            session.id = mixed(hand.salt, session.id);
             session.tenant = Tenant(index(client));
             session.class = self.seats[client].class;
             session.deadline = self.seats[client].deadline;
@@ -110,7 +101,7 @@ impl Composition {
         let (round, card) = (self.dealt / cards, self.dealt % cards);
         self.dealt += 1;
         // Sessions that share a prefix in the recording share it within a tenant and a round.
-        let salt = mix(u64::from(index(client)), round);
+        let salt = mixed(u64::from(index(client)), round);
         Some(Hand { session: self.deck[usize::try_from(card).ok()?], salt, turn: 0 })
     }
 
@@ -131,7 +122,7 @@ impl Composition {
             arrival,
             ticket: Ticket::default(),
             tenant: Tenant(index(client)),
-            session: mix(hand.salt, session.id),
+            session: mixed(hand.salt, session.id),
             stream: turn.stream,
             model: turn.model.clone(),
             class: self.seats[client].class,
@@ -144,16 +135,7 @@ impl Composition {
 }
 
 fn seat(classes: &[ClassShare], seed: u64, client: u64) -> Seat {
-    let all: f64 = classes.iter().map(|it| it.share).sum();
-    let mut left = draw::rng(seed, "class", client).random::<f64>() * all;
-    let mut chosen = classes.last();
-    for class in classes {
-        if left < class.share {
-            chosen = Some(class);
-            break;
-        }
-        left -= class.share;
-    }
+    let chosen = mix::choose(classes, |it| it.share, &mut draw::rng(seed, "class", client));
     Seat {
         class: chosen.map_or(Class::default(), |it| it.class),
         deadline: chosen.and_then(|it| it.deadline),

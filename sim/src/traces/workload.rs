@@ -13,6 +13,7 @@ use super::draw;
 use super::format::Format;
 use super::group;
 use super::lines::{Lines, TraceError};
+use super::mix::{ClassShare, Mix};
 use super::player::Player;
 use super::readers::servegen::Clients;
 use super::readers::{Bailian, BurstGpt, LmCache, RequestLines, SessionLines};
@@ -20,7 +21,7 @@ use super::replay::{Loop, Replay, Scale};
 use super::request::{Request, Session, Ticket};
 use super::source::{OpenLoop, Requests, Sessions, Source};
 use super::synthetic::Synthetic;
-use super::tenants::{ClassShare, Composition};
+use super::tenants::Composition;
 use super::ties::Ties;
 
 /// Mooncake's recorder wrote a timestamp every three seconds.
@@ -32,6 +33,8 @@ const BURSTGPT_BUCKET: Duration = Duration::from_secs(1);
 pub struct Workload {
     source: Box<dyn Source>,
     left: u64,
+    /// What sessions are labelled with, by this seed.
+    labels: Option<(u64, Mix)>,
 }
 
 /// What a file holds.
@@ -115,7 +118,13 @@ impl Workload {
     }
 
     fn new(source: impl Source + 'static, replay: &Replay) -> Self {
-        Self { source: Box::new(source), left: replay.requests_max }
+        Self { source: Box::new(source), left: replay.requests_max, labels: None }
+    }
+
+    /// Deals tenants and classes to its sessions, over what the recording says.
+    #[must_use]
+    pub fn labelled(self, seed: u64, mix: Mix) -> Self {
+        Self { labels: Some((seed, mix)), ..self }
     }
 
     /// Says when the next request arrives. None: nothing more comes until something ends, or ever.
@@ -128,7 +137,10 @@ impl Workload {
         if self.left == 0 {
             return Ok(None);
         }
-        let request = self.source.take()?;
+        let mut request = self.source.take()?;
+        if let (Some(request), Some((seed, mix))) = (&mut request, &self.labels) {
+            mix.label(*seed, request);
+        }
         self.left -= u64::from(request.is_some());
         Ok(request)
     }

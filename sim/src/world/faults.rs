@@ -18,7 +18,7 @@ const REVIVED_AFTER: Duration = Duration::from_secs(30);
 impl World {
     pub(super) fn begin_fault(&mut self, number: usize) {
         let fault = self.settings.faults[number];
-        self.faulted |= !matches!(fault.kind, FaultKind::Join | FaultKind::Drain { .. });
+        self.faulted |= fault.kind.is_harm();
         if let Some(lasts) = fault.lasts {
             self.heap.push(self.now + lasts, Happening::Mend { number });
         }

@@ -7,12 +7,13 @@ use cleave_core::domain::Moment;
 
 use crate::engine::Job;
 use crate::measure::{End, Ended, Exposure, Prefill};
-use crate::traces::{Tenant, Ticket};
+use crate::traces::{Class, Tenant, Ticket};
 
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) ticket: Ticket,
     pub(super) tenant: Tenant,
+    pub(super) class: Class,
     pub(super) arrival: Moment,
     pub(super) deadline: Option<Duration>,
     pub(super) hashes: Arc<[u64]>,
@@ -26,6 +27,8 @@ pub(super) struct Flight {
     /// Where it is; nowhere between two tries.
     pub(super) replica: Option<usize>,
     pub(super) tries: u32,
+    /// When it was first sent anywhere.
+    pub(super) sent: Option<Moment>,
     pub(super) first_token: Option<Moment>,
     pub(super) exposure: Exposure,
 }
@@ -53,6 +56,8 @@ impl Flight {
     pub(super) fn ended(&self, end: End) -> Ended {
         Ended {
             tenant: self.tenant,
+            class: self.class,
+            sent: self.sent,
             arrival: self.arrival,
             first_token: self.first_token,
             deadline: self.deadline,

@@ -13,6 +13,9 @@ pub(super) fn broken_brain(brain: &Brain, actions: &[Action]) -> Option<String> 
     if !brain::invariants::ledger_matches_requests(brain) {
         return Some("a router's ledger does not match its requests".to_owned());
     }
+    if !brain::invariants::accounts_are_closed_once(brain) {
+        return Some("a router lost an account or closed one twice".to_owned());
+    }
     if !brain::invariants::sends_are_allowed(brain, actions) {
         return Some("a router sent what it may not send".to_owned());
     }

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use cleave_core::brain::Action;
+use cleave_core::brain::{Action, Foresight};
 use cleave_core::domain::Moment;
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
@@ -185,6 +185,10 @@ impl World {
     /// Forgets what was measured so far, and lets the script of faults begin.
     pub fn start_measuring(&mut self) {
         self.start_measuring_calm();
+        self.measures.others = self.settings.others(self.now);
+        if self.settings.calm {
+            return;
+        }
         for (number, fault) in self.settings.faults.iter().enumerate() {
             self.heap.push(self.now + fault.at, Happening::Fault { number });
         }
@@ -261,6 +265,13 @@ impl World {
 
     pub fn decisions(&self) -> Decisions {
         self.decisions
+    }
+
+    /// How well the routers predicted first tokens.
+    pub fn foresight(&self) -> Foresight {
+        let mut all = Foresight::default();
+        self.routers.iter().for_each(|it| all.merge(&it.brain.snapshot().foresight));
+        all
     }
 
     /// Sessions that changed replica while measuring.

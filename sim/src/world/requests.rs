@@ -37,6 +37,7 @@ impl World {
         let flight = Flight {
             ticket: request.ticket,
             tenant: request.tenant,
+            class: request.class,
             arrival: self.now,
             deadline: request.deadline,
             hashes: request.prompt.hashes(self.block_tokens).collect(),
@@ -48,6 +49,7 @@ impl World {
             router,
             replica: None,
             tries: 0,
+            sent: None,
             first_token: None,
             exposure: Exposure::None,
         };
@@ -113,7 +115,9 @@ impl World {
         while let Some((_, action)) = self.todo.pop_front() {
             match action {
                 Action::Send { request, replica } => self.send(request.0, index(replica)),
-                Action::Refuse { request, .. } => self.end(request.0, End::Refused),
+                Action::Refuse { request, refusal } => {
+                    self.end(request.0, End::Refused { reason: refusal.as_str() });
+                }
                 Action::Release { replica } => self.let_go(index(replica)),
             }
         }
@@ -124,6 +128,7 @@ impl World {
         let to = &mut self.replicas[replica];
         let router = flight.router;
         flight.tries += 1;
+        flight.sent.get_or_insert(self.now);
         self.measures.retries += u64::from(1 < flight.tries);
         match to.standing {
             Standing::Down | Standing::Gone => {
@@ -248,7 +253,7 @@ impl World {
         let guilty = self.poison.is_some_and(|it| it.tenant == flight.tenant);
         flight.exposure = match flight.exposure {
             _ if guilty || !self.faulted => Exposure::None,
-            Exposure::None if end == End::Refused => Exposure::Struck,
+            Exposure::None if matches!(end, End::Refused { .. }) => Exposure::Struck,
             Exposure::None => Exposure::Bystander,
             exposed @ (Exposure::Bystander | Exposure::Struck) => exposed,
         };
@@ -266,7 +271,7 @@ impl World {
         flight.replica = None;
         let (router, request) = (flight.router, RequestId(id));
         if self.pooled.is_some() {
-            self.end(id, End::Refused);
+            self.end(id, End::Refused { reason: "timeout" });
         } else if flight.first_token.is_none() {
             self.tell(router, Event::Failed { request, failure: Failure::Unreachable });
         } else {

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use cleave_core::brain::{self, LineSettings};
+use cleave_core::domain::Moment;
 
 use crate::engine;
-use crate::measure::Slo;
+use crate::measure::{Others, Slo};
 use crate::traces::Tenant;
 
 /// One replica as the world starts it.
@@ -27,6 +28,9 @@ pub struct Settings {
     pub view: View,
     pub timeouts: Timeouts,
     pub faults: Vec<Fault>,
+    /// Whether the faults stay away, although others are counted as if they came: the calm half of a
+    /// pair of runs.
+    pub calm: bool,
     pub slo: Slo,
     pub seed: u64,
     /// Whether to check every invariant after everything that happens.
@@ -81,6 +85,11 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
+    /// Tells a misfortune from what an operator does on purpose.
+    pub(super) fn is_harm(self) -> bool {
+        !matches!(self, Self::Join | Self::Drain { .. })
+    }
+
     /// The replica it names, if it names one.
     fn replica(self) -> Option<usize> {
         match self {
@@ -104,6 +113,22 @@ pub enum Absent {
 }
 
 impl Settings {
+    /// Says who is to be counted apart when measuring starts `now`; nobody where nothing goes wrong.
+    pub(super) fn others(&self, now: Moment) -> Option<Others> {
+        let harm = self.faults.iter().filter(|it| it.kind.is_harm());
+        let culprit = self.faults.iter().find_map(|it| match it.kind {
+            FaultKind::Poison { tenant, .. } => Some(tenant),
+            FaultKind::Crash { .. }
+            | FaultKind::Hang { .. }
+            | FaultKind::Slow { .. }
+            | FaultKind::Freeze { .. }
+            | FaultKind::Drain { .. }
+            | FaultKind::Join
+            | FaultKind::RestartRouter { .. } => None,
+        });
+        harm.map(|it| it.at).min().map(|at| Others { from: now + at, culprit })
+    }
+
     /// Says whether every fault names a replica and a router that are there.
     pub fn check(&self) -> Result<(), Absent> {
         let joining = self.faults.iter().filter(|it| it.kind == FaultKind::Join).count();
@@ -154,6 +179,7 @@ impl Default for Settings {
             view: View::default(),
             timeouts: Timeouts::default(),
             faults: Vec::new(),
+            calm: false,
             slo: Slo::default(),
             seed: 0,
             checks: false,

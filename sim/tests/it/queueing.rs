@@ -85,13 +85,65 @@ fn a_random_split_makes_each_replica_a_line_of_its_own() {
     assert_near(found, 0.1 + load * 0.1 / (2.0 * (1.0 - load)), "four times M/D/1");
 }
 
+/// Computes the mean wait of M/D/c in units of the service time. Whoever is served at some time is gone
+/// one service time later, and whoever waits is not, so the number there after a service time is the
+/// number that waited and those who came meanwhile (Crommelin). Iterated until it stands still, that
+/// gives how many are there; how many wait gives how long, by Little's law.
+fn m_d_c_wait(servers: u8, load: f64) -> f64 {
+    const NUMBERS: usize = 400;
+    let arrivals_mean = f64::from(servers) * load;
+    let servers = usize::from(servers);
+    let next = |before: &f64, count: u32| *before * arrivals_mean / f64::from(count);
+    let poisson = std::iter::successors(Some((0, (-arrivals_mean).exp())), |(count, chance)| {
+        Some((count + 1, next(chance, count + 1)))
+    });
+    let poisson: Vec<f64> = poisson.map(|(_, chance)| chance).take(80).collect();
+    let mut there = vec![0.0; NUMBERS];
+    there[0] = 1.0;
+    loop {
+        let mut next = vec![0.0; NUMBERS];
+        for (number, chance) in there.iter().enumerate() {
+            for (came, probability) in poisson.iter().enumerate() {
+                let after = (number.saturating_sub(servers) + came).min(NUMBERS - 1);
+                next[after] += chance * probability;
+            }
+        }
+        let moved: f64 = next.iter().zip(&there).map(|(a, b)| (a - b).abs()).sum();
+        there = next;
+        if moved < 1e-12 {
+            break;
+        }
+    }
+    let waiting =
+        (0_u32..).zip(there.iter().skip(servers)).map(|(n, chance)| f64::from(n) * chance);
+    waiting.sum::<f64>() / arrivals_mean
+}
+
+#[test]
+fn the_formula_for_m_d_c_is_that_of_m_d_1_for_one_server() {
+    for load in [0.3, 0.6, 0.8] {
+        assert!((m_d_c_wait(1, load) - load / (2.0 * (1.0 - load))).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn equal_requests_in_turn_wait_as_in_m_d_c() {
+    // When all take equally long, the next of one line goes to the server that has served longest, so
+    // one line for all and turns are the same thing.
+    for (count, load) in [(2, 0.7), (4, 0.7), (4, 0.85), (8, 0.8)] {
+        let servers = vec![server(100.0, 0.0); usize::from(count)];
+        let per_second = f64::from(count) * load * 10.0;
+        let found = mean_s(&servers, PolicyName::RoundRobin, per_second, Spread::Fixed(1)) - 0.1;
+        assert_near(found, 0.1 * m_d_c_wait(count, load), &format!("M/D/{count} at {load}"));
+    }
+}
+
 #[test]
 fn the_shortest_of_several_lines_lies_between_one_line_for_all_and_lines_at_random() {
     let load = 0.7;
     let servers = [server(100.0, 0.0); 4];
     let found = mean_s(&servers, PolicyName::LeastRequests, 4.0 * load * 10.0, Spread::Fixed(1));
     let random = 0.1 + load * 0.1 / (2.0 * (1.0 - load));
-    // Half the wait of M/M/4, which is what M/D/4 has to within some per cent: C(4, 2.8) = 0.4287.
-    let one_line = 0.1 + 0.4287 * 0.1 / (4.0 * (1.0 - load)) / 2.0;
-    assert!(one_line * 0.98 < found && found < random, "{one_line:.4} < {found:.4} < {random:.4}");
+    let one_line = 0.1 + 0.1 * m_d_c_wait(4, load);
+    assert!(one_line * 0.99 < found && found < random, "{one_line:.4} < {found:.4} < {random:.4}");
 }

@@ -9,7 +9,7 @@ use cleave_core::policy::PolicyName;
 use cleave_sim::bounds::bounds;
 use cleave_sim::measure::Measures;
 use cleave_sim::results::Results;
-use cleave_sim::traces::{Replay, Synthetic, Tenant, Workload, presets};
+use cleave_sim::traces::{Mix, Replay, Synthetic, Tenant, Workload, presets};
 use cleave_sim::world::*;
 
 fn workload(seed: u64) -> Workload {
@@ -136,6 +136,31 @@ fn a_tenant_that_kills_replicas_strikes_others_and_is_counted_apart() {
     assert_eq!(it.bystanders, 0, "the culprit is no bystander");
     assert!(0 < it.refused + it.cut);
     assert_eq!(it.finished + it.cut + it.refused, it.arrived);
+}
+
+#[test]
+fn what_a_fault_does_to_others_is_the_difference_to_the_same_run_without_it() {
+    let faults = [(10, Some(10), FaultKind::Poison { tenant: Tenant(0), hangs: false })];
+    let tenants = (0..4).map(|it| (Tenant(it), 1.0)).collect();
+    let mix = Mix { tenants, ..Mix::default() };
+    let run = |calm| {
+        let policy = PolicyName::LeastRequests;
+        let settings = Settings { calm, checks: false, ..settings(policy, &faults) };
+        let mut world = World::new(settings);
+        world.start_measuring();
+        world.run(&mut workload(3).labelled(3, mix.clone()), &mut Unwatched).unwrap();
+        Results::of(&world, policy.as_str())
+    };
+    let (mut with, without) = (run(false), run(true));
+    let others = without.others.clone().unwrap();
+    assert!(without.cut == 0 && without.struck.is_none());
+    assert_eq!(with.others.as_ref().unwrap().requests, others.requests);
+    assert!(others.requests < with.requests * 3 / 4, "those before it and its own do not count");
+    with.pair_with(without);
+    let blast = with.blast_radius.unwrap();
+    let bad = 1.0 - with.others.as_ref().unwrap().good_share;
+    assert!(0.0 < blast && blast <= bad, "{blast} of {bad}");
+    assert_eq!(with.tenants.len(), 4);
 }
 
 #[test]

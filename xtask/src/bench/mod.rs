@@ -1,12 +1,15 @@
-//! `cargo xtask bench`: measurements of whole processes on one machine. Load and replica are threads
+//! `cargo xtask bench`: measurements on one machine, most of whole processes. Load and replica are threads
 //! with blocking sockets and ready-made bytes, because they share a core and must cost much less than
 //! what they measure; an async runtime would be neither needed nor cheaper here.
 
+mod agreement;
+mod decision;
 mod figures;
 mod load;
 mod meter;
 mod mock;
 mod overhead;
+mod planner;
 mod proxies;
 mod table;
 
@@ -22,17 +25,26 @@ use crate::repo;
 pub(crate) enum Command {
     /// Measure what a proxy costs: Cleave beside nginx, haproxy and, where installed, other routers
     Overhead(overhead::Args),
+    /// Hold the mock replica behind HTTP in real time against the simulator on the same arrivals
+    MockAgreement(agreement::Args),
     /// Measure the line: what it takes to let one of 100,000 in and to say who goes next
     Line,
+    /// Measure what it costs to decide where a request goes
+    Decision(decision::Args),
+    /// Measure a round of the auto-sharder and a lookup
+    Planner,
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
+        Command::MockAgreement(args) => agreement::run(args),
         Command::Line => {
             let mut cargo = process::Command::new("cargo");
             cargo.args(["bench", "-p", "cleave-core", "--bench", "line"]);
             must(cargo.current_dir(repo::root()))
         }
+        Command::Decision(args) => decision::run(args),
+        Command::Planner => planner::run(),
     }
 }

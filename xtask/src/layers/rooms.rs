@@ -14,6 +14,7 @@ const GRANTS: &[Grant] = &[
     ("core", "cost", &["domain"]),
     ("core", "fleet", &["domain", "cost"]),
     ("core", "prefix", &["domain"]),
+    ("core", "sharding", &["domain"]),
     ("core", "tokens", &["domain"]),
     ("core", "queue", &["domain"]),
     // The peers' rules keep an index of their own, and some of them price a prefill in time.

@@ -13,10 +13,10 @@ use crate::queue::{
     Weight, Work,
 };
 
-use super::super::Booking;
-use super::super::knee::{Burden, Knees};
+use super::super::booking::Booking;
+use super::super::knee::Knees;
 use super::super::settings::LineSettings;
-use super::lanes::{LaneKey, Scene};
+use super::lanes::{Fill, LaneKey, Scene};
 
 /// A prompt may wait for others at a replica for this part of the shortest first-token target.
 const BACKLOG_PART: u32 = 4;
@@ -43,7 +43,7 @@ pub(in super::super) struct Hold {
     /// The requests in the line. As many, so bounded as it is.
     pub(super) parked: IndexMap<RequestId, Parked, FxBuildHasher>,
     /// How full those are that may take something; reused by every look.
-    pub(super) fills: Vec<(ReplicaId, f64)>,
+    pub(super) fills: Vec<Fill>,
     waits_max: Vec<Duration>,
     capacity_per_min: Work,
 }
@@ -67,12 +67,13 @@ pub(in super::super) struct Toll {
     pub(in super::super) tenant: Tenant,
     pub(super) weight: Weight,
     pub(super) work: Work,
-    /// Tokens of its prompt that should be cached where its session was.
-    pub(super) cached_tokens: u32,
+    /// Tokens of prompt and answer.
+    pub(super) tokens: u64,
+    /// Whether its prompt takes longer to read than others should wait.
+    pub(super) is_long: bool,
     /// When it must be sent to be in time.
     pub(super) latest: Option<Moment>,
     pub(super) bytes: usize,
-    pub(in super::super) burden: Burden,
     pub(super) held: Option<Reservation>,
 }
 
@@ -81,29 +82,13 @@ impl Parked {
         LaneKey {
             class: self.toll.class.0,
             is_fresh: self.admission == Admission::Wait,
-            is_long: self.toll.burden.is_long,
+            is_long: self.toll.is_long,
             home: self.home,
         }
     }
 
-    /// Counts the tokens it is expected to use.
-    pub(super) fn tokens(&self) -> u64 {
-        self.toll.burden.kv_tokens
-    }
-
     pub(super) fn booking(self, replica: ReplicaId) -> Booking {
-        Booking {
-            key: self.key,
-            outline: self.outline,
-            extent: self.extent,
-            replica,
-            answering: false,
-            streamed_tokens: 0,
-            trial: false,
-            tried: Vec::new(),
-            suspects: Vec::new(),
-            toll: self.toll,
-        }
+        Booking::new(self.key, self.outline, self.extent, replica, self.toll)
     }
 }
 
@@ -125,14 +110,14 @@ impl Hold {
     }
 
     pub(super) fn scene(&self) -> Scene<'_> {
-        Scene { gate: &self.gate, knees: &self.knees, fills: &self.fills }
+        Scene { gate: &self.gate, fills: &self.fills }
     }
 
     /// Takes out who goes next: first among those who can go where their cache is or have none, then
     /// among all, so that no capacity is idle while somebody waits.
     pub(super) fn next(&mut self) -> Option<Ticket> {
-        let Self { line, gate, knees, fills, .. } = self;
-        let scene = Scene { gate, knees, fills };
+        let Self { line, gate, fills, .. } = self;
+        let scene = Scene { gate, fills };
         let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
         line.next(|it| scene.is_open(it.into(), true), has_home)
             .or_else(|| line.next(|it| scene.is_open(it.into(), false), has_home))

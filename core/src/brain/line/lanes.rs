@@ -5,7 +5,6 @@
 use crate::domain::ReplicaId;
 use crate::queue::{Gate, Lane};
 
-use super::super::knee::Knees;
 use super::reach;
 
 const HOME_BITS: u32 = 26;
@@ -50,9 +49,18 @@ impl From<Lane> for LaneKey {
 #[derive(Clone, Copy)]
 pub(super) struct Scene<'a> {
     pub(super) gate: &'a Gate,
-    pub(super) knees: &'a Knees,
     /// How full those are that may take something.
-    pub(super) fills: &'a [(ReplicaId, f64)],
+    pub(super) fills: &'a [Fill],
+}
+
+/// How full a replica is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fill {
+    pub(super) id: ReplicaId,
+    /// From 1 on it is past its knee.
+    pub(super) fill: f64,
+    /// Whether prompts wait there for longer than they should.
+    pub(super) is_reading_long: bool,
 }
 
 impl Scene<'_> {
@@ -67,15 +75,16 @@ impl Scene<'_> {
         let reach = reach(usize::from(lane.class));
         let mut fills = self.fills.iter();
         match lane.home.filter(|_| strict) {
-            Some(home) => fills.find(|it| it.0 == home).is_some_and(|it| it.1 < reach),
-            None => fills.any(|it| it.1 < reach),
+            Some(home) => fills.find(|it| it.id == home).is_some_and(|it| it.fill < reach),
+            None => fills.any(|it| it.fill < reach),
         }
     }
 
     fn has_door(self) -> bool {
         let replicas = self.fills.len();
         let doors = (replicas / DOORS_PART).max(1);
-        replicas < 2 || self.knees.with_long_prefills() + doors < replicas
+        let closed = self.fills.iter().filter(|it| it.is_reading_long).count();
+        replicas < 2 || closed + doors < replicas
     }
 }
 

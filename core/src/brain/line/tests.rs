@@ -221,6 +221,7 @@ fn a_stream_is_counted_as_it_flows() {
     let (request, _) = bench.arrive(1, 1_000, of(1, 1));
     let left = |bench: &Bench| bench.tenant(1).usage.tokens_remaining.unwrap();
     let before = left(&bench);
+    bench.answer(request);
     bench.tell(Event::Streamed { request: RequestId(request), output_tokens: 1_100 });
     assert_eq!(before - left(&bench), 1_000, "a hundred were expected");
 }

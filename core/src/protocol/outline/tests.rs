@@ -10,7 +10,7 @@ use crate::protocol::{Api, peek};
 
 fn outline(api: Api, body: &str) -> (Vec<u64>, Extent) {
     let found = peek(api, body.as_bytes()).unwrap();
-    let (outline, extent) = found.outline(found.model.as_deref().unwrap_or(""));
+    let (outline, extent) = found.outline(found.model.as_deref().unwrap_or(""), None);
     assert_eq!((outline.prompt_tokens, outline.block_tokens, outline.output_tokens), (0, 0, None));
     (outline.blocks.to_vec(), extent)
 }
@@ -85,6 +85,48 @@ fn model_adapter_and_salt_keep_prompts_apart() {
 }
 
 #[test]
+fn an_isolated_tenant_shares_with_itself_alone() {
+    let body = format!(r#"{{"prompt":"{}","cache_salt":"s"}}"#, text(1000));
+    let found = peek(Api::Completions, body.as_bytes()).unwrap();
+    let blocks = |tenant| found.outline("m", tenant).0.blocks;
+    assert_eq!(blocks(Some(1)), blocks(Some(1)));
+    let all = [blocks(None), blocks(Some(0)), blocks(Some(1)), blocks(Some(2))];
+    for (at, one) in all.iter().enumerate() {
+        assert!(all[..at].iter().all(|other| one[0] != other[0]), "{all:?}");
+    }
+}
+
+#[test]
+fn a_tenant_s_salt_is_put_where_the_engine_reads_it() {
+    let salted = |body: &str, tenant| {
+        let (span, text) = peek(Api::Chat, body.as_bytes()).unwrap().salt(tenant).unwrap();
+        let whole = format!("{}{text}{}", &body[..span.start], &body[span.end..]);
+        let mut whole: Value = serde_json::from_str(&whole).unwrap();
+        let salt = whole["cache_salt"].take().as_str().unwrap().to_owned();
+        whole.as_object_mut().unwrap().remove("cache_salt");
+        (salt, whole)
+    };
+    let plain = r#" { "messages":[{"content":"hi"}]}"#;
+    let own = r#"{"messages":[{"content":"hi"}], "cache_salt" : "mine" }"#;
+    let none = r#"{"cache_salt":null,"messages":[{"content":"hi"}]}"#;
+    let mut salts = Vec::new();
+    for body in [plain, own, none] {
+        for tenant in [1, 2] {
+            let (salt, rest) = salted(body, tenant);
+            assert_eq!((salt.len(), rest), (32, json!({"messages": [{"content": "hi"}]})));
+            assert_eq!(salt, salted(body, tenant).0);
+            salts.push(salt);
+        }
+    }
+    salts.sort_unstable();
+    salts.dedup();
+    assert_eq!(salts.len(), 6);
+    for (api, body) in [(Api::Chat, "{}"), (Api::Other, plain), (Api::Chat, r#"{"model":"m"}"#)] {
+        assert_eq!(peek(api, body.as_bytes()).unwrap().salt(1), None);
+    }
+}
+
+#[test]
 fn a_moved_marker_loses_only_what_comes_after_it() {
     let marked = json!([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]);
     let plain = json!([{"type": "text", "text": "x"}]);
@@ -143,9 +185,9 @@ proptest! {
         let mut cuts = cuts.map(|it| it.index(text.len() + 1));
         cuts.sort_unstable();
         let parts = [&text[..cuts[0]], &text[cuts[0]..cuts[1]], &text[cuts[1]..]];
-        let whole = Prompt { parts: ["", "", &text], ..Prompt::default() }.outline("m");
+        let whole = Prompt { parts: ["", "", &text], ..Prompt::default() }.outline("m", None);
         prop_assert_eq!(whole.0.blocks.len(), text.len() / BLOCK_BYTES);
-        prop_assert_eq!(Prompt { parts, ..Prompt::default() }.outline("m"), whole);
+        prop_assert_eq!(Prompt { parts, ..Prompt::default() }.outline("m", None), whole);
     }
 
     #[test]

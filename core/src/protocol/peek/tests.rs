@@ -102,7 +102,7 @@ fn bad_bodies_are_refused_with_what_is_wrong() {
 #[test]
 fn the_tightest_cap_on_the_answer_is_read() {
     let check = |api, body: &str, want| {
-        let (_, extent) = peek(api, body.as_bytes()).unwrap().outline("m");
+        let (_, extent) = peek(api, body.as_bytes()).unwrap().outline("m", None);
         assert_eq!(extent.output_tokens_max, want, "{body}");
     };
     check(Api::Chat, "{}", None);
@@ -131,7 +131,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
         for api in [Api::Chat, Api::Completions, Api::Responses, Api::Messages, Api::Other] {
-            _ = peek(api, &body).map(|it| it.outline("m"));
+            _ = peek(api, &body).map(|it| it.outline("m", None));
         }
     }
 }

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::proxy::CacheScope;
 use crate::replicas::Origin;
 pub(super) use sections::{Admin, Breaker, Health, Limits, Log, Retries, Sessions, Timeouts, Tls};
 pub(super) use tenancy::{Class, Contract, Keys, Line, Tenant};
@@ -88,6 +89,11 @@ pub(super) struct Pool {
     /// How a replica is picked in this pool; the top-level `policy` unless given.
     #[schemars(extend("x-applies" = "restart", "x-default" = "the top-level `policy`"))]
     pub policy: Option<Text<PolicyName>>,
+    /// Who may find whose prompts in a replica's cache. With `shared` everybody, as engines do it by
+    /// themselves. With `per_tenant` each tenant only its own: every API key gets a `cache_salt` of its
+    /// own in the body that goes out, which vLLM, SGLang and TensorRT-LLM heed.
+    #[serde(default = "cache_default")]
+    pub cache: Text<CacheScope>,
     /// The pool's replicas, each a URL or a table. May be empty, to be filled later.
     #[serde(default, deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>")]
@@ -142,6 +148,10 @@ impl Default for Raw {
             pools: Vec::new(),
         }
     }
+}
+
+fn cache_default() -> Text<CacheScope> {
+    Text(CacheScope::default())
 }
 
 fn weight_default() -> f64 {

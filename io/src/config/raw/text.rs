@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
-use crate::proxy::{KeyHash, UnknownKeys};
+use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
 use crate::replicas::Origin;
 use crate::telemetry::LogFormat;
 
@@ -265,6 +265,30 @@ impl Kind for PolicyName {
     }
 }
 
+impl Kind for CacheScope {
+    const FORMAT: &'static str = "";
+    const EXAMPLE: &'static str = "shared";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "shared" => Ok(Self::Shared),
+            "per_tenant" => Ok(Self::PerTenant),
+            _ => Err(Wrong::new("is not a cache scope", "give one of shared, per_tenant")),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self {
+            Self::Shared => "shared".to_owned(),
+            Self::PerTenant => "per_tenant".to_owned(),
+        }
+    }
+
+    fn choices() -> Vec<&'static str> {
+        vec!["shared", "per_tenant"]
+    }
+}
+
 impl Kind for LogFormat {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "text";
@@ -338,6 +362,7 @@ mod tests {
         check::<PathAndQuery>(PathAndQuery::EXAMPLE);
         check::<LogFilter>(LogFilter::EXAMPLE);
         PolicyName::choices().into_iter().for_each(check::<PolicyName>);
+        CacheScope::choices().into_iter().for_each(check::<CacheScope>);
         LogFormat::choices().into_iter().for_each(check::<LogFormat>);
         check::<HashedKey>(HashedKey::EXAMPLE);
         UnknownKeysText::choices().into_iter().for_each(check::<UnknownKeysText>);

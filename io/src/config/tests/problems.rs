@@ -118,7 +118,7 @@ fn a_value_of_the_wrong_kind_is_told_the_right_one() {
     check(
         "pools = 3",
         &["file:1: pools: is a whole number; give a list, each a table of name, models, aliases, \
-           policy, replicas"],
+           policy, cache, replicas"],
     );
 }
 

@@ -180,6 +180,7 @@ fn what_may_change_while_running_is_not_named() {
         ("CLEAVE__POOLS__0__MODELS__1", "n"),
         ("CLEAVE__POOLS__0__ALIASES__X", "m"),
         ("CLEAVE__POOLS__0__REPLICAS", "[{ url = \"http://b:1\", weight = 0.5 }]"),
+        ("CLEAVE__POOLS__0__CACHE", "per_tenant"),
         ("CLEAVE__POOLS__1__NAME", "b"),
     ];
     assert_eq!(changes(file, &live), [""; 0]);

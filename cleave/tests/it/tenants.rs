@@ -1,0 +1,69 @@
+//! Tenants that may not find each other's prompts in a cache: the engine is told by a salt of the
+//! tenant's own, and nothing else of the body changes.
+
+use crate::support::{Request, Requests, Router, Scripted, Wire, json_answer};
+
+/// A router in front of one replica, with an alias, and the given line in the pool.
+async fn pool(line: &str) -> (Router, Scripted, Requests) {
+    let (replica, requests) = Scripted::by_hand().await;
+    let file = format!(
+        "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n[[pools]]\nname = \"chat\"\n\
+         models = [\"m\"]\naliases = {{ \"x\" = \"m\" }}\n{line}\nreplicas = [\"{}\"]\n",
+        replica.url()
+    );
+    let router = Router::start_with(&file);
+    router.until("the replica is up", |it| it.count(|it| it.state == "up") == 1).await;
+    (router, replica, requests)
+}
+
+/// Sends a body for a tenant and returns what reaches the replica.
+async fn received(router: &Router, requests: &mut Requests, key: &str, body: &str) -> String {
+    let mut client = Wire::connect(router.address).await;
+    let request = Request::post("/v1/chat/completions", body).header("authorization", key);
+    client.send(&request.bytes()).await;
+    let mut exchange = requests.next().await;
+    let body = String::from_utf8(exchange.body().await).unwrap();
+    exchange.send(json_answer(200, "{}")).await;
+    assert_eq!(client.answer().await.status(), 200);
+    body
+}
+
+/// Takes the salt out of a body.
+fn unsalted(body: &str) -> (&str, String) {
+    let (before, rest) = body.split_once("\"cache_salt\":\"").expect("a salt");
+    let (salt, after) = rest.split_once("\",").expect("its end");
+    (salt, format!("{before}{after}"))
+}
+
+#[tokio::test]
+async fn tenants_apart_have_salts_of_their_own_and_bodies_otherwise_as_sent() {
+    let (router, _replica, mut requests) = pool("cache = \"per_tenant\"").await;
+    let mut salt_of = async |key: &str, model: &str| {
+        let sent = format!(r#"{{ "model":"{model}", "messages":[{{"content":"hi"}}]}}"#);
+        let body = received(&router, &mut requests, key, &sent).await;
+        let (salt, rest) = unsalted(&body);
+        assert_eq!((salt.len(), rest), (32, sent.replace("\"x\"", "\"m\"")));
+        salt.to_owned()
+    };
+    let (one, two) = (salt_of("Bearer 1", "m").await, salt_of("Bearer 2", "m").await);
+    assert_ne!(one, two);
+    assert_eq!(salt_of("Bearer 1", "x").await, one, "with an alias too");
+}
+
+#[tokio::test]
+async fn a_salt_of_the_client_s_choice_does_not_reach_across_tenants() {
+    let (router, _replica, mut requests) = pool("cache = \"per_tenant\"").await;
+    let sent = r#"{"model":"x","cache_salt":"guess","messages":[{"content":"hi"}]}"#;
+    let one = received(&router, &mut requests, "Bearer 1", sent).await;
+    let two = received(&router, &mut requests, "Bearer 2", sent).await;
+    let (one, two) = (unsalted(&one), unsalted(&two));
+    assert!(one.0 != two.0 && one.0 != "guess" && two.0 != "guess");
+    assert_eq!(one.1, r#"{"model":"m","messages":[{"content":"hi"}]}"#);
+}
+
+#[tokio::test]
+async fn tenants_that_share_are_left_alone() {
+    let (router, _replica, mut requests) = pool("cache = \"shared\"").await;
+    let sent = r#"{"model":"m","messages":[{"content":"hi"}]}"#;
+    assert_eq!(received(&router, &mut requests, "Bearer 1", sent).await, sent);
+}

@@ -1,0 +1,74 @@
+//! One request that was sent and has not ended, and its account in the books of its replica.
+
+use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
+use crate::fleet::Load;
+use crate::policy::Ask;
+
+use super::line::Toll;
+
+#[derive(Debug)]
+pub(super) struct Booking {
+    pub(super) key: SliceKey,
+    pub(super) outline: Outline,
+    pub(super) extent: Extent,
+    pub(super) replica: ReplicaId,
+    pub(super) account: Account,
+    /// Whether it went to a replica that was out, to see whether it is back.
+    pub(super) trial: bool,
+    /// Where it was before, in vain.
+    pub(super) tried: Vec<ReplicaId>,
+    /// Those of them that answered with an error. They are blamed only if somebody else does better:
+    /// a request that fails everywhere is itself to blame.
+    pub(super) suspects: Vec<ReplicaId>,
+    /// What it was expected to cost, and what it holds of its contract.
+    pub(super) toll: Toll,
+}
+
+/// What one try is charged with, and what was expected of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Account {
+    /// What the books hold for it now.
+    pub(super) charge: Load,
+    /// What it was booked with at the decision, in all.
+    pub(super) predicted_us: u64,
+    /// Prompt tokens believed to be cached.
+    pub(super) cached_tokens: u32,
+    pub(super) sent_at: Moment,
+    /// The time to the first token, as predicted.
+    pub(super) ttft_ms: f64,
+    /// Set at its first byte: from then on it cannot go elsewhere.
+    pub(super) first: Option<First>,
+    /// Tokens of its answer that have come so far.
+    pub(super) streamed_tokens: u32,
+}
+
+/// How things stood at the replica when the answer began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct First {
+    pub(super) at: Moment,
+    pub(super) answering: u32,
+    pub(super) kv_tokens: u64,
+    pub(super) prefilled_us: u64,
+}
+
+impl Booking {
+    pub(super) fn new(
+        key: SliceKey,
+        outline: Outline,
+        extent: Extent,
+        replica: ReplicaId,
+        toll: Toll,
+    ) -> Self {
+        let (account, trial) = (Account::default(), false);
+        let (tried, suspects) = (Vec::new(), Vec::new());
+        Self { key, outline, extent, replica, account, trial, tried, suspects, toll }
+    }
+
+    pub(super) fn is_answering(&self) -> bool {
+        self.account.first.is_some()
+    }
+
+    pub(super) fn ask(&self, now: Moment) -> Ask<'_> {
+        Ask { now, key: self.key, outline: &self.outline }
+    }
+}

@@ -1,0 +1,359 @@
+//! Which replicas may a workload use? The slow loop of the brain: every few seconds it measures what
+//! workloads ask for, gives each as many replicas as it needs, and plans who they are. The picker
+//! then chooses among them. What a workload breaks it breaks there, and its caches are few.
+//!
+//! A pool with no more replicas than the floor is not divided at all. A dead replica is replaced at
+//! once by the next in rendezvous order, which is the same in every router; the plan follows later.
+
+mod orders;
+mod settings;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::domain::{Moment, Place, ReplicaId, SliceKey};
+use crate::sharding::{
+    Assignment, Balance, Bounds, Churn, Clerk, Deeds, Member, Meter, MeterSettings, Planner, Rule,
+    Settings as PlannerSettings, Sizer, SizerSettings, Sketch, Slice,
+};
+
+pub use orders::Order;
+pub use settings::{SubsetSettings, WorkloadSettings};
+pub use view::{AssignmentView, SliceView, WorkloadView};
+
+/// How often is planned.
+const PLAN_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a replica may be out before its slices are given to others for good.
+const OUT_MAX: Duration = Duration::from_secs(60);
+/// How long after a start replicas may be missing that an assignment from before names.
+const RETURN_MAX: Duration = Duration::from_secs(30);
+/// Workloads whose demand is known; any above a two-thousandth of all load is among them.
+const WORKLOADS_MAX: usize = 4096;
+/// Demand is an average over about half a minute, so that a burst does not move anybody.
+const DEMAND_HALF_LIFE: Duration = Duration::from_secs(20);
+
+/// What the planner is told of one replica.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Peer {
+    pub(super) id: ReplicaId,
+    pub(super) place: Place,
+    pub(super) capacity_mu_per_min: f64,
+    /// It takes nothing new.
+    pub(super) closed: bool,
+    pub(super) out: bool,
+}
+
+/// What has happened in all rounds so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SubsetTotals {
+    pub rounds: u64,
+    /// Rounds that changed something.
+    pub changes: u64,
+    pub removal: f64,
+    pub addition: f64,
+    pub choice: f64,
+    pub spilled: u64,
+    /// Requests that a stand-in might have taken, because a holder was out.
+    pub stood_in: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Subsets {
+    settings: SubsetSettings,
+    planner: Planner,
+    sizer: Sizer,
+    meter: Meter,
+    demand: Sketch,
+    assignment: Arc<Assignment>,
+    /// `None` while the pool is not divided.
+    clerk: Option<Clerk>,
+    peers: Vec<Peer>,
+    /// Since when a replica has been out, as far as planning saw it.
+    out_since: BTreeMap<Place, Moment>,
+    /// Replicas that an assignment from before names, until when they are waited for.
+    expected: Option<Moment>,
+    drained: Vec<Place>,
+    pinned: BTreeMap<u32, Vec<Place>>,
+    frozen: bool,
+    /// Who is there has changed since the last round.
+    stale: bool,
+    planned_at: Moment,
+    balance: Balance,
+    churn: Churn,
+    deeds: Deeds,
+    totals: SubsetTotals,
+    /// Who may take the request at hand; reused, so that no decision allocates.
+    chosen: Vec<Place>,
+}
+
+impl Subsets {
+    pub(super) fn new(settings: SubsetSettings) -> Self {
+        let bounds = Bounds { floor: settings.floor.max(1), cap: settings.floor.max(1) };
+        // The picker balances inside a subset, so a few slices for each replica will do.
+        let planner = Planner::new(PlannerSettings {
+            slices_min: 8,
+            slices_max: 16,
+            band: 0.1,
+            churn_max: 0.05,
+            cool_down: Duration::from_secs(120),
+            bounds,
+            ..PlannerSettings::default()
+        });
+        Self {
+            settings,
+            planner,
+            sizer: Sizer::new(SizerSettings::default()),
+            meter: Meter::new(MeterSettings { half_life: DEMAND_HALF_LIFE, keys_max: 1024 }),
+            demand: Sketch::new(WORKLOADS_MAX, DEMAND_HALF_LIFE),
+            assignment: Arc::new(Assignment::empty()),
+            clerk: None,
+            peers: Vec::new(),
+            out_since: BTreeMap::new(),
+            expected: None,
+            drained: Vec::new(),
+            pinned: BTreeMap::new(),
+            frozen: false,
+            stale: true,
+            planned_at: Moment::ZERO,
+            balance: Balance::default(),
+            churn: Churn::default(),
+            deeds: Deeds::default(),
+            totals: SubsetTotals::default(),
+            chosen: Vec::new(),
+        }
+    }
+
+    /// Notes that who is there has changed.
+    pub(super) const fn touch(&mut self) {
+        self.stale = true;
+    }
+
+    /// Tells whether a round is due: time has passed, or somebody has come or gone.
+    pub(super) fn is_due(&self, now: Moment) -> bool {
+        self.stale || PLAN_INTERVAL <= now.since(self.planned_at)
+    }
+
+    /// Plans a round for those who are there.
+    pub(super) fn plan(&mut self, now: Moment, peers: impl Iterator<Item = Peer>) {
+        self.stale = false;
+        self.planned_at = now;
+        self.peers.clear();
+        self.peers.extend(peers);
+        self.peers.sort_unstable_by_key(|it| it.place);
+        let members = self.members(now);
+        let serving = members.iter().filter(|it| !it.draining).count();
+        let exclusive = self.settings.workloads.iter().any(|it| it.exclusive);
+        let floor = usize::try_from(self.settings.floor.max(1)).unwrap_or(usize::MAX);
+        if serving <= floor && !exclusive && self.pinned.is_empty() {
+            self.clerk = None;
+            return;
+        }
+        if !self.frozen {
+            self.plan_round(now, &members);
+        }
+        let roster = members.iter().filter(|it| !it.draining).map(|it| (it.place, it.capacity));
+        let clerk = Clerk::new(Arc::clone(&self.assignment), roster);
+        self.meter.reshape(now, &clerk);
+        self.clerk = Some(clerk);
+    }
+
+    fn plan_round(&mut self, now: Moment, members: &[Member]) {
+        let rules = self.rules(now, members);
+        let load = self.meter.map(now);
+        let plan = self.planner.plan(now, &self.assignment, members, &rules, &load);
+        let total = plan.churn.total.max(f64::MIN_POSITIVE);
+        self.totals.rounds += 1;
+        self.totals.changes += u64::from(!Arc::ptr_eq(&plan.assignment, &self.assignment));
+        self.totals.removal += plan.churn.removal / total;
+        self.totals.addition += plan.churn.addition / total;
+        self.totals.choice += plan.churn.choice / total;
+        self.assignment = plan.assignment;
+        self.balance = plan.balance;
+        self.churn = plan.churn;
+        self.deeds = plan.deeds;
+    }
+
+    /// Lists whom to plan for: those who are there and not out for long, and for a while after a
+    /// start those who were there before.
+    fn members(&mut self, now: Moment) -> Vec<Member> {
+        let out: Vec<Place> = self.peers.iter().filter(|it| it.out).map(|it| it.place).collect();
+        self.out_since.retain(|place, _| out.contains(place));
+        for place in out {
+            self.out_since.entry(place).or_insert(now);
+        }
+        let lost = |place: &Place| {
+            self.out_since.get(place).is_some_and(|since| OUT_MAX <= now.since(*since))
+        };
+        let present = self.peers.iter().filter(|it| !lost(&it.place));
+        let mut members: Vec<Member> = present
+            .map(|it| Member {
+                draining: it.closed || self.drained.contains(&it.place),
+                ..Member::new(it.place, it.capacity_mu_per_min / 60.0)
+            })
+            .collect();
+        if self.expected.is_some_and(|until| now < until) {
+            let known = |place: &Place| self.peers.iter().any(|it| it.place == *place);
+            let usual = members.first().map_or(1.0, |it| it.capacity);
+            let absent = self.assignment.everybody().into_iter().filter(|it| !known(it));
+            members.extend(absent.map(|it| Member::new(it, usual)));
+        } else {
+            self.expected = None;
+        }
+        members
+    }
+
+    /// Sizes the workloads that need more than the floor, and those that are configured.
+    fn rules(&mut self, now: Moment, members: &[Member]) -> Vec<Rule> {
+        let serving: Vec<&Member> = members.iter().filter(|it| !it.draining).collect();
+        let replicas = u32::try_from(serving.len()).unwrap_or(u32::MAX);
+        let capacity = serving.iter().map(|it| it.capacity).sum::<f64>() / f64::from(replicas.max(1));
+        let per_s = std::f64::consts::LN_2 / DEMAND_HALF_LIFE.as_secs_f64();
+        let demand = self.demand.top(now, 0.0, per_s);
+        let total: f64 = demand.iter().map(|it| it.load).sum();
+        let mut loads: BTreeMap<u32, f64> = self.sizer.grown().map(|it| (it, 0.0)).collect();
+        loads.extend(demand.iter().map(|it| (u32::try_from(it.key).unwrap_or(0), it.load)));
+        let mut sizes: BTreeMap<u32, u32> = BTreeMap::new();
+        for (workload, load) in loads {
+            let bounds = self.bounds_of(workload);
+            // Its part of the fleet is what it may have while nobody else wants it.
+            let share = load / total.max(f64::MIN_POSITIVE) * f64::from(replicas) * capacity;
+            let load = load.max(share * self.sizer.target());
+            let size = self.sizer.size(now, workload, load, capacity, bounds);
+            if bounds.floor < size {
+                sizes.insert(workload, size);
+            }
+        }
+        for it in &self.settings.workloads {
+            sizes.entry(it.workload).or_insert(it.floor);
+        }
+        for (workload, places) in &self.pinned {
+            sizes.insert(*workload, u32::try_from(places.len()).unwrap_or(1));
+        }
+        let exclusive = |workload: u32| self.own(workload).is_some_and(|it| it.exclusive);
+        sizes
+            .into_iter()
+            .map(|(workload, size)| Rule {
+                slice: Slice::of_prefix(workload),
+                bounds: Bounds { floor: size, cap: size },
+                whole: true,
+                exclusive: exclusive(workload),
+            })
+            .collect()
+    }
+
+    fn own(&self, workload: u32) -> Option<&WorkloadSettings> {
+        self.settings.workloads.iter().find(|it| it.workload == workload)
+    }
+
+    fn bounds_of(&self, workload: u32) -> Bounds {
+        let common = Bounds { floor: self.settings.floor.max(1), cap: self.settings.cap };
+        self.own(workload).map_or(common, |it| Bounds { floor: it.floor.max(1), cap: it.cap })
+    }
+
+    /// Counts a request that is sent: its work, and the tokens it leaves in a cache.
+    pub(super) fn on_sent(&mut self, now: Moment, key: SliceKey, work_mu: f64, tokens: u32) {
+        self.demand.add(now, u64::from(workload_of(key)), work_mu);
+        if let Some(clerk) = &self.clerk {
+            self.meter.add(now, clerk, key, work_mu, f64::from(tokens));
+        }
+    }
+
+    /// Finds who may take a request; says whether that is less than everybody. Whoever is out has
+    /// a stand-in.
+    pub(super) fn select(&mut self, key: SliceKey, is_alive: impl Fn(ReplicaId) -> bool) -> bool {
+        self.chosen.clear();
+        let Some(clerk) = &self.clerk else { return false };
+        let pinned = self.pinned.get(&workload_of(key)).map(Vec::as_slice);
+        self.chosen.extend_from_slice(pinned.unwrap_or_else(|| clerk.holders(key)));
+        let alive = |place: Place| self.peer(place).is_some_and(|it| is_alive(it.id));
+        let missing = self.chosen.iter().filter(|it| !alive(**it)).count();
+        if 0 < missing && pinned.is_none() {
+            self.totals.stood_in += 1;
+            let mut chosen = std::mem::take(&mut self.chosen);
+            self.extend(key, missing, &mut chosen, &is_alive);
+            self.chosen = chosen;
+        }
+        true
+    }
+
+    /// Adds those to whom the request at hand may spill; says whether there are any.
+    pub(super) fn spill(&mut self, key: SliceKey, is_alive: impl Fn(ReplicaId) -> bool) -> bool {
+        let workload = workload_of(key);
+        let allowed = self.own(workload).is_none_or(|it| it.spill);
+        if !allowed || self.pinned.contains_key(&workload) {
+            return false;
+        }
+        let more = usize::try_from(self.settings.spill_max).unwrap_or(0);
+        let before = self.chosen.len();
+        let mut chosen = std::mem::take(&mut self.chosen);
+        self.extend(key, more, &mut chosen, &is_alive);
+        self.chosen = chosen;
+        before < self.chosen.len()
+    }
+
+    fn extend(
+        &self,
+        key: SliceKey,
+        count: usize,
+        chosen: &mut Vec<Place>,
+        is_alive: &impl Fn(ReplicaId) -> bool,
+    ) {
+        let Some(clerk) = &self.clerk else { return };
+        for _ in 0..count {
+            let free = |place: Place| {
+                self.peer(place).is_some_and(|it| is_alive(it.id)) && !self.is_reserved(place)
+            };
+            let Some(next) = clerk.stand_in(key, free, chosen) else { return };
+            chosen.push(next);
+        }
+    }
+
+    /// Tells whether somebody has a replica to himself.
+    fn is_reserved(&self, place: Place) -> bool {
+        let Some(clerk) = &self.clerk else { return false };
+        let exclusive = self.settings.workloads.iter().filter(|it| it.exclusive);
+        exclusive.into_iter().any(|it| {
+            let low = Slice::of_prefix(it.workload).low;
+            clerk.holders(SliceKey(low)).contains(&place)
+        })
+    }
+
+    /// Tells whether a replica may take the request at hand, after [`Self::select`] said yes.
+    pub(super) fn allows(&self, place: Place) -> bool {
+        self.chosen.contains(&place)
+    }
+
+    /// Tells whether a replica is to take nothing new.
+    pub(super) fn is_drained(&self, place: Place) -> bool {
+        self.drained.contains(&place)
+    }
+
+    pub(super) fn on_spilled(&mut self) {
+        self.totals.spilled += 1;
+    }
+
+    pub(super) const fn spill_after(&self) -> Duration {
+        self.settings.spill_after
+    }
+
+    fn peer(&self, place: Place) -> Option<&Peer> {
+        let found = self.peers.binary_search_by_key(&place, |it| it.place).ok()?;
+        Some(&self.peers[found])
+    }
+
+    /// Measures the memory of its tables.
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        self.demand.len() * 32 + self.assignment.len() * 64 + self.assignment.holders_total() * 8
+    }
+}
+
+/// The workload half of a key.
+pub(super) fn workload_of(key: SliceKey) -> u32 {
+    u32::try_from(key.0 >> 32).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! What operators order: freeze, pin, drain. Each says at once what it changes; the next round does
+//! the rest. An assignment from before a restart comes the same way.
+
+use std::sync::Arc;
+
+use crate::domain::{Moment, Place, ReplicaId, SliceKey};
+use crate::sharding::{Assignment, Slice};
+
+use super::{RETURN_MAX, Subsets, workload_of};
+
+/// One order about subsets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// Leaves the assignment as it is, whatever load does. Dead replicas still have stand-ins.
+    Freeze,
+    Unfreeze,
+    /// Gives a workload exactly these replicas; an empty list gives it back to the planner.
+    Pin { workload: u32, replicas: Vec<ReplicaId> },
+    /// Moves everything off a replica at turn boundaries; it stays, but takes nothing new.
+    Drain { replica: ReplicaId },
+    Undrain { replica: ReplicaId },
+    /// Goes on from an assignment of an earlier run.
+    Restore { assignment: Arc<Assignment> },
+}
+
+impl Subsets {
+    /// Carries out an order; `places` says where replicas stand.
+    pub(crate) fn obey(
+        &mut self,
+        now: Moment,
+        order: Order,
+        place: impl Fn(ReplicaId) -> Option<Place>,
+    ) {
+        match order {
+            Order::Freeze => self.frozen = true,
+            Order::Unfreeze => self.frozen = false,
+            Order::Pin { workload, replicas } => {
+                let places: Vec<Place> = replicas.into_iter().filter_map(place).collect();
+                if places.is_empty() {
+                    self.pinned.remove(&workload);
+                } else {
+                    self.pinned.insert(workload, places);
+                }
+            }
+            Order::Drain { replica } => {
+                let place = place(replica).filter(|it| !self.drained.contains(it));
+                self.drained.extend(place);
+            }
+            Order::Undrain { replica } => {
+                let place = place(replica);
+                self.drained.retain(|it| Some(*it) != place);
+            }
+            Order::Restore { assignment } => {
+                // Only what is newer: whoever restores may be late.
+                if self.assignment.generation() < assignment.generation() {
+                    for held in assignment.iter() {
+                        let workload = workload_of(SliceKey(held.slice.low));
+                        let size = u32::try_from(held.holders.len()).unwrap_or(u32::MAX);
+                        if held.slice == Slice::of_prefix(workload) {
+                            self.sizer.seed(now, workload, size);
+                        }
+                    }
+                    self.assignment = assignment;
+                    self.expected = Some(now + RETURN_MAX);
+                }
+            }
+        }
+        self.stale = true;
+    }
+}

@@ -1,0 +1,190 @@
+use super::*;
+
+fn peers(count: u32) -> Vec<Peer> {
+    (0..count)
+        .map(|it| Peer {
+            id: ReplicaId(it),
+            place: Place::of(&format!("http://gpu-{it}:8000")),
+            capacity_mu_per_min: 100.0,
+            closed: false,
+            out: false,
+        })
+        .collect()
+}
+
+fn key(workload: u32, session: u32) -> SliceKey {
+    SliceKey(Slice::of_prefix(workload.wrapping_mul(0x9E37_79B9)).low | u64::from(session))
+}
+
+fn at_s(seconds: u64) -> Moment {
+    Moment::ZERO + Duration::from_secs(seconds)
+}
+
+fn planned(settings: SubsetSettings, replicas: u32) -> Subsets {
+    let mut subsets = Subsets::new(settings);
+    subsets.plan(at_s(1), peers(replicas).into_iter());
+    subsets
+}
+
+fn subset(subsets: &mut Subsets, key: SliceKey) -> Vec<Place> {
+    assert!(subsets.select(key, |_| true));
+    subsets.chosen.clone()
+}
+
+/// Keeps a workload at so many MU a minute for a while, planning as time goes.
+fn load(subsets: &mut Subsets, workload: u32, mu_per_min: f64, seconds: std::ops::Range<u64>) {
+    for second in seconds {
+        for session in 0..10 {
+            let key = key(workload, session << 28);
+            subsets.on_sent(at_s(second), key, mu_per_min / 600.0, 1000);
+        }
+        if subsets.is_due(at_s(second)) {
+            let peers = subsets.peers.clone();
+            subsets.plan(at_s(second), peers.into_iter());
+        }
+    }
+}
+
+#[test]
+fn a_pool_no_larger_than_the_floor_is_not_divided() {
+    let mut subsets = planned(SubsetSettings::default(), 4);
+    assert!(!subsets.select(key(1, 1), |_| true));
+    let mut subsets = planned(SubsetSettings::default(), 5);
+    assert_eq!(subset(&mut subsets, key(1, 1)).len(), 4);
+}
+
+#[test]
+fn a_small_workload_has_the_floor_and_all_its_sessions_the_same_replicas() {
+    let mut subsets = planned(SubsetSettings::default(), 32);
+    load(&mut subsets, 2, 1000.0, 1..20);
+    load(&mut subsets, 1, 1.0, 20..22);
+    let one = subset(&mut subsets, key(1, 7));
+    assert_eq!(one.len(), 4);
+    assert_eq!(subset(&mut subsets, key(1, u32::MAX)), one);
+}
+
+#[test]
+fn a_workload_grows_with_its_demand_and_no_further_than_its_cap() {
+    let settings = SubsetSettings { cap: 8, ..SubsetSettings::default() };
+    let mut subsets = planned(settings, 32);
+    let before = subset(&mut subsets, key(1, 7));
+    load(&mut subsets, 2, 1000.0, 1..40);
+    load(&mut subsets, 1, 300.0, 40..200);
+    let after = subset(&mut subsets, key(1, 7));
+    assert!((5..=8).contains(&after.len()), "{}", after.len());
+    let kept = before.iter().filter(|it| after.contains(it)).count();
+    assert!(3 <= kept, "what it had it keeps: {kept}");
+    load(&mut subsets, 1, 5000.0, 200..300);
+    assert_eq!(subset(&mut subsets, key(1, 7)).len(), 8);
+}
+
+#[test]
+fn alone_in_a_pool_a_workload_has_all_of_it() {
+    let mut subsets = planned(SubsetSettings::default(), 12);
+    load(&mut subsets, 1, 50.0, 1..60);
+    assert_eq!(subset(&mut subsets, key(1, 7)).len(), 12, "there is nobody to protect from it");
+}
+
+#[test]
+fn a_dead_replica_has_the_same_stand_in_everywhere_and_is_replaced_after_a_while() {
+    let mut one = planned(SubsetSettings::default(), 16);
+    let mut other = planned(SubsetSettings::default(), 16);
+    let before = subset(&mut one, key(1, 7));
+    let dead = peers(16).into_iter().find(|it| it.place == before[0]).unwrap().id;
+    for subsets in [&mut one, &mut other] {
+        assert!(subsets.select(key(1, 7), |it| it != dead));
+        assert_eq!(subsets.chosen.len(), 5);
+    }
+    assert_eq!(one.chosen, other.chosen);
+    let stand_in = one.chosen[4];
+    assert!(!before.contains(&stand_in));
+    let without = |subsets: &mut Subsets, second| {
+        let peers = peers(16).into_iter().map(|it| Peer { out: it.id == dead, ..it });
+        subsets.plan(at_s(second), peers);
+    };
+    without(&mut one, 10);
+    assert_eq!(subset(&mut one, key(1, 7)), before, "perhaps it comes back");
+    without(&mut one, 80);
+    assert!(!subset(&mut one, key(1, 7)).contains(&before[0]));
+}
+
+#[test]
+fn spilling_is_bounded_and_always_to_the_same_ones() {
+    let mut subsets = planned(SubsetSettings::default(), 16);
+    let inside = subset(&mut subsets, key(1, 7));
+    assert!(subsets.spill(key(1, 7), |_| true));
+    let outside: Vec<Place> = subsets.chosen[inside.len()..].to_vec();
+    assert_eq!(outside.len(), 2);
+    subset(&mut subsets, key(1, 99));
+    subsets.spill(key(1, 99), |_| true);
+    assert_eq!(subsets.chosen[inside.len()..], outside, "whichever session it is");
+}
+
+fn configured(workload: u32, exclusive: bool, spill: bool) -> WorkloadSettings {
+    let workload = workload_of(key(workload, 0));
+    let name = "batch".to_owned();
+    WorkloadSettings { workload, name, floor: 3, cap: 3, spill, exclusive }
+}
+
+#[test]
+fn an_exclusive_workload_shares_nothing_not_even_by_spilling() {
+    let workloads = vec![configured(1, true, false)];
+    let mut subsets = planned(SubsetSettings { workloads, ..SubsetSettings::default() }, 16);
+    let own = subset(&mut subsets, key(1, 7));
+    assert_eq!(own.len(), 3);
+    assert!(!subsets.spill(key(1, 7), |_| true), "it may not spill");
+    for other in 2..60 {
+        subset(&mut subsets, key(other, 7));
+        subsets.spill(key(other, 7), |_| true);
+        assert!(subsets.chosen.iter().all(|it| !own.contains(it)), "workload {other}");
+    }
+}
+
+#[test]
+fn orders_are_obeyed() {
+    let mut subsets = planned(SubsetSettings::default(), 16);
+    let all = peers(16);
+    let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
+    let workload = workload_of(key(1, 0));
+    let replicas = vec![ReplicaId(3), ReplicaId(9)];
+    subsets.obey(at_s(2), Order::Pin { workload, replicas }, place);
+    subsets.plan(at_s(2), all.iter().copied());
+    assert_eq!(subset(&mut subsets, key(1, 7)), [all[3].place, all[9].place]);
+    subsets.obey(at_s(3), Order::Pin { workload, replicas: Vec::new() }, place);
+    subsets.obey(at_s(3), Order::Drain { replica: ReplicaId(0) }, place);
+    subsets.plan(at_s(3), all.iter().copied());
+    let view = subsets.view(at_s(3));
+    assert!(view.slices.iter().all(|it| !it.holders.contains(&all[0].place)));
+    assert!(view.slices.iter().any(|it| it.previous == Some(all[0].place)));
+    subsets.obey(at_s(4), Order::Freeze, place);
+    let before = subset(&mut subsets, key(1, 7));
+    subsets.plan(at_s(200), all.iter().take(8).copied());
+    assert_eq!(subset(&mut subsets, key(1, 7))[..4], before[..4], "frozen is frozen");
+}
+
+#[test]
+fn an_assignment_from_before_is_taken_up_even_if_replicas_come_back_slowly() {
+    let mut before = planned(SubsetSettings::default(), 16);
+    load(&mut before, 1, 600.0, 1..60);
+    let kept = before.view(at_s(60)).assignment;
+    let mut after = Subsets::new(SubsetSettings::default());
+    after.obey(at_s(0), Order::Restore { assignment: Arc::clone(&kept) }, |_| None);
+    after.plan(at_s(1), peers(6).into_iter());
+    after.plan(at_s(10), peers(16).into_iter());
+    for workload in 0..50 {
+        let key = key(workload, 7);
+        assert_eq!(subset(&mut after, key)[..4], kept.find(key).holders[..4]);
+    }
+    assert_eq!(after.assignment.generation(), kept.generation(), "nothing was planned anew");
+}
+
+#[test]
+fn tables_stay_within_bytes_whatever_workloads_come() {
+    let mut subsets = planned(SubsetSettings::default(), 64);
+    for number in 0..200_000_u32 {
+        subsets.on_sent(at_s(1), key(number, number), 1.0, 10);
+    }
+    let all = peers(64);
+    (2..10).for_each(|it| subsets.plan(at_s(it * 2), all.iter().copied()));
+    assert!(subsets.bytes() < 1 << 20, "{}", subsets.bytes());
+}

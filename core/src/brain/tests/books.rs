@@ -1,0 +1,239 @@
+//! What the brain promises of its books: what is booked, corrected, settled, learned and shown.
+
+use super::*;
+use crate::domain::{Report, RouterId};
+use crate::fleet::{Booked, Load};
+
+fn priced(replicas: usize) -> Bench {
+    let settings = Settings { policy: PolicyName::Priced, ..Settings::default() };
+    Bench::new(settings, &vec![1.0; replicas])
+}
+
+/// A prompt of its own, of blocks of 100 tokens.
+fn outline(first: u64, blocks: u64) -> Outline {
+    let prompt_tokens = u32::try_from(blocks).unwrap() * 100;
+    let blocks = (first..first + blocks).collect();
+    Outline { blocks, block_tokens: 100, prompt_tokens, output_tokens: None }
+}
+
+impl Bench {
+    fn ask(&mut self, key: u64, outline: Outline) -> (RequestId, ReplicaId) {
+        let request = RequestId(self.requests);
+        self.requests += 1;
+        let extent = Extent { text_bytes: 4 * outline.prompt_tokens, ..Extent::default() };
+        let key = SliceKey(key);
+        let actions =
+            self.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
+        (request, target(&actions).expect("somebody takes it"))
+    }
+
+    fn booked(&self, replica: u32) -> Load {
+        let loads = self.brain.load(self.now);
+        loads[usize::try_from(replica).unwrap()].booked
+    }
+
+    fn stream(&mut self, request: RequestId, output_tokens: u32) {
+        self.tell(Event::Streamed { request, output_tokens });
+    }
+
+    fn end(&mut self, request: RequestId, output: u32) {
+        let usage = Usage { input: Some(1000), output: Some(output), cached: None };
+        self.tell(Event::Ended { request, outcome: Outcome::Done, usage });
+    }
+
+    fn wait_ms(&mut self, ms: u64) {
+        self.now = self.now + Duration::from_millis(ms);
+        self.time();
+    }
+}
+
+#[test]
+fn a_request_is_booked_at_the_decision_corrected_as_it_streams_and_gone_when_it_ends() {
+    let mut bench = priced(1);
+    let (request, _) = bench.ask(1, outline(0, 10));
+    let at_decision = bench.booked(0);
+    assert!(24_000 < at_decision.prefill_us && at_decision.prefill_us < 30_000, "{at_decision:?}");
+    assert_eq!((at_decision.kv_tokens, at_decision.growth_tokens), (1_000, 256));
+    bench.tell(Event::Answering { request });
+    let begun = bench.booked(0);
+    assert_eq!((begun.prefill_us, begun.decode_us), (0, at_decision.decode_us));
+    bench.stream(request, 8);
+    assert_eq!(bench.booked(0).kv_tokens, 1_008);
+    bench.stream(request, 1_024);
+    let long = bench.booked(0);
+    assert!(300 < long.growth_tokens, "it runs on: {long:?}");
+    // News that come late change nothing.
+    bench.stream(request, 16);
+    assert_eq!(bench.booked(0), long);
+    bench.end(request, 1_100);
+    assert_eq!(bench.booked(0), Load::default());
+}
+
+#[test]
+fn answers_of_a_workload_teach_how_much_is_still_to_come() {
+    let mut bench = priced(1);
+    for number in 0..200 {
+        let (request, _) = bench.ask(7 << 32, outline(number * 100, 10));
+        bench.tell(Event::Answering { request });
+        bench.end(request, if number % 2 == 0 { 20 } else { 500 });
+    }
+    let (request, _) = bench.ask(7 << 32, outline(90_000, 10));
+    assert!((240..280).contains(&bench.booked(0).growth_tokens));
+    bench.tell(Event::Answering { request });
+    bench.stream(request, 64);
+    let left = bench.booked(0).growth_tokens;
+    assert!((400..450).contains(&left), "it is one of the long ones: {left}");
+}
+
+#[test]
+fn what_is_cached_is_not_booked_again() {
+    let mut bench = priced(1);
+    let (first, _) = bench.ask(1, outline(0, 50));
+    let cold = bench.booked(0).prefill_us;
+    bench.tell(Event::Answering { request: first });
+    bench.end(first, 10);
+    bench.ask(1, outline(0, 51));
+    assert!(bench.booked(0).prefill_us < cold / 20);
+}
+
+#[test]
+fn drift_is_what_predictions_were_off_by_for_each_replica_and_workload() {
+    let mut bench = priced(1);
+    let (request, _) = bench.ask(5 << 32, outline(0, 10));
+    let predicted = bench.booked(0).prefill_us + bench.booked(0).decode_us;
+    bench.tell(Event::Answering { request });
+    bench.end(request, 10);
+    let drift = bench.brain.snapshot().replicas[0].drift;
+    assert_eq!(drift.predicted_us, predicted);
+    assert!(drift.settled_us < predicted, "the answer was shorter than expected");
+    assert_eq!(drift.missed_us, predicted - drift.settled_us);
+    let of_workloads = bench.brain.workload_drifts();
+    assert_eq!((of_workloads[0].workload, of_workloads[0].drift), (5, drift));
+    // Who was cut off shows nothing about predictions.
+    let (request, _) = bench.ask(5 << 32, outline(500, 10));
+    bench.tell(ended(request, Outcome::Cut));
+    assert_eq!(bench.brain.snapshot().replicas[0].drift, drift);
+}
+
+#[test]
+fn a_replica_that_is_slower_than_its_hardware_promises_is_found_and_gets_less() {
+    let mut bench = priced(3);
+    let slow = ReplicaId(2);
+    for round in 0..600_u64 {
+        let (request, replica) = bench.ask(round, outline(round * 100, 10));
+        bench.wait_ms(30);
+        bench.tell(Event::Answering { request });
+        bench.stream(request, 32);
+        bench.wait_ms(if replica == slow { 1_500 } else { 500 });
+        bench.end(request, 64);
+        bench.wait_ms(500);
+    }
+    let snapshot = bench.brain.snapshot();
+    let pace = |it: usize| snapshot.replicas[it].pace;
+    // It is shunned while others are free, and what it showed fades until it is tried again.
+    assert!(1.1 < pace(2) && pace(0) < 1.05 && pace(1) < 1.05, "{}", pace(2));
+    let (slow, fast) = (&snapshot.replicas[2], &snapshot.replicas[0]);
+    assert!(slow.capacity_mu_per_min < fast.capacity_mu_per_min / 1.1);
+    assert!(2 * slow.sent_total < fast.sent_total, "{} {}", slow.sent_total, fast.sent_total);
+    assert!(5 < slow.sent_total, "it is not given up: {}", slow.sent_total);
+}
+
+#[test]
+fn what_other_routers_booked_counts_until_it_is_old() {
+    let mut bench = priced(2);
+    let ask = |bench: &mut Bench, number| {
+        let (request, replica) = bench.ask(number, outline(number * 100, 10));
+        bench.tell(ended(request, Outcome::Cancelled));
+        replica
+    };
+    let first = ask(&mut bench, 1);
+    let load = Load { prefill_us: 2_000_000, ..Load::default() };
+    let heard = HeardLoad { replica: first, booked: Booked { load, in_flight: 9 } };
+    let (router, taken_at) = (RouterId(4), bench.now);
+    bench.tell(Event::Heard { router, taken_at, loads: vec![heard] });
+    assert!((1..50).all(|it| ask(&mut bench, it) != first));
+    let at = usize::try_from(first.0).unwrap();
+    assert_eq!(bench.brain.load(bench.now)[at].elsewhere, load);
+    bench.wait_ms(6_000);
+    assert!((50..100).any(|it| ask(&mut bench, it) == first));
+}
+
+#[test]
+fn a_decision_is_noted_when_somebody_asks_and_costs_nothing_else() {
+    let mut bench = priced(3);
+    bench.brain.note_next();
+    let (request, replica) = bench.ask(1, outline(0, 40));
+    let note = bench.brain.take_note().unwrap();
+    assert_eq!((note.request, note.chosen), (request, Some(replica)));
+    assert_eq!((note.candidates.len(), note.terms.len(), note.prompt_tokens), (3, 3, 4_000));
+    let chosen = note.terms_of(replica).unwrap();
+    assert!(note.terms.iter().all(|it| chosen.price_ms <= it.price_ms));
+    assert_eq!(Some(chosen.ttft_ms), note.ttft_ms);
+    let shadows: Vec<PolicyName> = note.shadows.iter().map(|it| it.policy).collect();
+    assert_eq!(shadows, [PolicyName::RoundRobin, PolicyName::PowerOfTwo]);
+    bench.ask(2, outline(100, 10));
+    assert_eq!(bench.brain.take_note(), None, "once per asking");
+    // Whether anybody asks makes no difference to what is decided.
+    let mut replay = priced(3);
+    assert_eq!(replay.ask(1, outline(0, 40)).1, replica);
+}
+
+#[test]
+fn first_tokens_are_predicted_and_the_error_is_known() {
+    let mut bench = priced(1);
+    bench.brain.note_next();
+    let (request, _) = bench.ask(1, outline(0, 100));
+    let predicted_ms = bench.brain.take_note().unwrap().ttft_ms.unwrap();
+    bench.now = bench.now + Duration::from_secs_f64((predicted_ms + 20.0) / 1e3);
+    bench.tell(Event::Answering { request });
+    bench.stream(request, 8);
+    bench.stream(request, 16);
+    let foresight = bench.brain.snapshot().foresight;
+    assert_eq!(foresight.count(), 1);
+    assert!((20.0..24.0).contains(&foresight.error_ms(0.5)), "{}", foresight.error_ms(0.5));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Four replicas that each finish two requests while six come: whatever one engine says, its
+    /// replica is neither shunned nor overrun.
+    #[test]
+    fn a_lying_or_frozen_report_neither_starves_nor_floods(
+        lies in prop::collection::vec((0_u32..5_000, 0_u32..500, 0.0_f64..1.0), 1..40),
+        frozen: bool,
+    ) {
+        let mut bench = priced(4);
+        let mut at: Vec<std::collections::VecDeque<RequestId>> = vec![Default::default(); 4];
+        let mut sent = [0_u32; 4];
+        for round in 0..100_usize {
+            let lie = lies[if frozen { 0 } else { round % lies.len() }];
+            for (number, line) in (0_u32..).zip(&at) {
+                let there = u32::try_from(line.len()).unwrap();
+                let (waiting, running, kv_used_share) =
+                    if number == 0 { lie } else { (there.saturating_sub(2), there.min(2), 0.1) };
+                let (waiting_tokens, kv_tokens_max) = (None, Some(1 << 20));
+                let taken_at = bench.now;
+                let report =
+                    Report { taken_at, waiting, running, waiting_tokens, kv_used_share, kv_tokens_max };
+                bench.tell(Event::Reported { replica: ReplicaId(number), report });
+            }
+            for _ in 0..6 {
+                let number = bench.requests;
+                let (request, replica) = bench.ask(number << 20, outline(number * 100, 10));
+                let replica = usize::try_from(replica.0).unwrap();
+                sent[replica] += 1;
+                at[replica].push_back(request);
+            }
+            bench.wait_ms(50);
+            for line in &mut at {
+                for request in line.drain(..2.min(line.len())).collect::<Vec<_>>() {
+                    bench.tell(Event::Answering { request });
+                    bench.end(request, 4);
+                }
+            }
+        }
+        let fair = 600 / 4;
+        prop_assert!(fair / 3 <= sent[0] && sent[0] <= 2 * fair, "{:?}", sent);
+    }
+}

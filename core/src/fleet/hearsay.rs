@@ -1,0 +1,201 @@
+//! What others say of a replica's load: its engine, and other routers. Our own books are never
+//! doubted for it. An engine's word can only add requests that nobody we know of has sent, counts
+//! less the longer its figures stand still, and is bounded by what the other engines of the pool say
+//! and by what we have there ourselves. So a report that froze, or lies, neither starves a replica
+//! nor floods it. A rule that believed the newest figures would do both.
+
+use std::time::Duration;
+
+use crate::domain::{Moment, Report, RouterId};
+
+use super::ledger::{Load, span_ms};
+
+/// Figures that have stood still for longer than this begin to fade.
+const STILL_MAX: Duration = Duration::from_secs(1);
+/// How long it then takes until they count half.
+const HALF_LIFE: Duration = Duration::from_secs(1);
+/// What another router said is dropped after this.
+const HEARD_AGE_MAX: Duration = Duration::from_secs(5);
+/// How many other routers are listened to.
+const ROUTERS_MAX: usize = 64;
+/// How long the most that was in flight is remembered, at least.
+const PEAK_SPAN: Duration = Duration::from_secs(2);
+
+/// What another router has booked on a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Booked {
+    pub load: Load,
+    pub in_flight: u32,
+}
+
+/// Requests that are there beside those that routers know of; fractions, because doubt is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Strangers {
+    pub waiting: f64,
+    pub running: f64,
+}
+
+/// What is heard of one replica.
+#[derive(Debug, Default)]
+pub struct Hearsay {
+    report: Option<Report>,
+    /// When the figures of the report were first seen as they are.
+    changed_at: Moment,
+    heard: Vec<(RouterId, Moment, Booked)>,
+    /// The most of our own in flight, since the last turn and in the span before it.
+    peaks: [u32; 2],
+    turned_at: Moment,
+}
+
+impl Hearsay {
+    pub const fn report(&self) -> Option<Report> {
+        self.report
+    }
+
+    pub fn on_report(&mut self, report: Report) {
+        let figures = |it: &Report| (it.waiting, it.running, it.kv_used_share.to_bits());
+        if self.report.as_ref().map(figures) != Some(figures(&report)) {
+            self.changed_at = report.taken_at;
+        }
+        self.report = Some(report);
+    }
+
+    /// Takes in what another router says; the newest word of each counts.
+    pub fn on_heard(&mut self, router: RouterId, taken_at: Moment, booked: Booked) {
+        match self.heard.iter_mut().find(|it| it.0 == router) {
+            Some(old) if old.1 <= taken_at => *old = (router, taken_at, booked),
+            Some(_) => {}
+            None => {
+                if self.heard.len() == ROUTERS_MAX {
+                    let oldest = self.heard.iter().enumerate().min_by_key(|(_, it)| it.1);
+                    if let Some(oldest) = oldest.map(|(at, _)| at) {
+                        self.heard.swap_remove(oldest);
+                    }
+                }
+                self.heard.push((router, taken_at, booked));
+            }
+        }
+    }
+
+    pub fn on_sent(&mut self, in_flight: u32) {
+        self.peaks[0] = self.peaks[0].max(in_flight);
+    }
+
+    /// Forgets what is too old to be told.
+    pub fn on_time(&mut self, now: Moment, in_flight: u32) {
+        self.heard.retain(|it| now.since(it.1) <= HEARD_AGE_MAX);
+        if PEAK_SPAN <= now.since(self.turned_at) {
+            self.peaks = [in_flight, self.peaks[0]];
+            self.turned_at = now;
+        }
+    }
+
+    /// Adds up what other routers have booked here.
+    pub fn booked_elsewhere(&self, now: Moment) -> Booked {
+        let mut sum = Booked::default();
+        for (_, taken_at, booked) in &self.heard {
+            if now.since(*taken_at) <= HEARD_AGE_MAX {
+                sum.load += booked.load;
+                sum.in_flight += booked.in_flight;
+            }
+        }
+        sum
+    }
+
+    /// Counts the requests that the engine has beside all that routers know of. Ours are counted at
+    /// their most of late: a report is old when it comes, and what ended since is no stranger.
+    pub fn strangers(&self, now: Moment) -> f64 {
+        let Some(report) = self.report else { return 0.0 };
+        let known = self.peaks[0].max(self.peaks[1]) + self.booked_elsewhere(now).in_flight;
+        let there = report.waiting.saturating_add(report.running);
+        f64::from(there.saturating_sub(known))
+    }
+
+    /// Says how many strangers to reckon with, where the engines of the pool speak of `usual` each.
+    pub fn reckon(&self, now: Moment, own_in_flight: u32, usual: f64) -> Strangers {
+        let Some(report) = self.report else { return Strangers::default() };
+        let strangers = self.strangers(now).min(2.0 * usual + f64::from(own_in_flight) + 1.0);
+        if strangers <= 0.0 {
+            return Strangers::default();
+        }
+        let count = strangers * self.freshness(now);
+        let waiting = f64::from(report.waiting);
+        let waiting_share = waiting / (waiting + f64::from(report.running));
+        Strangers { waiting: count * waiting_share, running: count * (1.0 - waiting_share) }
+    }
+
+    fn freshness(&self, now: Moment) -> f64 {
+        let still = now.since(self.changed_at).saturating_sub(STILL_MAX);
+        (-span_ms(still) / span_ms(HALF_LIFE)).exp2()
+    }
+}
+
+/// Finds what the engines of a pool usually speak of.
+pub(super) fn median(mut counts: Vec<f64>) -> f64 {
+    counts.sort_by(f64::total_cmp);
+    counts.get(counts.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment::ZERO + Duration::from_millis(ms)
+    }
+
+    fn report(taken_at: Moment, waiting: u32, running: u32) -> Report {
+        let kv_used_share = f64::from(running) / 100.0;
+        let (waiting_tokens, kv_tokens_max) = (None, None);
+        Report { taken_at, waiting, running, waiting_tokens, kv_used_share, kv_tokens_max }
+    }
+
+    #[test]
+    fn what_routers_know_of_is_no_stranger() {
+        let mut it = Hearsay::default();
+        it.on_sent(6);
+        it.on_heard(RouterId(1), at(0), Booked { in_flight: 4, ..Booked::default() });
+        it.on_report(report(at(100), 4, 8));
+        assert!((it.strangers(at(100)) - 2.0).abs() < 1e-9);
+        // Ours have ended since, which the report could not know; the other router has fallen silent.
+        it.on_time(at(2_500), 0);
+        assert!((it.strangers(at(2_500)) - 2.0).abs() < 1e-9);
+        assert!((it.strangers(at(6_000)) - 6.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn figures_that_stand_still_fade_however_new_their_date() {
+        let mut it = Hearsay::default();
+        for taken_at in (0..10_000).step_by(100) {
+            it.on_report(report(at(taken_at), 30, 10));
+        }
+        let waiting = it.reckon(at(10_000), 0, 100.0).waiting;
+        assert!(waiting < 0.1, "{waiting}");
+        it.on_report(report(at(10_000), 31, 10));
+        let waiting = it.reckon(at(10_000), 0, 100.0).waiting;
+        assert!((waiting - 31.0).abs() < 1e-9, "{waiting}");
+    }
+
+    #[test]
+    fn one_engine_that_speaks_of_far_more_than_the_others_is_not_believed() {
+        let mut it = Hearsay::default();
+        it.on_report(report(at(0), 100_000, 0));
+        assert!((it.reckon(at(0), 3, 2.0).waiting - 8.0).abs() < 1e-9);
+        it.on_report(report(at(0), u32::MAX, u32::MAX));
+        let reckoned = it.reckon(at(0), 0, 0.0);
+        assert!((reckoned.waiting + reckoned.running - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_more_routers_are_listened_to_than_there_is_room_for() {
+        let mut it = Hearsay::default();
+        for router in 0..1_000 {
+            let booked = Booked { in_flight: 1, ..Booked::default() };
+            it.on_heard(RouterId(router), at(router), booked);
+        }
+        it.on_heard(RouterId(999), at(5), Booked::default());
+        assert_eq!(it.booked_elsewhere(at(1_000)).in_flight, 64, "old news changes nothing");
+        it.on_time(at(7_000), 0);
+        assert!(it.heard.is_empty());
+    }
+}

@@ -1,0 +1,290 @@
+//! What is booked on one replica: the work of every request that was sent there and has not ended, in
+//! whole microseconds and tokens, so that what is booked can be taken back exactly. A prompt counts
+//! until its first token, an answer for as much of it as is still to come. It knows no requests: who
+//! holds a charge hands it in again when it changes and once more when it is over.
+
+use std::ops::{AddAssign, SubAssign};
+use std::time::Duration;
+
+use crate::cost::RequestCost;
+use crate::domain::{Moment, Outline, Usage};
+
+/// What one request weighs, or all of them at one replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Reading prompts whose answer has not begun.
+    pub prefill_us: u64,
+    /// Writing what is still to come of answers.
+    pub decode_us: u64,
+    /// Tokens in KV memory, as if no two requests shared any.
+    pub kv_tokens: u64,
+    /// Tokens that answers are still expected to add to it.
+    pub growth_tokens: u64,
+}
+
+impl Load {
+    /// All work, in milliseconds of a busy replica.
+    pub fn work_ms(&self) -> f64 {
+        ms(self.prefill_us + self.decode_us)
+    }
+
+    /// Quotes a request that has not begun: so much of its prompt is cached, and its answer is
+    /// expected to have so many tokens.
+    pub fn quote(
+        cost: &RequestCost,
+        outline: &Outline,
+        cached_tokens: u32,
+        output_tokens: u32,
+        attachments: u32,
+    ) -> Self {
+        let prompt = outline.prompt_tokens;
+        let new = prompt.saturating_sub(cached_tokens);
+        let prefill_ms = cost.prefill_ms(new, cached_tokens) + cost.media_ms(attachments, 0.0);
+        let answer = Self::quote_answer(cost, prompt, 0, output_tokens);
+        Self { prefill_us: us(prefill_ms), ..answer }
+    }
+
+    /// Quotes what is left of an answer that has `streamed` tokens and will have `output`.
+    pub fn quote_answer(cost: &RequestCost, prompt: u32, streamed: u32, output: u32) -> Self {
+        let left = output.saturating_sub(streamed);
+        let context = prompt.saturating_add(streamed).saturating_add(left / 2);
+        Self {
+            prefill_us: 0,
+            decode_us: us(cost.decode_ms(left, context)),
+            kv_tokens: u64::from(prompt) + u64::from(streamed),
+            growth_tokens: u64::from(left),
+        }
+    }
+}
+
+impl AddAssign for Load {
+    fn add_assign(&mut self, other: Self) {
+        self.prefill_us += other.prefill_us;
+        self.decode_us += other.decode_us;
+        self.kv_tokens += other.kv_tokens;
+        self.growth_tokens += other.growth_tokens;
+    }
+}
+
+impl SubAssign for Load {
+    /// Takes back what was booked; more than that is a mistake in the books.
+    fn sub_assign(&mut self, other: Self) {
+        let less = |from: u64, what: u64| from.checked_sub(what).expect("taken back as booked");
+        self.prefill_us = less(self.prefill_us, other.prefill_us);
+        self.decode_us = less(self.decode_us, other.decode_us);
+        self.kv_tokens = less(self.kv_tokens, other.kv_tokens);
+        self.growth_tokens = less(self.growth_tokens, other.growth_tokens);
+    }
+}
+
+/// Work predicted at the decision against work settled at the end, both by the cost model: what the
+/// guesses about cache and length were worth. Only requests that came to their end count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drift {
+    pub predicted_us: u64,
+    pub settled_us: u64,
+    /// How much too much or too little, each request on its own.
+    pub missed_us: u64,
+}
+
+impl Drift {
+    pub fn note(&mut self, predicted_us: u64, settled_us: u64) {
+        self.predicted_us += predicted_us;
+        self.settled_us += settled_us;
+        self.missed_us += predicted_us.abs_diff(settled_us);
+    }
+}
+
+/// Prices a request that is over, as far as the engine told what it came to.
+pub fn settled_us(cost: &RequestCost, outline: &Outline, cached_tokens: u32, usage: Usage) -> u64 {
+    let input = usage.input.unwrap_or(outline.prompt_tokens);
+    let cached = usage.cached.unwrap_or(cached_tokens).min(input);
+    let output = usage.output.unwrap_or(0);
+    let context = input.saturating_add(output / 2);
+    us(cost.cost_ms(input - cached, cached, output, context))
+}
+
+/// The books of one replica.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    load: Load,
+    waiting: u32,
+    answering: u32,
+    /// When the line of prompts last moved: somebody's first token, or the first to join it.
+    moved_at: Moment,
+    /// All prompts that were read here.
+    prefilled_us: u64,
+    pub drift: Drift,
+}
+
+impl Ledger {
+    pub const fn load(&self) -> Load {
+        self.load
+    }
+
+    /// Requests whose answer has not begun, and those whose answer is being written.
+    pub const fn counts(&self) -> (u32, u32) {
+        (self.waiting, self.answering)
+    }
+
+    pub const fn prefilled_us(&self) -> u64 {
+        self.prefilled_us
+    }
+
+    pub fn book(&mut self, now: Moment, charge: Load) {
+        if self.waiting == 0 {
+            self.moved_at = now;
+        }
+        self.waiting += 1;
+        self.load += charge;
+    }
+
+    /// Takes a prompt off the line, at its first token.
+    pub fn begin(&mut self, now: Moment, charge: &mut Load) {
+        let read = Load { prefill_us: charge.prefill_us, ..Load::default() };
+        self.load -= read;
+        *charge -= read;
+        self.prefilled_us += read.prefill_us;
+        self.moved_at = now;
+        self.waiting -= 1;
+        self.answering += 1;
+    }
+
+    /// Puts another charge in the place of one that turned out wrong.
+    pub fn correct(&mut self, charge: &mut Load, right: Load) {
+        self.load -= *charge;
+        self.load += right;
+        *charge = right;
+    }
+
+    /// Closes a request's account.
+    pub fn close(&mut self, now: Moment, charge: Load, answering: bool) {
+        self.load -= charge;
+        if answering {
+            self.answering -= 1;
+        } else {
+            self.waiting -= 1;
+            self.moved_at = now;
+        }
+    }
+
+    /// Measures the prompts that are still to be read. What time has passed since the line moved was
+    /// spent on its head, but on no more than the head: a replica that hangs does not get shorter.
+    pub fn line_us(&self, now: Moment, pace: f64) -> u64 {
+        let head = self.load.prefill_us / u64::from(self.waiting.max(1));
+        let spent = us(span_ms(now.since(self.moved_at)) / pace);
+        self.load.prefill_us - spent.min(head)
+    }
+}
+
+/// Rounds to a whole number, so that sums can be taken back exactly.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "from float to int, `as` saturates, and spans are not negative"
+)]
+fn us(ms: f64) -> u64 {
+    // Far beyond any real work, and far from where a sum of a million requests would overflow.
+    (ms * 1e3).round().min(1e12) as u64
+}
+
+/// Makes milliseconds of microseconds.
+#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "2^53 us are 285 years")]
+pub fn ms(us: u64) -> f64 {
+    us as f64 / 1e3
+}
+
+/// Makes milliseconds of a span.
+pub(super) fn span_ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cost::Hardware;
+
+    fn at(ms: u64) -> Moment {
+        Moment::ZERO + Duration::from_millis(ms)
+    }
+
+    fn prompt(prompt_tokens: u32) -> Outline {
+        Outline { prompt_tokens, ..Outline::default() }
+    }
+
+    #[test]
+    fn a_cached_prompt_is_quoted_for_what_is_new() {
+        let cost = Hardware::default().cost;
+        let cold = Load::quote(&cost, &prompt(10_000), 0, 100, 0);
+        let warm = Load::quote(&cost, &prompt(10_000), 9_900, 100, 0);
+        assert!(warm.prefill_us < cold.prefill_us / 50);
+        assert_eq!((warm.decode_us, warm.kv_tokens), (cold.decode_us, 10_000));
+        assert_eq!(warm.growth_tokens, 100);
+    }
+
+    #[test]
+    fn images_cost_what_was_measured_for_them() {
+        let cost = RequestCost { image_ms: 30.0, ..Hardware::default().cost };
+        let quote = |images| Load::quote(&cost, &prompt(100), 0, 1, images).prefill_us;
+        assert_eq!(quote(2) - quote(0), 60_000);
+    }
+
+    #[test]
+    fn the_head_of_the_line_wears_off_with_time_but_the_line_behind_it_does_not() {
+        let mut ledger = Ledger::default();
+        let charge = Load { prefill_us: 40_000, ..Load::default() };
+        (0..3).for_each(|_| ledger.book(at(0), charge));
+        assert_eq!(ledger.line_us(at(0), 1.0), 120_000);
+        assert_eq!(ledger.line_us(at(10), 1.0), 110_000);
+        assert_eq!(ledger.line_us(at(10), 2.0), 115_000);
+        assert_eq!(ledger.line_us(at(60_000), 1.0), 80_000, "it may hang");
+        ledger.begin(at(60_000), &mut charge.clone());
+        assert_eq!(ledger.line_us(at(60_000), 1.0), 80_000);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_booked_is_taken_back_to_the_last_unit(
+            steps in prop::collection::vec((0_u8..4, 0_usize..8, 0_u32..50_000, 0_u32..4_000), 1..200),
+        ) {
+            let cost = Hardware::default().cost;
+            let mut ledger = Ledger::default();
+            let mut open: Vec<(Load, bool, u32)> = Vec::new();
+            for (deed, which, tokens, output) in steps {
+                let which = which.min(open.len().saturating_sub(1));
+                match (deed, open.get_mut(which)) {
+                    (1, Some((charge, answering @ false, _))) => {
+                        ledger.begin(at(1), charge);
+                        *answering = true;
+                    }
+                    (2, Some((charge, true, prompt))) => {
+                        let right = Load::quote_answer(&cost, *prompt, output / 2, output);
+                        ledger.correct(charge, right);
+                    }
+                    (3, Some(_)) => {
+                        let (charge, answering, _) = open.swap_remove(which);
+                        ledger.close(at(2), charge, answering);
+                    }
+                    _ => {
+                        let charge = Load::quote(&cost, &prompt(tokens), tokens / 3, output, 0);
+                        ledger.book(at(0), charge);
+                        open.push((charge, false, tokens));
+                    }
+                }
+                let mut sum = Load::default();
+                for it in &open {
+                    sum += it.0;
+                }
+                prop_assert_eq!(ledger.load(), sum);
+                prop_assert!(ledger.line_us(at(9), 1.0) <= sum.prefill_us);
+            }
+            for (charge, answering, _) in open {
+                ledger.close(at(3), charge, answering);
+            }
+            prop_assert_eq!((ledger.load(), ledger.counts()), (Load::default(), (0, 0)));
+        }
+    }
+}
