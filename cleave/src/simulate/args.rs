@@ -72,6 +72,12 @@ pub(crate) struct What {
     /// Policies to compare, with commas between them, or all
     #[arg(long = "policy", value_name = "NAMES", value_delimiter = ',')]
     policies: Vec<String>,
+    /// Hold requests at the routers while every replica is past its knee
+    #[arg(long)]
+    hold: bool,
+    /// Let new sessions wait while the fleet's KV is full
+    #[arg(long)]
+    gate: bool,
     /// What a good request keeps [default: ttft=5s,tpot=80ms]
     #[arg(long, value_name = "PROMISES")]
     slo: Option<String>,
@@ -160,6 +166,8 @@ impl What {
         if !self.policies.is_empty() {
             scenario.policies = self.policies;
         }
+        scenario.line.hold |= self.hold;
+        scenario.line.gate |= self.gate;
         lay(&mut scenario.slo, self.slo);
         lay(&mut scenario.seed, self.seed);
         lay(&mut scenario.seeds, self.seeds);

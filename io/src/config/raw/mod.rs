@@ -61,6 +61,7 @@ pub(super) struct Raw {
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Class>")]
     pub classes: Slots<Class>,
+    #[schemars(extend("x-applies" = "reload"))]
     pub keys: Keys,
     /// Tenants: who has which keys, classes, share and contract.
     #[serde(deserialize_with = "slots")]

@@ -114,7 +114,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 30] = [
+const OTHERS: [(&str, &str); 35] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -142,6 +142,11 @@ const OTHERS: [(&str, &str); 30] = [
     ("health.interval", "1ms"),
     ("health.timeout", "1ms"),
     ("health.report_interval", "1ms"),
+    ("line.hold", "false"),
+    ("line.length_max", "1"),
+    ("line.waiting_mib_max", "1"),
+    ("line.gate", "false"),
+    ("line.kv_share", "0.5"),
     ("log.format", "json"),
     ("log.level", "warn"),
     ("log.access", "false"),
@@ -168,8 +173,23 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[tls]), ["tls"]);
     let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
     assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
-    // These come to light under another name: the token, the pair, the policy.
-    let tested_above = ["admin.token_file", "pools.policy", "tls.cert", "tls.key"];
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__LINE__DEFAULT_CLASS", "batch")]), ["classes"]);
+    let class = "{ name = \"standard\", weight = 2.0, first_token = \"1s\", per_token = \"1s\", \
+                 wait_max = \"1s\" }";
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
+    // These come to light under another name: the token, the pair, the policy, the classes.
+    let tested_above = [
+        "admin.token_file",
+        "classes.first_token",
+        "classes.name",
+        "classes.per_token",
+        "classes.wait_max",
+        "classes.weight",
+        "line.default_class",
+        "pools.policy",
+        "tls.cert",
+        "tls.key",
+    ];
     assert_eq!(unseen.into_iter().collect::<Vec<_>>(), tested_above);
 }
 
