@@ -13,6 +13,7 @@ use super::scenario::{Pace, ReplicaClass, Scenario, Span};
     clippy::doc_markdown,
     reason = "this text is shown on a terminal, where backticks are noise"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line are what they are")]
 pub(crate) struct What {
     /// A scenario file (see docs/guide/simulator.md); flags given beside it win
     #[arg(long, value_name = "FILE")]
@@ -78,6 +79,9 @@ pub(crate) struct What {
     /// Let new sessions wait while the fleet's KV is full
     #[arg(long)]
     gate: bool,
+    /// The share of the fleet's KV that sessions may fill before new ones wait [default: 0.85]
+    #[arg(long, value_name = "SHARE")]
+    kv_share: Option<f64>,
     /// What a good request keeps [default: ttft=5s,tpot=80ms]
     #[arg(long, value_name = "PROMISES")]
     slo: Option<String>,
@@ -168,6 +172,7 @@ impl What {
         }
         scenario.line.hold |= self.hold;
         scenario.line.gate |= self.gate;
+        lay(&mut scenario.line.kv_share, self.kv_share);
         lay(&mut scenario.slo, self.slo);
         lay(&mut scenario.seed, self.seed);
         lay(&mut scenario.seeds, self.seeds);

@@ -8,6 +8,7 @@ mod support;
 mod bytes;
 mod failures;
 mod hostile;
+mod line;
 mod load;
 mod reload;
 mod sessions;

@@ -1,27 +1,32 @@
 //! Is a replica past its knee? There it gets no more done for more requests, they only wait longer.
 //! Three things bring it there: so many answers at once that the next one slows all others as much as it
 //! gets done, prompts that wait for others to be read, and KV memory that is used up. The first is
-//! predicted from step times for the mix of requests that is really seen, and corrected by what the
-//! engine says; nobody sets a number of requests.
+//! predicted from step times for the contexts that are really seen, and corrected live as
+//! congestion control does: first tokens that come far later than predicted say that the engine has
+//! a line of its own. Nobody sets a number of requests.
 
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::cost::{Hardware, StepTimes, StepWork};
+use crate::cost::{Hardware, Mix, StepTimes, StepWork};
 use crate::domain::{Moment, ReplicaId, Report};
 use crate::fleet::{Replica, ms};
 
 /// The knee is where this share of the highest throughput is reached.
-const SHARE_OF_BEST: f64 = 0.95;
+const SHARE_OF_BEST: f64 = 0.98;
 const SEQUENCES_MAX: u32 = 512;
-/// How much one request counts against all before it in the mix.
-const NEW_SHARE: f64 = 0.01;
+/// How much one request's context counts against all before it. Little, because the longest in a
+/// thousand would otherwise pass for all.
+const NEW_SHARE: f64 = 0.002;
 /// Requests after which the knees are looked up anew.
-const MIX_STEP: u32 = 64;
-/// An engine whose own queue is longer than this part of its batch is past its knee, whatever was
-/// predicted.
-const QUEUE_PART: u32 = 8;
+const LOOK_STEP: u32 = 64;
+/// A first token that takes so many times as long as predicted, and more than prompts may wait, is late.
+const LATE_FACTOR: f64 = 2.0;
+/// One that is late was behind a long prompt; so many in a row are behind a line.
+const LATE_IN_A_ROW: u32 = 16;
+/// What is left of the room of a replica whose first tokens are late.
+const LATE_CUT: f64 = 0.9;
 /// Below this share in use, KV memory holds nobody up.
 const KV_TIGHT_SHARE: f64 = 0.8;
 /// What an engine said longer ago than this says nothing of now.
@@ -32,8 +37,10 @@ const REPORT_AGE_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Knees {
     /// Whether anybody is held for them at all.
     holds: bool,
-    knees: FxHashMap<ReplicaId, Knee>,
-    mix: Mix,
+    replicas: FxHashMap<ReplicaId, Knee>,
+    /// Of the requests that are seen, on average.
+    context_tokens: f64,
+    seen: u32,
     /// How long prompts may wait for others before the replica counts as full.
     backlog_ms_max: f64,
 }
@@ -42,72 +49,74 @@ pub(super) struct Knees {
 struct Knee {
     times: StepTimes,
     sequences_max: f64,
-    /// What the engine has shown it can run, where that is less.
+    /// What the replica has shown it can run without a line of its own, where that is less.
     seen_max: f64,
-}
-
-/// The requests that are seen, on average.
-#[derive(Clone, Copy, Debug)]
-struct Mix {
-    new_tokens: f64,
-    context_tokens: f64,
-    output_tokens: f64,
-    seen: u32,
+    /// How many first tokens in a row were late.
+    late: u32,
+    /// When that was last cut; what was sent before says nothing new.
+    cut_at: Moment,
 }
 
 impl Knees {
     pub(super) fn new(holds: bool, backlog_max: Duration) -> Self {
-        let usual = crate::cost::Mix::USUAL;
-        let mix = Mix {
-            new_tokens: usual.prompt_tokens.into(),
-            context_tokens: usual.context_tokens().into(),
-            output_tokens: usual.output_tokens.into(),
-            seen: 0,
-        };
+        let context_tokens = Mix::USUAL.context_tokens().into();
         let backlog_ms_max = backlog_max.as_secs_f64() * 1e3;
-        Self { holds, knees: FxHashMap::default(), mix, backlog_ms_max }
+        Self { holds, replicas: FxHashMap::default(), context_tokens, seen: 0, backlog_ms_max }
     }
 
     pub(super) fn on_joined(&mut self, replica: ReplicaId, hardware: &Hardware) {
         let times = hardware.step;
-        let sequences_max = self.mix.knee(&times);
-        self.knees.insert(replica, Knee { times, sequences_max, seen_max: f64::INFINITY });
+        let sequences_max = knee(&times, self.context_tokens);
+        let (seen_max, late, cut_at) = (f64::INFINITY, 0, Moment::ZERO);
+        self.replicas.insert(replica, Knee { times, sequences_max, seen_max, late, cut_at });
     }
 
     pub(super) fn on_left(&mut self, replica: ReplicaId) {
-        self.knees.remove(&replica);
+        self.replicas.remove(&replica);
     }
 
-    /// Learns what a finished request was like: prompt tokens that were not cached, all of them, and
-    /// the answer's.
-    pub(super) fn learn(&mut self, new_tokens: u32, prompt_tokens: u32, output_tokens: u32) {
+    /// Learns how long the context of a finished request was while it was answered.
+    pub(super) fn learn(&mut self, prompt_tokens: u32, output_tokens: u32) {
         let context = f64::from(prompt_tokens) + f64::from(output_tokens) / 2.0;
-        let Mix { new_tokens: new, context_tokens, output_tokens: output, seen } = &mut self.mix;
-        *new += NEW_SHARE * (f64::from(new_tokens) - *new);
-        *context_tokens += NEW_SHARE * (context - *context_tokens);
-        *output += NEW_SHARE * (f64::from(output_tokens) - *output);
-        *seen += 1;
-        if *seen == MIX_STEP {
-            *seen = 0;
-            let mix = self.mix;
-            self.knees.values_mut().for_each(|it| it.sequences_max = mix.knee(&it.times));
+        self.context_tokens += NEW_SHARE * (context - self.context_tokens);
+        self.seen += 1;
+        if self.seen == LOOK_STEP {
+            self.seen = 0;
+            let context = self.context_tokens;
+            self.replicas.values_mut().for_each(|it| it.sequences_max = knee(&it.times, context));
         }
     }
 
-    /// Corrects what was predicted by what the engine says, with so many of ours there.
-    pub(super) fn on_report(&mut self, replica: ReplicaId, report: Report, in_flight: u32) {
-        let Some(knee) = self.knees.get_mut(&replica) else { return };
-        if (report.running / QUEUE_PART).max(1) < report.waiting {
-            knee.seen_max = f64::from(report.running.max(1));
-        } else if report.waiting == 0 && knee.seen_max <= f64::from(in_flight) + 1.0 {
-            // It runs all we sent and nobody waits: it may well run more.
-            knee.seen_max = knee.seen_max * 1.25 + 1.0;
+    /// Corrects what was predicted by a first token: of a request sent then, so many in flight, that
+    /// should have taken so long.
+    pub(super) fn on_first_token(
+        &mut self,
+        replica: &Replica,
+        sent_at: Moment,
+        taken_ms: f64,
+        predicted_ms: f64,
+    ) {
+        let Some(knee) = self.replicas.get_mut(&replica.id) else { return };
+        let in_flight = f64::from(replica.in_flight);
+        if LATE_FACTOR * predicted_ms + self.backlog_ms_max < taken_ms {
+            knee.late += u32::from(knee.cut_at <= sent_at);
+            if LATE_IN_A_ROW <= knee.late {
+                knee.seen_max = (LATE_CUT * in_flight.min(knee.sequences_max)).max(1.0);
+                knee.cut_at = sent_at + Duration::from_secs_f64(taken_ms / 1e3);
+                knee.late = 0;
+            }
+            return;
+        }
+        knee.late = 0;
+        if knee.seen_max <= in_flight + 1.0 {
+            // All that is there is in time: it may well run more.
+            knee.seen_max += 1.0;
         }
     }
 
     /// Says how full a replica is; from 1 on it is past its knee.
     pub(super) fn fill(&self, now: Moment, replica: &Replica) -> f64 {
-        let Some(knee) = self.knees.get(&replica.id).filter(|_| self.holds) else { return 0.0 };
+        let Some(knee) = self.replicas.get(&replica.id).filter(|_| self.holds) else { return 0.0 };
         let others = replica.hearsay.booked_elsewhere(now);
         let in_flight = f64::from(replica.in_flight + others.in_flight);
         let sequences = in_flight / knee.sequences_max.min(knee.seen_max);
@@ -143,30 +152,22 @@ fn kv_fill(now: Moment, replica: &Replica) -> f64 {
     }
 }
 
-impl Mix {
-    /// Finds the least number of answers at once that reaches most of what can be reached.
-    fn knee(&self, times: &StepTimes) -> f64 {
-        let wanted = SHARE_OF_BEST * self.rate(times, SEQUENCES_MAX);
-        let (mut below, mut at) = (0, SEQUENCES_MAX);
-        while below + 1 < at {
-            let middle = u32::midpoint(below, at);
-            *(if self.rate(times, middle) < wanted { &mut below } else { &mut at }) = middle;
-        }
-        f64::from(at)
+/// Finds the least number of answers at once that reaches most of what can be reached. Prompts are left
+/// out: they are read one after the other, and have a limit of their own.
+fn knee(times: &StepTimes, context: f64) -> f64 {
+    let rate = |sequences: u32| {
+        let new_tokens = f64::from(sequences);
+        let context_tokens = new_tokens * context;
+        let step = StepWork { new_tokens, attention_pairs: context_tokens, context_tokens };
+        new_tokens / times.step_ms(&step)
+    };
+    let wanted = SHARE_OF_BEST * rate(SEQUENCES_MAX);
+    let (mut below, mut at) = (0, SEQUENCES_MAX);
+    while below + 1 < at {
+        let middle = u32::midpoint(below, at);
+        *(if rate(middle) < wanted { &mut below } else { &mut at }) = middle;
     }
-
-    /// Predicts requests per millisecond with so many at once.
-    fn rate(&self, times: &StepTimes, sequences: u32) -> f64 {
-        let sequences = f64::from(sequences);
-        let steps = self.output_tokens.max(1.0);
-        let read = sequences * self.new_tokens / steps;
-        let step = StepWork {
-            new_tokens: sequences + read,
-            attention_pairs: (sequences + read) * self.context_tokens,
-            context_tokens: sequences * self.context_tokens,
-        };
-        sequences / (steps * times.step_ms(&step))
-    }
+    f64::from(at)
 }
 
 #[cfg(test)]
@@ -203,7 +204,7 @@ mod tests {
             replica.on_sent(Moment::ZERO, load(0));
             sent += 1;
         }
-        assert!((40..200).contains(&sent), "{sent}");
+        assert!((40..=512).contains(&sent), "{sent}");
         (0..sent).for_each(|_| replica.on_ended(Moment::ZERO, load(0), false));
         assert!(knees.fill(Moment::ZERO, &replica) < 1e-9);
     }
@@ -219,13 +220,21 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_with_a_queue_corrects_the_prediction_and_one_without_takes_it_back() {
+    fn first_tokens_that_are_late_correct_the_prediction_and_timely_ones_take_it_back() {
         let (mut knees, mut replica) = bench();
         (0..8).for_each(|_| replica.on_sent(Moment::ZERO, load(0)));
         assert!(knees.fill(Moment::ZERO, &replica) < 0.5);
-        knees.on_report(ID, report(4, 4, 0.1), 8);
-        assert!(1.0 < knees.fill(Moment::ZERO, &replica));
-        (0..10).for_each(|_| knees.on_report(ID, report(0, 8, 0.1), 8));
+        let late = |knees: &mut Knees, times: u32| {
+            (0..times).for_each(|_| knees.on_first_token(&replica, Moment::ZERO, 1_000.0, 100.0));
+        };
+        late(&mut knees, LATE_IN_A_ROW - 1);
+        assert!(knees.fill(Moment::ZERO, &replica) < 0.5, "they may be behind a long prompt");
+        late(&mut knees, 1);
+        let fill = knees.fill(Moment::ZERO, &replica);
+        assert!((1.0..1.2).contains(&fill), "{fill}");
+        late(&mut knees, 100);
+        assert!(knees.fill(Moment::ZERO, &replica) <= fill, "all were sent before it was known");
+        (0..10).for_each(|_| knees.on_first_token(&replica, Moment::ZERO, 110.0, 100.0));
         assert!(knees.fill(Moment::ZERO, &replica) < 1.0);
     }
 
@@ -242,11 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn long_prompts_and_short_answers_move_the_knee() {
+    fn long_contexts_move_the_knee() {
         let (mut knees, _) = bench();
-        let before = knees.knees[&ID].sequences_max;
-        (0..640).for_each(|_| knees.learn(8_000, 8_000, 16));
-        let after = knees.knees[&ID].sequences_max;
-        assert!(4.0 * after < before, "{before} {after}");
+        let before = knees.replicas[&ID].sequences_max;
+        (0..6_400).for_each(|_| knees.learn(30_000, 200));
+        let after = knees.replicas[&ID].sequences_max;
+        assert!(1.5 * after < before, "{before} {after}");
     }
 }

@@ -63,12 +63,7 @@ impl Brain {
             return Err(Refusal::OverContract { limit: over.limit, retry_after: over.retry_after });
         }
         parked.toll.held = Some(held);
-        let joined = self.pass_or_join(now, request, parked, actions);
-        if let Err((parked, refusal)) = joined {
-            self.hold.refund(&parked.toll);
-            return Err(refusal);
-        }
-        Ok(())
+        self.pass_or_join(now, request, parked, actions)
     }
 
     /// Sends a request at once if nobody waits and there is room; else it joins the line.
@@ -78,7 +73,7 @@ impl Brain {
         request: RequestId,
         parked: Parked,
         actions: &mut Vec<Action>,
-    ) -> Result<(), (Parked, Refusal)> {
+    ) -> Result<(), Refusal> {
         let lane = parked.lane();
         self.look_around(now);
         // A replica that takes no new sessions keeps those it has, and no other can have them.
@@ -94,7 +89,8 @@ impl Brain {
         let ticket = self.hold.ticket(now, request, &parked, lane.into());
         let wait = self.hold.predict_wait(&ticket);
         if parked.toll.latest.is_some_and(|it| it < now + wait) {
-            return Err((parked, Refusal::DeadlineUnmeetable));
+            self.hold.refund(&parked.toll);
+            return Err(Refusal::DeadlineUnmeetable);
         }
         let mut displaced = Vec::new();
         let joined = self.hold.line.join(ticket, &mut displaced);
@@ -103,8 +99,8 @@ impl Brain {
             self.turn_away(&ticket, Refusal::LineFull { retry_after }, actions);
         }
         if joined.is_err() {
-            let retry_after = self.hold.retry_after(&ticket);
-            return Err((parked, Refusal::LineFull { retry_after }));
+            self.hold.refund(&parked.toll);
+            return Err(Refusal::LineFull { retry_after: self.hold.retry_after(&ticket) });
         }
         self.hold.parked.insert(request, parked);
         Ok(())
@@ -121,9 +117,7 @@ impl Brain {
             let Some(ticket) = self.hold.next() else { return };
             let Some(parked) = self.hold.parked.swap_remove(&ticket.request) else { continue };
             self.hold.pace.on_sent(now, ticket.work, !self.hold.line.is_empty());
-            let placed = self.place(now, ticket.request, parked, actions);
-            if let Err((parked, refusal)) = placed {
-                self.hold.refund(&parked.toll);
+            if let Err(refusal) = self.place(now, ticket.request, parked, actions) {
                 actions.push(Action::Refuse { request: ticket.request, refusal });
             }
         }
@@ -165,7 +159,7 @@ impl Brain {
         }
         self.hold.gate.on_ended(now, booking.key, tokens);
         if usage.output.is_some() {
-            self.hold.knees.learn(new, input, output);
+            self.hold.knees.learn(input, output);
         }
     }
 
@@ -182,11 +176,17 @@ impl Brain {
     }
 
     /// Counts what a stream has used by now against its contract.
-    pub(super) fn hold_on_streamed(&mut self, request: RequestId) {
+    pub(super) fn hold_on_streamed(&mut self, request: RequestId, output: u32) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let Some(replica) = self.fleet.get(booking.replica) else { return };
+        let account = &booking.account;
+        // Only of a stream is the first byte the first token.
+        if let (0, Some(first)) = (account.streamed_tokens, account.first) {
+            let taken_ms = first.at.since(account.sent_at).as_secs_f64() * 1e3;
+            self.hold.knees.on_first_token(replica, account.sent_at, taken_ms, account.ttft_ms);
+        }
         let Some(held) = &mut booking.toll.held else { return };
-        let (prompt, output) = (booking.outline.prompt_tokens, booking.account.streamed_tokens);
+        let prompt = booking.outline.prompt_tokens;
         let cached = booking.account.cached_tokens.min(prompt);
         let cost = &replica.hardware.cost;
         let cost_ms = cost.cost_ms(prompt - cached, cached, output, prompt + output / 2);
@@ -207,14 +207,15 @@ impl Brain {
         self.hold.on_fleet(Work::from_mu(capacity), (0 < count).then_some(kv_tokens));
     }
 
-    /// Has the policy choose among those with room, and books it.
+    /// Has the policy choose among those with room, and books it; gives back what was reserved where
+    /// nobody can take it.
     fn place(
         &mut self,
         now: Moment,
         request: RequestId,
         parked: Parked,
         actions: &mut Vec<Action>,
-    ) -> Result<(), (Parked, Refusal)> {
+    ) -> Result<(), Refusal> {
         let reach = reach(parked.toll.class.index());
         let reach = match parked.toll.held {
             Some(held) if held.usage == Use::BestEffort => IDLE_FILL,
@@ -225,7 +226,7 @@ impl Brain {
         let home = parked.home;
         let chosen = self.pick_among(request, &ask, &[], |it| {
             let reach = if Some(it.id) == home { reach.max(HOME_FILL) } else { reach };
-            fills.iter().find(|fill| fill.id == it.id).is_some_and(|fill| fill.fill < reach)
+            fills.iter().find(|fill| fill.id == it.id).is_some_and(|it| it.level < reach)
         });
         self.hold.fills = fills;
         match chosen {
@@ -233,7 +234,10 @@ impl Brain {
                 self.send(now, request, parked.booking(replica), actions);
                 Ok(())
             }
-            None => Err((parked, self.nobody(now))),
+            None => {
+                self.hold.refund(&parked.toll);
+                Err(self.nobody(now))
+            }
         }
     }
 
@@ -260,7 +264,7 @@ impl Brain {
         let knees = &self.hold.knees;
         let fill = |it: &Replica| Fill {
             id: it.id,
-            fill: knees.fill(now, it),
+            level: knees.fill(now, it),
             is_reading_long: 1.0 <= knees.backlog(now, it),
         };
         let there = || self.fleet.iter().filter(|it| 0.0 < it.weight);

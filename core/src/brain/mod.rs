@@ -114,8 +114,8 @@ impl Brain {
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
             Event::Streamed { request, output_tokens } => {
+                self.hold_on_streamed(request, output_tokens);
                 self.on_streamed(request, output_tokens);
-                self.hold_on_streamed(request);
             }
             Event::Ended { request, outcome, usage } => {
                 self.on_ended(now, request, outcome, usage, actions);
@@ -147,7 +147,6 @@ impl Brain {
             Event::Reported { replica, report } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
                     it.hearsay.on_report(report);
-                    self.hold.knees.on_report(replica, report, it.in_flight);
                 }
             }
             Event::Heard { router, taken_at, loads } => {

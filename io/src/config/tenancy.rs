@@ -96,15 +96,14 @@ fn settle_tenant(
 ) -> TenantSettings {
     let mut allowed = Vec::with_capacity(raw.classes.len());
     for (index, name) in raw.classes.iter().enumerate() {
-        match classes.find(name) {
-            Some(class) => allowed.push(class),
-            None => {
-                let known: Vec<&str> = classes.iter().map(|it| it.1.name.as_str()).collect();
-                let remedy = format!("give one of {}", known.join(", "));
-                let path = format!("tenants[{at}].classes[{index}]");
-                findings.report(&path, Wrong::new("is not a class", remedy));
-            }
+        if let Some(class) = classes.find(name) {
+            allowed.push(class);
+            continue;
         }
+        let known: Vec<&str> = classes.iter().map(|it| it.1.name.as_str()).collect();
+        let remedy = format!("give one of {}", known.join(", "));
+        let path = format!("tenants[{at}].classes[{index}]");
+        findings.report(&path, Wrong::new("is not a class", remedy));
     }
     TenantSettings {
         name: raw.name,

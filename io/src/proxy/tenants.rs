@@ -3,7 +3,7 @@
 //! The set is swapped whole when the file changes, so that a key can be rotated while requests run.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use cleave_core::queue::{ClassId, Limits, Tenant, Weight};
@@ -40,7 +40,11 @@ impl KeyHash {
     }
 
     pub fn to_hex(self) -> String {
-        self.0.iter().map(|it| format!("{it:02x}")).collect()
+        self.0.iter().fold(String::new(), |mut text, it| {
+            // Writing to a string does not fail.
+            _ = write!(text, "{it:02x}");
+            text
+        })
     }
 }
 
@@ -75,7 +79,7 @@ pub enum UnknownKeys {
 /// All tenants. Without any, everybody is the same one and may do everything.
 #[derive(Clone, Debug)]
 pub struct Tenants {
-    tenants: Vec<TenantSettings>,
+    all: Vec<TenantSettings>,
     by_key: BTreeMap<KeyHash, usize>,
     unknown: UnknownKeys,
 }
@@ -103,7 +107,7 @@ impl Tenants {
     pub fn new(tenants: Vec<TenantSettings>, unknown: UnknownKeys) -> Self {
         let keys = tenants.iter().enumerate();
         let by_key = keys.flat_map(|(at, it)| it.keys.iter().map(move |key| (*key, at))).collect();
-        Self { tenants, by_key, unknown }
+        Self { all: tenants, by_key, unknown }
     }
 
     /// Names the tenant in books and metrics.
@@ -113,26 +117,26 @@ impl Tenants {
     }
 
     pub fn name(&self, tenant: Tenant) -> Option<&str> {
-        self.tenants.iter().find(|it| Self::id(&it.name) == tenant).map(|it| it.name.as_str())
+        self.all.iter().find(|it| Self::id(&it.name) == tenant).map(|it| it.name.as_str())
     }
 
     /// Lists what each tenant may use in a pool.
     pub fn limits(&self, pool: &str) -> Vec<(Tenant, Limits)> {
         let limits = |it: &TenantSettings| *it.pool_limits.get(pool).unwrap_or(&it.limits);
-        self.tenants.iter().map(|it| (Self::id(&it.name), limits(it))).collect()
+        self.all.iter().map(|it| (Self::id(&it.name), limits(it))).collect()
     }
 
     /// Finds out who sends a request, by its key and by nothing else.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller<'_>, UnknownKey> {
         let given = headers.get(header::AUTHORIZATION).or_else(|| headers.get(API_KEY));
-        if self.tenants.is_empty() {
+        if self.all.is_empty() {
             let salt = given.map_or(0, |it| XxHash3_64::oneshot(it.as_bytes()));
             return Ok(Caller { tenant: Tenant::default(), salt, settings: None });
         }
         let key = given.map(key_of).unwrap_or_default();
         match self.by_key.get(&KeyHash::of(key)) {
             Some(at) => {
-                let settings = &self.tenants[*at];
+                let settings = &self.all[*at];
                 let tenant = Self::id(&settings.name);
                 Ok(Caller { tenant, salt: tenant.0, settings: Some(settings) })
             }

@@ -58,7 +58,7 @@ pub(super) struct Scene<'a> {
 pub(super) struct Fill {
     pub(super) id: ReplicaId,
     /// From 1 on it is past its knee.
-    pub(super) fill: f64,
+    pub(super) level: f64,
     /// Whether prompts wait there for longer than they should.
     pub(super) is_reading_long: bool,
 }
@@ -75,8 +75,8 @@ impl Scene<'_> {
         let reach = reach(usize::from(lane.class));
         let mut fills = self.fills.iter();
         match lane.home.filter(|_| strict) {
-            Some(home) => fills.find(|it| it.id == home).is_some_and(|it| it.fill < reach),
-            None => fills.any(|it| it.fill < reach),
+            Some(home) => fills.find(|it| it.id == home).is_some_and(|it| it.level < reach),
+            None => fills.any(|it| it.level < reach),
         }
     }
 
