@@ -24,7 +24,8 @@ impl Bench {
         self.requests += 1;
         let extent = Extent { text_bytes: 4 * outline.prompt_tokens, ..Extent::default() };
         let key = SliceKey(key);
-        let actions = self.tell(Event::Arrived { request, key, outline, extent });
+        let actions =
+            self.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
         (request, target(&actions).expect("somebody takes it"))
     }
 

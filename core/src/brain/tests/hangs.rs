@@ -27,7 +27,8 @@ impl Bench {
             output_tokens: None,
         };
         let extent = Extent { streams: true, digest: 7, ..Extent::default() };
-        let actions = self.tell(Event::Arrived { request, key, outline, extent });
+        let actions =
+            self.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
         (request, target(&actions).expect("somebody takes it"))
     }
 
@@ -280,7 +281,13 @@ fn a_request_that_brings_two_replicas_down_is_not_sent_to_a_third() {
     };
     let extent = Extent { streams: true, digest: 7, ..Extent::default() };
     let key = SliceKey::new(1, "m", "another");
-    let actions = bench.tell(Event::Arrived { request: again, key, outline, extent });
+    let actions = bench.tell(Event::Arrived {
+        request: again,
+        key,
+        outline,
+        extent,
+        claim: Claim::default(),
+    });
     assert!(is_quarantined(&actions), "the same prompt in another session");
     bench.open_stream(3, 100);
     assert_eq!(bench.brain.snapshot().quarantined, 1);

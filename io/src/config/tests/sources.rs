@@ -115,7 +115,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 34] = [
+const OTHERS: [(&str, &str); 39] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -147,6 +147,11 @@ const OTHERS: [(&str, &str); 34] = [
     ("quarantine.ttl", "1ms"),
     ("explain.sample", "1"),
     ("explain.kept_max", "1"),
+    ("line.hold", "false"),
+    ("line.length_max", "1"),
+    ("line.waiting_mib_max", "1"),
+    ("line.gate", "false"),
+    ("line.kv_share", "0.5"),
     ("log.format", "json"),
     ("log.level", "warn"),
     ("log.access", "false"),
@@ -173,8 +178,23 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[tls]), ["tls"]);
     let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
     assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
-    // These come to light under another name: the token, the pair, the policy.
-    let tested_above = ["admin.token_file", "pools.policy", "tls.cert", "tls.key"];
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__LINE__DEFAULT_CLASS", "batch")]), ["classes"]);
+    let class = "{ name = \"standard\", weight = 2.0, first_token = \"1s\", per_token = \"1s\", \
+                 wait_max = \"1s\" }";
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
+    // These come to light under another name: the token, the pair, the policy, the classes.
+    let tested_above = [
+        "admin.token_file",
+        "classes.first_token",
+        "classes.name",
+        "classes.per_token",
+        "classes.wait_max",
+        "classes.weight",
+        "line.default_class",
+        "pools.policy",
+        "tls.cert",
+        "tls.key",
+    ];
     assert_eq!(unseen.into_iter().collect::<Vec<_>>(), tested_above);
 }
 
@@ -209,13 +229,14 @@ fn the_token_is_read_from_its_file() {
 
 #[test]
 fn what_nobody_sets_is_as_the_other_rooms_default_it() {
-    let Config { proxy, pools, discover, admin, telemetry } = load_text(ENOUGH).unwrap();
+    let Config { proxy, pools, discover, tenants, admin, telemetry } = load_text(ENOUGH).unwrap();
     assert!(discover.is_empty());
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());
     assert_eq!(proxy.explain, crate::proxy::ExplainSettings::default());
     assert_eq!(proxy.session_headers, crate::proxy::default_session_headers());
+    assert_eq!(tenants.limits("default"), []);
     assert_eq!(admin.listen.to_string(), "127.0.0.1:9090");
     assert_eq!(telemetry, crate::telemetry::Settings::default());
     assert_eq!(pools[0].brain, cleave_core::brain::Settings::default());
