@@ -14,7 +14,7 @@ struct Fleet {
 
 impl Fleet {
     fn new(policy: PolicyName, replicas: u32) -> Self {
-        let brain = Brain::new(Settings { policy, ..Settings::default() });
+        let brain = Brain::new(Settings::without_line(policy));
         let mut fleet = Self { brain, requests: 0 };
         for number in 0..replicas {
             let (replica, name) = (ReplicaId(number), format!("http://gpu-{number}:8000"));

@@ -115,7 +115,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 39] = [
+const OTHERS: [(&str, &str); 44] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -133,6 +133,11 @@ const OTHERS: [(&str, &str); 39] = [
     ("sessions.headers", "[]"),
     ("sessions.table_mib", "1"),
     ("sessions.ttl", "1ms"),
+    ("subsets.floor", "3"),
+    ("subsets.cap", "7"),
+    ("subsets.spill_after", "9ms"),
+    ("subsets.spill_max", "1"),
+    ("subsets.state_dir", "other"),
     ("retries.tries_max", "1"),
     ("retries.share", "0"),
     ("retries.reserve", "1"),
@@ -182,7 +187,10 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     let class = "{ name = \"standard\", weight = 2.0, first_token = \"1s\", per_token = \"1s\", \
                  wait_max = \"1s\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
-    // These come to light under another name: the token, the pair, the policy, the classes.
+    let workload = "{ workload = \"1a2b3c4d\", name = \"nightly\" }";
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__WORKLOADS__0", workload)]), ["workloads"]);
+    // These come to light under another name: the token, the pair, the policy, the classes, the
+    // workloads.
     let tested_above = [
         "admin.token_file",
         "classes.first_token",
@@ -194,6 +202,12 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         "pools.policy",
         "tls.cert",
         "tls.key",
+        "workloads.cap",
+        "workloads.floor",
+        "workloads.isolation",
+        "workloads.name",
+        "workloads.spill",
+        "workloads.workload",
     ];
     assert_eq!(unseen.into_iter().collect::<Vec<_>>(), tested_above);
 }
