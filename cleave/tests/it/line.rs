@@ -45,8 +45,16 @@ impl Bench {
         Self { router, requests, replica }
     }
 
-    /// Sends a request that finds the replica free; returns the client that waits for its answer.
+    /// Sends a request that finds the replica free, and sees it there; returns the client that waits
+    /// for its answer.
     async fn send(&self, request: &Request) -> Wire {
+        let client = self.ask(request).await;
+        let arrived = |it: &crate::support::Status| it.pools[0].replicas[0].in_flight == 1;
+        self.router.until("it is at the replica", arrived).await;
+        client
+    }
+
+    async fn ask(&self, request: &Request) -> Wire {
         let mut client = Wire::connect(self.router.address).await;
         client.send(&request.bytes()).await;
         client
@@ -54,7 +62,7 @@ impl Bench {
 
     /// Sends a request that must wait, and sees it wait.
     async fn join(&self, request: &Request, place: usize) -> Wire {
-        let client = self.send(request).await;
+        let client = self.ask(request).await;
         self.until_waiting(place).await;
         client
     }
