@@ -239,15 +239,12 @@ impl Brain {
             fills.iter().find(|fill| fill.id == it.id).is_some_and(|it| it.level < reach)
         });
         self.hold.fills = fills;
-        match chosen {
-            Some(replica) => {
-                self.send(now, request, parked.booking(replica), actions);
-                Ok(())
-            }
-            None => {
-                self.hold.refund(&parked.toll);
-                Err(self.nobody(now))
-            }
+        if let Some(replica) = chosen {
+            self.send(now, request, parked.booking(replica), actions);
+            Ok(())
+        } else {
+            self.hold.refund(&parked.toll);
+            Err(self.nobody(now))
         }
     }
 
