@@ -53,6 +53,8 @@ struct Price {
     own: f64,
     evict: f64,
     hold_up: f64,
+    /// How much of this work the others of the fleet would do in the same time, on average.
+    speed: f64,
     traffic: Traffic,
 }
 
@@ -63,6 +65,8 @@ struct Traffic {
     delayed: f64,
     /// The wait that counts double.
     patience_ms: f64,
+    /// What the whole prompt takes on an average replica.
+    cold_ms: f64,
 }
 
 impl Price {
@@ -70,7 +74,9 @@ impl Price {
         let ttft = self.wait + self.own;
         let felt = ttft + ttft * ttft / self.traffic.patience_ms;
         let again = ASKED_AGAIN * self.evict;
-        felt + again + self.traffic.delayed * (self.own + again) + TOKENS_PER_FIRST * self.hold_up
+        // Fewer come to a slow replica, so a millisecond there delays fewer.
+        let crowd = self.traffic.delayed * self.speed * (self.own + again);
+        felt + again + crowd + TOKENS_PER_FIRST * self.hold_up
     }
 }
 
@@ -146,10 +152,11 @@ impl Priced {
     fn traffic(&self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         let (own, all) = (in_flight_total(candidates), candidates.iter().map(in_flight).sum());
         let share = if own < all { own.max(1.0) / f64::max(all, 1.0) } else { 1.0 };
-        let replicas = candidates.iter().map(|_| 1.0).sum();
+        let replicas: f64 = candidates.iter().map(|_| 1.0).sum();
+        let cold_ms: f64 = candidates.iter().map(|it| cold_ms(ask.outline, it)).sum();
         let delayed = self.congestion.delayed(ask.now, replicas, share);
         let patience_ms = PATIENCE_MS_MIN.max(PATIENCE * self.congestion.usual_ms(delayed));
-        Traffic { delayed, patience_ms }
+        Traffic { delayed, patience_ms, cold_ms: cold_ms / replicas }
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
@@ -164,6 +171,7 @@ impl Priced {
             own,
             evict: self.evict_ms(outline, to, position, output),
             hold_up: in_flight(to) * (pause + slower),
+            speed: traffic.cold_ms / cold_ms(outline, to),
             traffic,
         }
     }
@@ -175,9 +183,17 @@ impl Priced {
         let held = self.residency.held_tokens(outline, to.id);
         let evicted = (held + u64::from(new)).saturating_sub(room).min(held);
         // A token deep in a long context costs more than one at its start: attention grows.
-        let depth = outline.prompt_tokens.max(DEPTH_TOKENS_MIN);
-        float(evicted) * to.books.prefill_ms(depth, 0) / f64::from(depth)
+        float(evicted) * cold_ms(outline, to) / f64::from(depth_tokens(outline))
     }
+}
+
+/// Predicts how long a context as deep as this one takes there with nothing cached.
+fn cold_ms(outline: &Outline, to: &Candidate) -> f64 {
+    to.books.prefill_ms(depth_tokens(outline), 0)
+}
+
+fn depth_tokens(outline: &Outline) -> u32 {
+    outline.prompt_tokens.max(DEPTH_TOKENS_MIN)
 }
 
 /// Predicts how long the prompt takes there when its leading `held` blocks are cached.
@@ -233,6 +249,21 @@ mod tests {
         };
         assert!(!home_with_a_line(false));
         assert!(home_with_a_line(true));
+    }
+
+    #[test]
+    fn a_busy_fleet_does_not_leave_its_slow_replicas_idle() {
+        let mut bench = Bench::new(PolicyName::Priced, 2);
+        bench.candidates[1].books.pace = 2.0;
+        for fresh in 0..400 {
+            bench.serve(&prompt(&[(1000 * fresh, 100)]), 0);
+            bench.wait(u64::from(fresh % 2 == 0));
+        }
+        assert_eq!(bench.pick(&prompt(&[(950_000, 100)])), 0);
+        // With two prompts in line on the fast one the slow one has read it sooner.
+        bench.send(&prompt(&[(900_000, 100)]), 0);
+        bench.send(&prompt(&[(901_000, 100)]), 0);
+        assert_eq!(bench.pick(&prompt(&[(950_000, 100)])), 1);
     }
 
     #[test]
