@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cleave_io::config::Config;
 use cleave_io::discovery::{self, Source};
-use cleave_io::proxy::{PoolSettings, ReplicaSettings, Router};
+use cleave_io::proxy::{PoolSettings, ReplicaSettings, Router, Tenants};
 use cleave_io::replicas::Origin;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,6 +20,7 @@ pub(crate) struct Membership {
 #[derive(Default)]
 struct State {
     configured: Vec<PoolSettings>,
+    tenants: Tenants,
     /// By the pool's name.
     watches: BTreeMap<String, Watch>,
 }
@@ -39,6 +40,7 @@ impl Membership {
     pub(crate) fn configure(self: &Arc<Self>, config: &Config) {
         let mut state = self.lock();
         state.configured.clone_from(&config.pools);
+        state.tenants.clone_from(&config.tenants);
         state.watches.retain(|pool, watch| {
             let stays = config.discover.get(pool) == Some(&watch.source);
             if !stays {
@@ -52,7 +54,7 @@ impl Membership {
                 state.watches.insert(pool.clone(), watch);
             }
         }
-        self.router.apply(state.pools());
+        self.router.apply(state.pools(), state.tenants.clone());
     }
 
     fn watch(self: &Arc<Self>, pool: String, source: Source) -> Watch {
@@ -69,7 +71,7 @@ impl Membership {
         let mut state = self.lock();
         if let Some(watch) = state.watches.get_mut(pool) {
             watch.found = there;
-            self.router.apply(state.pools());
+            self.router.apply(state.pools(), state.tenants.clone());
         }
     }
 

@@ -14,6 +14,7 @@ use cleave_core::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKe
 use cleave_core::fleet::Probe;
 use cleave_core::policy::PolicyName;
 use cleave_core::protocol::{Api, peek};
+use cleave_core::queue::Claim;
 
 const SESSIONS: usize = 64;
 const BLOCK_TOKENS: usize = 64;
@@ -134,7 +135,7 @@ impl World {
         let (key, outline) = self.prompts[at].clone();
         let request = RequestId(self.requests);
         self.requests += 1;
-        Event::Arrived { request, key, outline, extent: self.extent }
+        Event::Arrived { request, key, outline, extent: self.extent, claim: Claim::default() }
     }
 
     /// Ends the oldest request when as many are in flight as should be.

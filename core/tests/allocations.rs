@@ -6,6 +6,7 @@ use cleave_core::brain::{Action, Brain, Event, Outcome, Settings};
 use cleave_core::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use cleave_core::fleet::Probe;
 use cleave_core::policy::PolicyName;
+use cleave_core::queue::Claim;
 
 const BLOCKS: u64 = 150;
 const REQUESTS: u64 = 400;
@@ -37,7 +38,7 @@ fn allocations(policy: PolicyName, replicas: u32) -> u64 {
         let request = RequestId(number);
         let key = SliceKey(session);
         let extent = Extent { model: 1, text_bytes: 40_000, block_bytes: 256, ..Extent::default() };
-        let arrived = Event::Arrived { request, key, outline, extent };
+        let arrived = Event::Arrived { request, key, outline, extent, claim: Claim::default() };
         let now = Moment::from_nanos(number);
         last = measure(|| brain.on_event(now, arrived, &mut actions)).count_total;
         brain.on_event(now, Event::Answering { request }, &mut actions);

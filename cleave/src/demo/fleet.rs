@@ -15,7 +15,7 @@ use cleave_core::brain;
 use cleave_core::policy::PolicyName;
 use cleave_io::proxy::{
     BindError, CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Router, Server,
-    Settings, Timeouts, default_session_headers,
+    Settings, Tenants, Timeouts, default_session_headers,
 };
 use cleave_io::replicas::{Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
@@ -102,7 +102,7 @@ impl Fleet {
             engines.spawn(async move { _ = replica.serve(listener, future::pending()).await });
         }
         let origins = replicas.iter().map(|(origin, _)| origin.clone());
-        self.router.apply(vec![pool(policy, origins)]);
+        self.router.apply(vec![pool(policy, origins)], Tenants::default());
         // Only now the old ones end: nobody is sent to a replica that is gone.
         (self.replicas, self.engines) = (replicas, engines);
         timeout(START_MAX, self.all_up()).await.context("the mock replicas did not start")

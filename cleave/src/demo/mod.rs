@@ -37,7 +37,7 @@ use view::Frame;
 /// What is compared, in the order in which it is shown, and what it means.
 const POLICIES: [(PolicyName, &str); 2] = [
     (PolicyName::RoundRobin, "1. round_robin: each request to the next replica"),
-    (PolicyName::Session, "2. session: each conversation stays on its replica"),
+    (PolicyName::Priced, "2. priced: each conversation stays where its cache makes it cheap"),
 ];
 const PHASE: Duration = Duration::from_secs(20);
 /// What of the time given goes into starting and stopping.
@@ -192,7 +192,7 @@ impl Demo {
             "{replicas} mock replicas (Llama 3 8B on an H200, in real time; {kv} tokens of KV each)
 behind the router on http://{address}, and {sessions} people who chat, with some
 {CONVERSATION_TOKENS} tokens a conversation. First {seconds} s under round_robin, then the same
-conversations with cold caches under session. The first {arriving} s of each, while
+conversations with cold caches under priced. The first {arriving} s of each, while
 people arrive, do not count.
 ",
             kv = mock.engine.kv_tokens,

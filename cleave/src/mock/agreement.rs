@@ -79,7 +79,7 @@ fn in_virtual_time() -> Histogram {
     let policy = PolicyName::RoundRobin;
     let mut world = World::new(Settings {
         replicas: vec![ReplicaSettings { engine: engine(), weight: 1.0 }],
-        brain: brain::Settings { policy, ..brain::Settings::default() },
+        brain: brain::Settings::without_line(policy),
         ..Settings::default()
     });
     world.start_measuring();

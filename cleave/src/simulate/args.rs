@@ -13,6 +13,7 @@ use super::scenario::{Pace, ReplicaClass, Scenario, Span};
     clippy::doc_markdown,
     reason = "this text is shown on a terminal, where backticks are noise"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line are what they are")]
 pub(crate) struct What {
     /// A scenario file (see docs/guide/simulator.md); flags given beside it win
     #[arg(long, value_name = "FILE")]
@@ -77,6 +78,15 @@ pub(crate) struct What {
     /// Policies to compare, with commas between them, or all
     #[arg(long = "policy", value_name = "NAMES", value_delimiter = ',')]
     policies: Vec<String>,
+    /// Hold requests at the routers while every replica is past its knee
+    #[arg(long)]
+    hold: bool,
+    /// Let new sessions wait while the fleet's KV is full
+    #[arg(long)]
+    gate: bool,
+    /// The share of the fleet's KV that sessions may fill before new ones wait [default: 0.85]
+    #[arg(long, value_name = "SHARE")]
+    kv_share: Option<f64>,
     /// What a good request keeps [default: ttft=5s,tpot=80ms]
     #[arg(long, value_name = "PROMISES")]
     slo: Option<String>,
@@ -171,6 +181,9 @@ impl What {
         if !self.policies.is_empty() {
             scenario.policies = self.policies;
         }
+        scenario.line.hold |= self.hold;
+        scenario.line.gate |= self.gate;
+        lay(&mut scenario.line.kv_share, self.kv_share);
         lay(&mut scenario.slo, self.slo);
         lay(&mut scenario.seed, self.seed);
         lay(&mut scenario.seeds, self.seeds);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use cleave_core::brain::{self, SubsetSettings};
 use cleave_core::policy::PolicyName;
+use cleave_core::queue::{Limits, Work};
 use cleave_sim::engine;
 use cleave_sim::measure::Slo;
 use cleave_sim::traces::{
@@ -19,8 +20,8 @@ use cleave_sim::world::{
 
 use super::load;
 use super::scenario::{
-    ClassName, FaultLine, Kind, Pace, ReplicaClass, RouterSection, Scenario, Span, SubsetSection,
-    WorkloadSection,
+    ClassName, ContractLine, FaultLine, Kind, LineSection, Pace, ReplicaClass, RouterSection,
+    Scenario, Span, SubsetSection, WorkloadSection,
 };
 
 /// One comparison: policies and seeds over one workload on one fleet.
@@ -62,7 +63,12 @@ impl Plan {
         let settings = Settings {
             replicas: fleet(&scenario.fleet)?,
             routers: scenario.routers.count.unwrap_or(1),
-            brain: brain::Settings { subsets: subsets(scenario.subset)?, ..Default::default() },
+            brain: brain::Settings {
+                subsets: subsets(scenario.subset)?,
+                line: line(scenario.line),
+                ..brain::Settings::default()
+            },
+            contracts: scenario.contract.iter().map(contract).collect(),
             view: view(scenario.routers)?,
             exchange: exchange(scenario.routers)?,
             belief: belief(scenario.routers)?,
@@ -128,6 +134,23 @@ impl Plan {
         let replay = Replay { seed, ..self.replay.clone() };
         self.warmup.as_ref().map(|file| Workload::open(file, None, &replay)).transpose()
     }
+}
+
+fn line(it: LineSection) -> brain::LineSettings {
+    let mut line = brain::LineSettings { holds: it.hold, gates: it.gate, ..Default::default() };
+    line.limits.count_max = it.length_max.unwrap_or(line.limits.count_max);
+    line.gate.kv_share = it.kv_share.unwrap_or(line.gate.kv_share);
+    line
+}
+
+fn contract(it: &ContractLine) -> (Tenant, Limits) {
+    let limits = Limits {
+        work_per_min: it.mu_per_min.map(Work::from_mu),
+        tokens_per_min: it.tokens_per_min,
+        requests_per_min: it.requests_per_min,
+        burst: it.burst.map_or(Duration::ZERO, |Span(time)| time),
+    };
+    (Tenant(it.tenant), limits)
 }
 
 fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyName>> {

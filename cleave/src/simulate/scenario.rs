@@ -24,7 +24,30 @@ pub(crate) struct Scenario {
     pub(crate) routers: RouterSection,
     /// Subsets of the fleet for workloads; without it every request may go anywhere.
     pub(crate) subset: Option<SubsetSection>,
+    pub(crate) line: LineSection,
+    pub(crate) contract: Vec<ContractLine>,
     pub(crate) fault: Vec<FaultLine>,
+}
+
+/// Whether requests wait at the routers; both are off unless said, as at most routers.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LineSection {
+    pub(crate) hold: bool,
+    pub(crate) gate: bool,
+    pub(crate) length_max: Option<usize>,
+    pub(crate) kv_share: Option<f64>,
+}
+
+/// What a tenant may use.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ContractLine {
+    pub(crate) tenant: u32,
+    pub(crate) mu_per_min: Option<f64>,
+    pub(crate) tokens_per_min: Option<u64>,
+    pub(crate) requests_per_min: Option<u64>,
+    pub(crate) burst: Option<Span>,
 }
 
 /// What is played, and how.

@@ -11,6 +11,7 @@ mod events;
 mod explain;
 mod failures;
 mod hostile;
+mod line;
 mod load;
 mod priced;
 mod reload;

@@ -4,6 +4,7 @@ use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
 use crate::fleet::Load;
 use crate::policy::Ask;
 
+use super::line::Toll;
 use super::quarantine::Fingerprint;
 
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Booking {
     pub(super) fingerprint: Fingerprint,
     /// When it was last heard of: the moment, its tokens, and what the replica had read by then.
     pub(super) mark: Option<(Moment, u32, u64)>,
+    /// What it was expected to cost, and what it holds of its contract.
+    pub(super) toll: Toll,
 }
 
 /// What one try is charged with, and what was expected of it.
@@ -55,7 +58,13 @@ pub(super) struct First {
 }
 
 impl Booking {
-    pub(super) fn new(key: SliceKey, outline: Outline, extent: Extent, replica: ReplicaId) -> Self {
+    pub(super) fn new(
+        key: SliceKey,
+        outline: Outline,
+        extent: Extent,
+        replica: ReplicaId,
+        toll: Toll,
+    ) -> Self {
         let (account, trial, moved_from) = (Account::default(), false, None);
         let (tried, suspects, mark) = (Vec::new(), Vec::new(), None);
         let fingerprint = Fingerprint::of(key, &outline, &extent);
@@ -71,6 +80,7 @@ impl Booking {
             suspects,
             fingerprint,
             mark,
+            toll,
         }
     }
 

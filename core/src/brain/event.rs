@@ -8,6 +8,7 @@ use crate::domain::{
     Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
 use crate::fleet::{Booked, Probe};
+use crate::queue::{Claim, Limits, Tenant};
 
 use super::quarantine::Circle;
 use super::subsets::Order;
@@ -21,6 +22,7 @@ pub enum Event {
         /// What is known of it; what it leaves open is estimated from the extent.
         outline: Outline,
         extent: Extent,
+        claim: Claim,
     },
     /// The try failed before its first byte, or in a way that another replica can make good.
     Failed {
@@ -64,6 +66,10 @@ pub enum Event {
     /// The operator takes the replica away: nothing new goes there, what runs there finishes.
     Leaving {
         replica: ReplicaId,
+    },
+    /// What tenants may use from now on; those not named may use what they like.
+    Contracted {
+        limits: Vec<(Tenant, Limits)>,
     },
     Probed {
         replica: ReplicaId,
@@ -198,15 +204,49 @@ pub enum Refusal {
     BudgetSpent,
     /// Replicas went down while it, or others like it, were served there.
     Quarantined { circle: Circle },
+    /// The line is full, and this request or its tenant has the least claim to a place in it.
+    LineFull { retry_after: Duration },
+    /// By prediction it cannot be served in the time it was given.
+    DeadlineUnmeetable,
+    /// Its time passed while it waited.
+    DeadlinePassed,
+    /// It waited as long as its class may.
+    WaitedOut { retry_after: Duration },
+    /// It would begin a session, and the fleet's KV was full for as long as it may wait.
+    SessionsFull { retry_after: Duration },
+    /// It is beyond its tenant's contract, and there is no idle capacity.
+    OverContract { limit: &'static str, retry_after: Duration },
 }
 
 impl Refusal {
+    /// Says when to come back, where coming back may help.
+    pub const fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::NoReplica { retry_after }
+            | Self::LineFull { retry_after }
+            | Self::WaitedOut { retry_after }
+            | Self::SessionsFull { retry_after }
+            | Self::OverContract { retry_after, .. } => Some(retry_after),
+            Self::TriesSpent
+            | Self::BudgetSpent
+            | Self::Quarantined { .. }
+            | Self::DeadlineUnmeetable
+            | Self::DeadlinePassed => None,
+        }
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoReplica { .. } => "no_replica",
             Self::TriesSpent => "tries_spent",
             Self::BudgetSpent => "retry_budget_spent",
             Self::Quarantined { .. } => "quarantined",
+            Self::LineFull { .. } => "line_full",
+            Self::DeadlineUnmeetable => "deadline_unmeetable",
+            Self::DeadlinePassed => "deadline_passed",
+            Self::WaitedOut { .. } => "waited_out",
+            Self::SessionsFull { .. } => "sessions_full",
+            Self::OverContract { .. } => "over_contract",
         }
     }
 }

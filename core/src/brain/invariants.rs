@@ -1,7 +1,7 @@
 //! What must always hold of a brain: plain predicates, used by properties, by the simulator, and in
 //! debug builds after every event.
 
-use crate::domain::ReplicaId;
+use crate::domain::{Moment, ReplicaId};
 use crate::fleet::Load;
 
 use super::{Action, Brain};
@@ -45,4 +45,14 @@ pub fn sends_are_allowed(brain: &Brain, actions: &[Action]) -> bool {
         }
         Action::Ask { replica, .. } => brain.fleet.get(*replica).is_some(),
     })
+}
+
+/// Nobody waits while there is room for it.
+pub fn nobody_waits_in_vain(brain: &Brain, now: Moment) -> bool {
+    !brain.holds_in_vain(now)
+}
+
+/// The line holds exactly the requests that wait, and none of them is in flight.
+pub fn line_matches_requests(brain: &Brain) -> bool {
+    brain.hold.is_sound() && brain.hold.waiting().all(|it| !brain.requests.contains_key(&it))
 }

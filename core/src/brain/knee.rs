@@ -1,232 +1,194 @@
 //! Is a replica past its knee? There it gets no more done for more requests, they only wait longer.
 //! Three things bring it there: so many answers at once that the next one slows all others as much as it
 //! gets done, prompts that wait for others to be read, and KV memory that is used up. The first is
-//! predicted from step times for the mix of requests that is really seen, and corrected by what the
-//! engine says; nobody sets a number of requests.
+//! predicted from step times for the contexts that are really seen, and corrected live as
+//! congestion control does: first tokens that come far later than predicted say that the engine has
+//! a line of its own. Nobody sets a number of requests.
 
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::cost::{Hardware, StepTimes, StepWork};
+use crate::cost::{Hardware, Mix, StepTimes, StepWork};
 use crate::domain::{Moment, ReplicaId, Report};
+use crate::fleet::{Replica, ms};
 
 /// The knee is where this share of the highest throughput is reached.
-const SHARE_OF_BEST: f64 = 0.95;
+const SHARE_OF_BEST: f64 = 0.98;
 const SEQUENCES_MAX: u32 = 512;
-/// How much one request counts against all before it in the mix.
-const NEW_SHARE: f64 = 0.01;
+/// How much one request's context counts against all before it. Little, because the longest in a
+/// thousand would otherwise pass for all.
+const NEW_SHARE: f64 = 0.002;
 /// Requests after which the knees are looked up anew.
-const MIX_STEP: u32 = 64;
-/// An engine whose own queue is longer than this part of its batch is past its knee, whatever was
-/// predicted.
-const QUEUE_PART: u32 = 8;
+const LOOK_STEP: u32 = 64;
+/// A first token that takes so many times as long as predicted, and more than prompts may wait, is late.
+const LATE_FACTOR: f64 = 2.0;
+/// One that is late was behind a long prompt; so many in a row are behind a line.
+const LATE_IN_A_ROW: u32 = 16;
+/// What is left of the room of a replica whose first tokens are late.
+const LATE_CUT: f64 = 0.9;
 /// Below this share in use, KV memory holds nobody up.
 const KV_TIGHT_SHARE: f64 = 0.8;
 /// What an engine said longer ago than this says nothing of now.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(5);
 
-/// What one request adds to a replica while it is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Burden {
-    /// Reading its prompt, in microseconds; until its first token.
-    pub(super) prefill_us: u64,
-    /// What it holds in KV memory at its end.
-    pub(super) kv_tokens: u64,
-    /// Whether its prompt alone takes longer than others should wait.
-    pub(super) is_long: bool,
-}
-
-/// What all replicas have, and where their knees are.
+/// Where the knees of all replicas are.
 #[derive(Debug)]
 pub(super) struct Knees {
-    loads: FxHashMap<ReplicaId, Load>,
-    mix: Mix,
+    /// Whether anybody is held for them at all.
+    holds: bool,
+    replicas: FxHashMap<ReplicaId, Knee>,
+    /// Of the requests that are seen, on average.
+    context_tokens: f64,
+    seen: u32,
     /// How long prompts may wait for others before the replica counts as full.
-    backlog_us_max: f64,
+    backlog_ms_max: f64,
 }
 
 #[derive(Debug)]
-struct Load {
+struct Knee {
     times: StepTimes,
-    sequences: u32,
     sequences_max: f64,
-    /// What the engine has shown it can run, where that is less.
+    /// What the replica has shown it can run without a line of its own, where that is less.
     seen_max: f64,
-    prefill_us: u64,
-    long_prefills: u32,
-    kv_tokens: u64,
-    report: Option<Report>,
-}
-
-/// The requests that are seen, on average.
-#[derive(Clone, Copy, Debug)]
-struct Mix {
-    new_tokens: f64,
-    context_tokens: f64,
-    output_tokens: f64,
-    seen: u32,
+    /// How many first tokens in a row were late.
+    late: u32,
+    /// When that was last cut; what was sent before says nothing new.
+    cut_at: Moment,
 }
 
 impl Knees {
-    pub(super) fn new(backlog_max: Duration) -> Self {
-        let usual = crate::cost::Mix::USUAL;
-        let mix = Mix {
-            new_tokens: usual.prompt_tokens.into(),
-            context_tokens: usual.context_tokens().into(),
-            output_tokens: usual.output_tokens.into(),
-            seen: 0,
-        };
-        Self { loads: FxHashMap::default(), mix, backlog_us_max: backlog_max.as_secs_f64() * 1e6 }
+    pub(super) fn new(holds: bool, backlog_max: Duration) -> Self {
+        let context_tokens = Mix::USUAL.context_tokens().into();
+        let backlog_ms_max = backlog_max.as_secs_f64() * 1e3;
+        Self { holds, replicas: FxHashMap::default(), context_tokens, seen: 0, backlog_ms_max }
     }
 
     pub(super) fn on_joined(&mut self, replica: ReplicaId, hardware: &Hardware) {
         let times = hardware.step;
-        let load = Load {
-            times,
-            sequences: 0,
-            sequences_max: self.mix.knee(&times),
-            seen_max: f64::INFINITY,
-            prefill_us: 0,
-            long_prefills: 0,
-            kv_tokens: 0,
-            report: None,
-        };
-        self.loads.insert(replica, load);
+        let sequences_max = knee(&times, self.context_tokens);
+        let (seen_max, late, cut_at) = (f64::INFINITY, 0, Moment::ZERO);
+        self.replicas.insert(replica, Knee { times, sequences_max, seen_max, late, cut_at });
     }
 
     pub(super) fn on_left(&mut self, replica: ReplicaId) {
-        self.loads.remove(&replica);
+        self.replicas.remove(&replica);
     }
 
-    pub(super) fn on_sent(&mut self, replica: ReplicaId, burden: Burden) {
-        let Some(load) = self.loads.get_mut(&replica) else { return };
-        load.sequences += 1;
-        load.prefill_us += burden.prefill_us;
-        load.kv_tokens += burden.kv_tokens;
-        load.long_prefills += u32::from(burden.is_long);
-    }
-
-    /// Notes a first token: the prompt is read. Called once at most for each request.
-    pub(super) fn on_read(&mut self, replica: ReplicaId, burden: &mut Burden) {
-        let Some(load) = self.loads.get_mut(&replica) else { return };
-        load.prefill_us -= std::mem::take(&mut burden.prefill_us);
-        load.long_prefills -= u32::from(std::mem::take(&mut burden.is_long));
-    }
-
-    pub(super) fn on_ended(&mut self, replica: ReplicaId, mut burden: Burden) {
-        self.on_read(replica, &mut burden);
-        let Some(load) = self.loads.get_mut(&replica) else { return };
-        load.sequences -= 1;
-        load.kv_tokens -= burden.kv_tokens;
-    }
-
-    /// Learns what a finished request was like: prompt tokens that were not cached, all of them, and
-    /// the answer's.
-    pub(super) fn learn(&mut self, new_tokens: u32, prompt_tokens: u32, output_tokens: u32) {
+    /// Learns how long the context of a finished request was while it was answered.
+    pub(super) fn learn(&mut self, prompt_tokens: u32, output_tokens: u32) {
         let context = f64::from(prompt_tokens) + f64::from(output_tokens) / 2.0;
-        let Mix { new_tokens: new, context_tokens, output_tokens: output, seen } = &mut self.mix;
-        *new += NEW_SHARE * (f64::from(new_tokens) - *new);
-        *context_tokens += NEW_SHARE * (context - *context_tokens);
-        *output += NEW_SHARE * (f64::from(output_tokens) - *output);
-        *seen += 1;
-        if *seen == MIX_STEP {
-            *seen = 0;
-            let mix = self.mix;
-            self.loads.values_mut().for_each(|it| it.sequences_max = mix.knee(&it.times));
+        self.context_tokens += NEW_SHARE * (context - self.context_tokens);
+        self.seen += 1;
+        if self.seen == LOOK_STEP {
+            self.seen = 0;
+            let context = self.context_tokens;
+            self.replicas.values_mut().for_each(|it| it.sequences_max = knee(&it.times, context));
         }
     }
 
-    pub(super) fn on_report(&mut self, replica: ReplicaId, report: Report) {
-        let Some(load) = self.loads.get_mut(&replica) else { return };
-        load.report = Some(report);
-        if (report.running / QUEUE_PART).max(1) < report.waiting {
-            load.seen_max = f64::from(report.running.max(1));
-        } else if report.waiting == 0 && load.seen_max <= f64::from(load.sequences) + 1.0 {
-            // It runs all we sent and nobody waits: it may well run more.
-            load.seen_max = load.seen_max * 1.25 + 1.0;
+    /// Corrects what was predicted by a first token: of a request sent then, so many in flight, that
+    /// should have taken so long.
+    pub(super) fn on_first_token(
+        &mut self,
+        replica: &Replica,
+        sent_at: Moment,
+        taken_ms: f64,
+        predicted_ms: f64,
+    ) {
+        let Some(knee) = self.replicas.get_mut(&replica.id) else { return };
+        let in_flight = f64::from(replica.in_flight);
+        if LATE_FACTOR * predicted_ms + self.backlog_ms_max < taken_ms {
+            knee.late += u32::from(knee.cut_at <= sent_at);
+            if LATE_IN_A_ROW <= knee.late {
+                knee.seen_max = (LATE_CUT * in_flight.min(knee.sequences_max)).max(1.0);
+                knee.cut_at = sent_at + Duration::from_secs_f64(taken_ms / 1e3);
+                knee.late = 0;
+            }
+            return;
+        }
+        knee.late = 0;
+        if knee.seen_max <= in_flight + 1.0 {
+            // All that is there is in time: it may well run more.
+            knee.seen_max += 1.0;
         }
     }
 
     /// Says how full a replica is; from 1 on it is past its knee.
-    pub(super) fn fill(&self, now: Moment, replica: ReplicaId) -> f64 {
-        let Some(load) = self.loads.get(&replica) else { return 0.0 };
-        let sequences = f64::from(load.sequences) / load.sequences_max.min(load.seen_max);
-        let backlog = micros(load.prefill_us) / self.backlog_us_max;
-        sequences.max(backlog).max(load.kv_fill(now))
+    pub(super) fn fill(&self, now: Moment, replica: &Replica) -> f64 {
+        let Some(knee) = self.replicas.get(&replica.id).filter(|_| self.holds) else { return 0.0 };
+        let others = replica.hearsay.booked_elsewhere(now);
+        let in_flight = f64::from(replica.in_flight + others.in_flight);
+        let sequences = in_flight / knee.sequences_max.min(knee.seen_max);
+        sequences.max(self.backlog(now, replica)).max(kv_fill(now, replica))
     }
 
-    /// Counts the replicas that are reading a prompt so long that nobody should wait for it.
-    pub(super) fn with_long_prefills(&self) -> usize {
-        self.loads.values().filter(|it| 0 < it.long_prefills).count()
+    /// Says how long prompts wait at a replica; from 1 on longer than they should.
+    pub(super) fn backlog(&self, now: Moment, replica: &Replica) -> f64 {
+        let others = replica.hearsay.booked_elsewhere(now);
+        let prefill_us = replica.ledger.load().prefill_us + others.load.prefill_us;
+        replica.pace.factor() * ms(prefill_us) / self.backlog_ms_max
     }
 
-    pub(super) fn is_long(&self, prefill_us: u64) -> bool {
-        self.backlog_us_max < micros(prefill_us)
+    pub(super) fn is_long(&self, prefill_ms: f64) -> bool {
+        self.backlog_ms_max < prefill_ms
     }
 }
 
-impl Load {
-    fn kv_fill(&self, now: Moment) -> f64 {
-        let fresh = self.report.filter(|it| now.since(it.taken_at) <= REPORT_AGE_MAX);
-        let Some(report) = fresh else { return 0.0 };
-        match report.kv_tokens_max {
-            // What requests share is counted once by the engine and often by us: it decides whether
-            // memory is tight, and we by how much, because we know of what was sent since.
-            Some(max) if 0 < max && KV_TIGHT_SHARE <= report.kv_used_share => {
-                micros(self.kv_tokens) / micros(max)
-            }
-            Some(_) | None => 0.0,
+fn kv_fill(now: Moment, replica: &Replica) -> f64 {
+    let report = replica.hearsay.report();
+    let fresh = report.filter(|it| now.since(it.taken_at) <= REPORT_AGE_MAX);
+    match fresh {
+        // What requests share is counted once by the engine and often by us: it decides whether
+        // memory is tight, and we by how much, because we know of what was sent since.
+        Some(Report { kv_used_share, kv_tokens_max: Some(max), .. })
+            if 0 < max && KV_TIGHT_SHARE <= kv_used_share =>
+        {
+            let load = replica.ledger.load();
+            // Both in the same unit, whatever its name.
+            ms(load.kv_tokens + load.growth_tokens) / ms(max)
         }
+        Some(_) | None => 0.0,
     }
 }
 
-impl Mix {
-    /// Finds the least number of answers at once that reaches most of what can be reached.
-    fn knee(&self, times: &StepTimes) -> f64 {
-        let wanted = SHARE_OF_BEST * self.rate(times, SEQUENCES_MAX);
-        let (mut below, mut at) = (0, SEQUENCES_MAX);
-        while below + 1 < at {
-            let middle = u32::midpoint(below, at);
-            *(if self.rate(times, middle) < wanted { &mut below } else { &mut at }) = middle;
-        }
-        f64::from(at)
+/// Finds the least number of answers at once that reaches most of what can be reached. Prompts are left
+/// out: they are read one after the other, and have a limit of their own.
+fn knee(times: &StepTimes, context: f64) -> f64 {
+    let rate = |sequences: u32| {
+        let new_tokens = f64::from(sequences);
+        let context_tokens = new_tokens * context;
+        let step = StepWork { new_tokens, attention_pairs: context_tokens, context_tokens };
+        new_tokens / times.step_ms(&step)
+    };
+    let wanted = SHARE_OF_BEST * rate(SEQUENCES_MAX);
+    let (mut below, mut at) = (0, SEQUENCES_MAX);
+    while below + 1 < at {
+        let middle = u32::midpoint(below, at);
+        *(if rate(middle) < wanted { &mut below } else { &mut at }) = middle;
     }
-
-    /// Predicts requests per millisecond with so many at once.
-    fn rate(&self, times: &StepTimes, sequences: u32) -> f64 {
-        let sequences = f64::from(sequences);
-        let steps = self.output_tokens.max(1.0);
-        let read = sequences * self.new_tokens / steps;
-        let step = StepWork {
-            new_tokens: sequences + read,
-            attention_pairs: (sequences + read) * self.context_tokens,
-            context_tokens: sequences * self.context_tokens,
-        };
-        sequences / (steps * times.step_ms(&step))
-    }
-}
-
-/// Exact up to what anybody books.
-#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "below 2^53 in practice")]
-fn micros(value: u64) -> f64 {
-    value as f64
+    f64::from(at)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use crate::fleet::{BreakerSettings, Load};
+
     use super::*;
 
-    const R: ReplicaId = ReplicaId(0);
+    const ID: ReplicaId = ReplicaId(0);
 
-    fn knees() -> Knees {
-        let mut knees = Knees::new(Duration::from_millis(250));
-        knees.on_joined(R, &Hardware::default());
-        knees
+    fn bench() -> (Knees, Replica) {
+        let mut knees = Knees::new(true, Duration::from_millis(250));
+        knees.on_joined(ID, &Hardware::default());
+        let (name, settings) = ("http://gpu-0:8000".to_owned(), BreakerSettings::default());
+        (knees, Replica::new(ID, name, 1.0, Arc::default(), settings))
     }
 
-    fn burden(prefill_ms: u64) -> Burden {
-        Burden { prefill_us: prefill_ms * 1_000, kv_tokens: 1_000, is_long: 250 < prefill_ms }
+    fn load(prefill_ms: u64) -> Load {
+        Load { prefill_us: prefill_ms * 1_000, kv_tokens: 1_000, ..Load::default() }
     }
 
     fn report(waiting: u32, running: u32, kv_used_share: f64) -> Report {
@@ -236,59 +198,64 @@ mod tests {
 
     #[test]
     fn many_answers_at_once_fill_a_replica_and_their_end_empties_it() {
-        let mut knees = knees();
+        let (knees, mut replica) = bench();
         let mut sent = 0;
-        while knees.fill(Moment::ZERO, R) < 1.0 {
-            knees.on_sent(R, burden(0));
+        while knees.fill(Moment::ZERO, &replica) < 1.0 {
+            replica.on_sent(Moment::ZERO, load(0));
             sent += 1;
         }
-        assert!((40..200).contains(&sent), "{sent}");
-        (0..sent).for_each(|_| knees.on_ended(R, burden(0)));
-        assert!(knees.fill(Moment::ZERO, R) < 1e-9);
+        assert!((40..=512).contains(&sent), "{sent}");
+        (0..sent).for_each(|_| replica.on_ended(Moment::ZERO, load(0), false));
+        assert!(knees.fill(Moment::ZERO, &replica) < 1e-9);
     }
 
     #[test]
     fn prompts_that_wait_fill_it_until_they_are_read() {
-        let mut knees = knees();
-        let mut long = burden(600);
-        knees.on_sent(R, long);
-        assert!(1.0 <= knees.fill(Moment::ZERO, R));
-        assert_eq!(knees.with_long_prefills(), 1);
-        knees.on_read(R, &mut long);
-        assert!(knees.fill(Moment::ZERO, R) < 0.1);
-        assert_eq!(knees.with_long_prefills(), 0);
-        knees.on_ended(R, long);
+        let (knees, mut replica) = bench();
+        let mut long = load(600);
+        replica.on_sent(Moment::ZERO, long);
+        assert!(1.0 <= knees.fill(Moment::ZERO, &replica));
+        replica.ledger.begin(Moment::ZERO, &mut long);
+        assert!(knees.fill(Moment::ZERO, &replica) < 0.1);
     }
 
     #[test]
-    fn an_engine_with_a_queue_corrects_the_prediction_and_one_without_takes_it_back() {
-        let mut knees = knees();
-        (0..8).for_each(|_| knees.on_sent(R, burden(0)));
-        assert!(knees.fill(Moment::ZERO, R) < 0.5);
-        knees.on_report(R, report(4, 4, 0.1));
-        assert!(1.0 < knees.fill(Moment::ZERO, R));
-        (0..10).for_each(|_| knees.on_report(R, report(0, 8, 0.1)));
-        assert!(knees.fill(Moment::ZERO, R) < 1.0);
+    fn first_tokens_that_are_late_correct_the_prediction_and_timely_ones_take_it_back() {
+        let (mut knees, mut replica) = bench();
+        (0..8).for_each(|_| replica.on_sent(Moment::ZERO, load(0)));
+        assert!(knees.fill(Moment::ZERO, &replica) < 0.5);
+        let late = |knees: &mut Knees, times: u32| {
+            (0..times).for_each(|_| knees.on_first_token(&replica, Moment::ZERO, 1_000.0, 100.0));
+        };
+        late(&mut knees, LATE_IN_A_ROW - 1);
+        assert!(knees.fill(Moment::ZERO, &replica) < 0.5, "they may be behind a long prompt");
+        late(&mut knees, 1);
+        let fill = knees.fill(Moment::ZERO, &replica);
+        assert!((1.0..1.2).contains(&fill), "{fill}");
+        late(&mut knees, 100);
+        assert!(knees.fill(Moment::ZERO, &replica) <= fill, "all were sent before it was known");
+        (0..10).for_each(|_| knees.on_first_token(&replica, Moment::ZERO, 110.0, 100.0));
+        assert!(knees.fill(Moment::ZERO, &replica) < 1.0);
     }
 
     #[test]
     fn memory_counts_when_it_is_tight() {
-        let mut knees = knees();
-        (0..11).for_each(|_| knees.on_sent(R, burden(0)));
-        knees.on_report(R, report(0, 11, 0.5));
-        assert!(knees.fill(Moment::ZERO, R) < 0.5, "most of it is shared");
-        knees.on_report(R, report(0, 11, 0.9));
-        assert!(1.0 < knees.fill(Moment::ZERO, R));
+        let (knees, mut replica) = bench();
+        (0..11).for_each(|_| replica.on_sent(Moment::ZERO, load(0)));
+        replica.hearsay.on_report(report(0, 11, 0.5));
+        assert!(knees.fill(Moment::ZERO, &replica) < 0.5, "most of it is shared");
+        replica.hearsay.on_report(report(0, 11, 0.9));
+        assert!(1.0 < knees.fill(Moment::ZERO, &replica));
         let later = Moment::ZERO + Duration::from_secs(60);
-        assert!(knees.fill(later, R) < 0.5, "that was long ago");
+        assert!(knees.fill(later, &replica) < 0.5, "that was long ago");
     }
 
     #[test]
-    fn long_prompts_and_short_answers_move_the_knee() {
-        let mut knees = knees();
-        let before = knees.loads[&R].sequences_max;
-        (0..640).for_each(|_| knees.learn(8_000, 8_000, 16));
-        let after = knees.loads[&R].sequences_max;
-        assert!(4.0 * after < before, "{before} {after}");
+    fn long_contexts_move_the_knee() {
+        let (mut knees, _) = bench();
+        let before = knees.replicas[&ID].sequences_max;
+        (0..6_400).for_each(|_| knees.learn(30_000, 200));
+        let after = knees.replicas[&ID].sequences_max;
+        assert!(1.5 * after < before, "{before} {after}");
     }
 }

@@ -10,6 +10,8 @@ mod event;
 mod explain;
 mod foresight;
 pub mod invariants;
+mod knee;
+mod line;
 mod notice;
 mod probes;
 mod quarantine;
@@ -28,7 +30,7 @@ use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
+use crate::domain::{Moment, ReplicaId, RequestId, Usage};
 use crate::fleet::{Drift, Fleet, Patience, Reason, Replica, Silence, Standing, State};
 use crate::policy::{self, Ask, Candidate, Policy};
 use crate::tokens::{Lengths, Recent};
@@ -39,8 +41,8 @@ pub use explain::{Considered, Explanation, Other, Shadows, Why};
 pub use foresight::Foresight;
 pub use notice::Notice;
 pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
-pub use settings::{RetrySettings, SessionSettings, Settings, WatchSettings};
-pub use snapshot::{ReplicaLoad, ReplicaSnapshot, Snapshot};
+pub use settings::{LineSettings, RetrySettings, SessionSettings, Settings, WatchSettings};
+pub use snapshot::{QueueSnapshot, ReplicaLoad, ReplicaSnapshot, Snapshot, TenantSnapshot};
 pub use subsets::{
     AssignmentView, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings, WorkloadView,
 };
@@ -49,6 +51,7 @@ use accounts::candidate;
 use booking::Booking;
 use budget::RetryBudget;
 use explain::Explaining;
+use line::{Arrival, Hold};
 use notice::Notices;
 use quarantine::Quarantine;
 use sessions::Sessions;
@@ -75,6 +78,7 @@ pub struct Brain {
     accounts_closed: u64,
     budget: RetryBudget,
     subsets: Subsets,
+    hold: Hold,
     swept_at: Moment,
     sessions_moved_total: u64,
     explaining: Explaining,
@@ -103,6 +107,7 @@ impl Brain {
             accounts_closed: 0,
             budget: RetryBudget::new(settings.retries),
             subsets: Subsets::new(settings.subsets.clone()),
+            hold: Hold::new(&settings.line),
             swept_at: Moment::ZERO,
             sessions_moved_total: 0,
             explaining: Explaining::default(),
@@ -119,13 +124,15 @@ impl Brain {
     /// Takes in one event and appends what must be done, in order.
     pub fn on_event(&mut self, now: Moment, event: Event, actions: &mut Vec<Action>) {
         match event {
-            Event::Arrived { request, key, mut outline, extent } => {
+            Event::Arrived { request, key, mut outline, extent, claim } => {
                 self.lengths.complete(key, &extent, &mut outline);
-                self.on_arrived(now, request, key, outline, extent, actions);
+                self.budget.on_arrival(self.requests.len());
+                self.admit(now, Arrival { request, key, outline, extent, claim }, actions);
             }
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
             Event::Streamed { request, output_tokens } => {
+                self.hold_on_streamed(request, output_tokens);
                 self.on_streamed(request, output_tokens);
                 self.watch_streamed(now, request, output_tokens);
             }
@@ -135,8 +142,10 @@ impl Brain {
             Event::Joined { replica, name, weight, hardware } => {
                 let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
                 self.policy.on_joined(replica, it.place);
+                self.hold.knees.on_joined(replica, &it.hardware);
                 self.fleet.join(it);
                 self.subsets.touch();
+                self.measure_fleet();
                 self.notices.push(Notice::Joined { replica });
             }
             Event::Weighed { replica, weight } => {
@@ -147,14 +156,17 @@ impl Brain {
             }
             Event::Classed { replica, hardware } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
+                    self.hold.knees.on_joined(replica, &hardware);
                     it.hardware = hardware;
                 }
+                self.measure_fleet();
             }
             Event::Leaving { replica } => {
                 self.change(replica, |it| it.leaving = true);
                 self.subsets.touch();
                 self.release_if_done(replica, actions);
             }
+            Event::Contracted { limits } => self.hold.contracts.reset(now, limits),
             Event::Probed { replica, probe } => self.on_probed(now, replica, probe),
             Event::Sign { replica, at } => self.on_sign(replica, at),
             Event::Unawaited { replica } => self.on_unawaited(now, replica),
@@ -169,6 +181,7 @@ impl Brain {
                 }
             }
         }
+        self.pump(now, actions);
         debug_assert!(invariants::ledger_matches_requests(self));
         debug_assert!(invariants::accounts_are_closed_once(self));
     }
@@ -181,7 +194,8 @@ impl Brain {
     /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
     pub fn next_wakeup(&self) -> Option<Moment> {
         let sweep = self.swept_at + SWEEP_INTERVAL;
-        Some(self.next_look().map_or(sweep, |look| look.min(sweep)))
+        let others = [self.next_look(), self.hold.line.next_expiry()];
+        others.into_iter().flatten().chain([sweep]).min()
     }
 
     /// Does what only time brings, and appends what must be done.
@@ -191,32 +205,11 @@ impl Brain {
             self.sessions.sweep(now);
             self.fleet.on_time(now);
             self.plan_if_due(now);
+            self.measure_fleet();
+            self.hold.gate.on_time(now);
             self.swept_at = now;
         }
-    }
-
-    fn on_arrived(
-        &mut self,
-        now: Moment,
-        request: RequestId,
-        key: SliceKey,
-        outline: Outline,
-        extent: Extent,
-        actions: &mut Vec<Action>,
-    ) {
-        self.budget.on_arrival(self.requests.len());
-        if let Some(circle) = self.held(now, key, &outline, &extent) {
-            let refusal = Refusal::Quarantined { circle };
-            actions.push(Action::Refuse { request, refusal });
-            return;
-        }
-        match self.pick(&Ask { now, key, outline: &outline }, &[]) {
-            Some(replica) => {
-                let booking = Booking::new(key, outline, extent, replica);
-                self.send(now, request, booking, actions);
-            }
-            None => actions.push(Action::Refuse { request, refusal: self.nobody(now) }),
-        }
+        self.pump(now, actions);
     }
 
     fn on_failed(
@@ -252,6 +245,7 @@ impl Brain {
             self.on_sign(failed, now);
         }
         if lost && self.quarantined(now, request, &booking, actions) {
+            self.hold_on_unserved(now, &booking);
             self.release_if_done(failed, actions);
             return;
         }
@@ -261,7 +255,10 @@ impl Brain {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
             }
-            Err(refusal) => actions.push(Action::Refuse { request, refusal }),
+            Err(refusal) => {
+                self.hold_on_unserved(now, &booking);
+                actions.push(Action::Refuse { request, refusal });
+            }
         }
         self.release_if_done(failed, actions);
     }
@@ -289,10 +286,14 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.explaining.forget(request);
+        if self.on_left_line(request) {
+            return;
+        }
         if outcome == Outcome::Cut {
             self.note_death_under(now, request);
         }
         let Some(booking) = self.close_account(now, request) else { return };
+        self.hold_on_ended(now, &booking, usage);
         self.learn(now, &booking, outcome, usage);
         self.learn_patience(&booking, usage);
         match outcome {
@@ -315,6 +316,41 @@ impl Brain {
 
     /// Chooses a replica other than those tried; the only place where policies are asked.
     fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
+        self.pick_among(ask, tried, |_| true)
+    }
+
+    /// Tells whether anybody may be chosen for a request.
+    fn could_pick(&mut self, ask: &Ask<'_>) -> bool {
+        let closed = self.policy.keeps_sessions() && self.closed_home(ask, &[]).is_some();
+        closed || self.gather_any(ask, &[])
+    }
+
+    /// Gathers those who may be chosen, inside the subset as far as that will do; tells whether there
+    /// is any.
+    fn gather_any(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> bool {
+        let now = ask.now;
+        let divided = self.select_subset(ask, tried);
+        self.gather(now, tried, divided, |it| it.admits(now));
+        if divided && self.should_spill() && self.subsets.spill(ask.key) {
+            self.gather(now, tried, divided, |it| it.admits(now));
+        }
+        if self.candidates.is_empty() {
+            self.gather(now, tried, divided, |it| it.admits_at_need(now));
+        }
+        if self.candidates.is_empty() {
+            // Better a replica that has not shown itself yet than none.
+            self.gather(now, tried, divided, Replica::is_joining);
+        }
+        !self.candidates.is_empty()
+    }
+
+    /// Chooses among those with room in the eyes of `has_room`, or among all where none has any.
+    fn pick_among(
+        &mut self,
+        ask: &Ask<'_>,
+        tried: &[ReplicaId],
+        has_room: impl Fn(&Candidate) -> bool,
+    ) -> Option<ReplicaId> {
         if self.policy.keeps_sessions()
             && let Some(home) = self.closed_home(ask, tried)
         {
@@ -322,21 +358,11 @@ impl Brain {
             self.candidates.clear();
             return Some(home);
         }
-        let divided = self.select_subset(ask, tried);
-        self.gather(ask.now, tried, divided, |it| it.admits(ask.now));
-        if divided && self.should_spill() && self.subsets.spill(ask.key) {
-            self.gather(ask.now, tried, divided, |it| it.admits(ask.now));
-        }
-        if self.candidates.is_empty() {
-            self.gather(ask.now, tried, divided, |it| it.admits_at_need(ask.now));
-        }
-        if self.candidates.is_empty() {
-            // Better a replica that has not shown itself yet than none.
-            let joins = |it: &Replica| !it.leaving && it.breaker.standing() == Standing::Joining;
-            self.gather(ask.now, tried, divided, joins);
-        }
-        if self.candidates.is_empty() {
+        if !self.gather_any(ask, tried) {
             return None;
+        }
+        if self.candidates.iter().any(&has_room) {
+            self.candidates.retain(has_room);
         }
         let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
         self.subsets.on_picked(self.candidates[chosen].place);
@@ -400,6 +426,7 @@ impl Brain {
         self.open_account(now, &mut booking, &candidate, held);
         self.explain_booking(request, booking.account.ttft_ms);
         self.note_change(replica, before);
+        self.hold_on_sent(now, &booking);
         booking.mark = None;
         let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
         booking.trial = matches!(standing, Some(Standing::Trial { .. }));
@@ -440,6 +467,8 @@ impl Brain {
             self.fleet.leave(replica);
             self.subsets.touch();
             self.policy.on_left(replica);
+            self.hold.knees.on_left(replica);
+            self.measure_fleet();
             self.notices.push(Notice::Left { replica });
             actions.push(Action::Release { replica });
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::fleet::BreakerSettings;
 use crate::policy::PolicyName;
+use crate::queue::{self, Classes, GateSettings};
 
 use super::quarantine::QuarantineSettings;
 use super::subsets::SubsetSettings;
@@ -18,6 +19,7 @@ pub struct Settings {
     pub subsets: SubsetSettings,
     pub watch: WatchSettings,
     pub quarantine: QuarantineSettings,
+    pub line: LineSettings,
     /// Where chance starts; two brains with one seed and the same events decide alike.
     pub seed: u64,
 }
@@ -53,6 +55,37 @@ impl Default for WatchSettings {
     }
 }
 
+/// Who waits, where and for how long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineSettings {
+    /// Whether requests wait here while every replica is past its knee.
+    pub holds: bool,
+    /// Whether new sessions wait while the fleet's KV is full.
+    pub gates: bool,
+    pub limits: queue::LineSettings,
+    pub gate: GateSettings,
+    pub classes: Classes,
+}
+
+impl LineSettings {
+    /// Nobody waits here; engines have their own lines.
+    pub fn off() -> Self {
+        Self { holds: false, gates: false, ..Self::default() }
+    }
+}
+
+impl Default for LineSettings {
+    fn default() -> Self {
+        Self {
+            holds: true,
+            gates: true,
+            limits: queue::LineSettings::default(),
+            gate: GateSettings::default(),
+            classes: Classes::default(),
+        }
+    }
+}
+
 impl Default for RetrySettings {
     fn default() -> Self {
         Self { tries_max: 3, share: 0.2, reserve: 100 }
@@ -62,6 +95,13 @@ impl Default for RetrySettings {
 impl Default for SessionSettings {
     fn default() -> Self {
         Self { bytes_max: 16 << 20, ttl: Duration::from_secs(60 * 60) }
+    }
+}
+
+impl Settings {
+    /// A policy alone: nobody waits at the router, as at most routers.
+    pub fn without_line(policy: PolicyName) -> Self {
+        Self { policy, line: LineSettings::off(), ..Self::default() }
     }
 }
 
@@ -75,6 +115,7 @@ impl Default for Settings {
             subsets: SubsetSettings::default(),
             watch: WatchSettings::default(),
             quarantine: QuarantineSettings::default(),
+            line: LineSettings::default(),
             seed: 0,
         }
     }

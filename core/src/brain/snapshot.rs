@@ -3,6 +3,7 @@
 use crate::domain::{Moment, ReplicaId, Report};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyName;
+use crate::queue::{ClassSnapshot, GateSnapshot, Tenant, Usage};
 use crate::tokens::Misses;
 
 use super::{Brain, Foresight};
@@ -19,9 +20,30 @@ pub struct Snapshot {
     pub quarantined_total: u64,
     /// How well lengths were predicted since the start.
     pub misses: Misses,
+    pub queue: QueueSnapshot,
     /// How well first tokens were predicted since the start.
     pub foresight: Foresight,
     pub replicas: Vec<ReplicaSnapshot>,
+}
+
+/// Who waits at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSnapshot {
+    pub waiting: usize,
+    pub bytes: usize,
+    /// By class, heaviest first, with its name.
+    pub classes: Vec<(String, ClassSnapshot)>,
+    /// Model units that leave the line in a minute while others wait.
+    pub mu_per_min: f64,
+    pub sessions: GateSnapshot,
+}
+
+/// One tenant's books at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantSnapshot {
+    pub tenant: Tenant,
+    pub waiting: usize,
+    pub usage: Usage,
 }
 
 /// One replica at one moment.
@@ -100,9 +122,39 @@ impl Brain {
             quarantined: self.quarantine.held(),
             quarantined_total: self.quarantine.held_total(),
             misses: self.lengths.misses(),
+            queue: self.queue(),
             foresight: self.foresight.clone(),
             replicas: replicas.collect(),
         }
+    }
+
+    fn queue(&self) -> QueueSnapshot {
+        let line = &self.hold.line;
+        let classes = self.settings.line.classes.iter();
+        QueueSnapshot {
+            waiting: line.len(),
+            bytes: line.bytes(),
+            classes: classes.map(|(id, it)| (it.name.clone(), line.class(id))).collect(),
+            mu_per_min: self.hold.pace.mu_per_min(),
+            sessions: self.hold.gate.snapshot(),
+        }
+    }
+
+    /// Shows where a tenant stands; nothing for one without a contract.
+    pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<Usage> {
+        let account = self.hold.contracts.account(tenant);
+        account.is_limited().then(|| account.usage_at(now))
+    }
+
+    /// Shows what each tenant with a name has used, and everybody else together.
+    pub fn tenants(&self) -> Vec<TenantSnapshot> {
+        let accounts = self.hold.contracts.iter();
+        let snapshot = |(tenant, account): (Tenant, &crate::queue::Account)| TenantSnapshot {
+            tenant,
+            waiting: self.hold.line.waiting_of(tenant),
+            usage: account.usage(),
+        };
+        accounts.map(snapshot).collect()
     }
 
     /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for people

@@ -12,8 +12,8 @@ use super::quarantine::{Circle, Fingerprint};
 use super::{Brain, Notice};
 
 impl Brain {
-    /// Tells whether a request that arrives is held.
-    pub(super) fn held(
+    /// Tells whether a request is under quarantine, and in which circle.
+    pub(super) fn circle_of(
         &self,
         now: Moment,
         key: SliceKey,

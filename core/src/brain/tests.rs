@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Place, Report};
+use crate::domain::{Extent, Outline, Place, Report, SliceKey};
 use crate::fleet::Probe;
 use crate::policy::PolicyName;
+use crate::queue::Claim;
 
 /// A brain with its own clock and request numbers.
 struct Bench {
@@ -44,6 +45,8 @@ impl Bench {
         self.brain.on_event(self.now, event, &mut actions);
         assert!(invariants::sends_are_allowed(&self.brain, &actions), "{actions:?}");
         assert!(invariants::ledger_matches_requests(&self.brain));
+        assert!(invariants::line_matches_requests(&self.brain));
+        assert!(invariants::nobody_waits_in_vain(&self.brain, self.now));
         assert!(invariants::accounts_are_closed_once(&self.brain));
         actions
     }
@@ -70,7 +73,16 @@ impl Bench {
             prompt_tokens: 140,
             output_tokens: None,
         };
-        (request, self.tell(Event::Arrived { request, key, outline, extent: Extent::default() }))
+        (
+            request,
+            self.tell(Event::Arrived {
+                request,
+                key,
+                outline,
+                extent: Extent::default(),
+                claim: Claim::default(),
+            }),
+        )
     }
 
     /// Sends one request of the session and says where it went.
@@ -179,7 +191,13 @@ fn a_policy_is_told_what_becomes_of_each_try() {
 
     let (request, key) = (RequestId(7), SliceKey(0));
     let outline = Outline { prompt_tokens: 50, ..Outline::default() };
-    bench.tell(Event::Arrived { request, key, outline, extent: Extent::default() });
+    bench.tell(Event::Arrived {
+        request,
+        key,
+        outline,
+        extent: Extent::default(),
+        claim: Claim::default(),
+    });
     assert_eq!(diary.read(), "50 tokens, Some(3) waiting, 7 of 50 sent to r0");
     bench.tell(Event::Failed { request, failure: Failure::Busy });
     assert_eq!(diary.read(), "7 ended at r0, 50 tokens, None waiting, 7 of 50 sent to r1");
@@ -200,7 +218,7 @@ fn lengths_are_estimated_for_the_policy_and_learned_from_what_engines_say() {
     let key = SliceKey(3);
     let mut serve = |number, outline| {
         let request = RequestId(number);
-        bench.tell(Event::Arrived { request, key, outline, extent });
+        bench.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
         let booked = bench.brain.load(bench.now);
         bench.tell(Event::Answering { request });
         let answering = bench.brain.load(bench.now);

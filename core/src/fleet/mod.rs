@@ -112,6 +112,11 @@ impl Replica {
         !self.leaving && (suspect || self.breaker.admits(now))
     }
 
+    /// Tells whether it has not shown itself yet.
+    pub fn is_joining(&self) -> bool {
+        !self.leaving && self.breaker.standing() == Standing::Joining
+    }
+
     /// Tells whether others than this router have given it work, and its engine is at it.
     pub fn has_foreign_work(&self, now: Moment) -> bool {
         let foreign =

@@ -8,6 +8,7 @@ use super::Api;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     InvalidRequest,
+    Unauthorized,
     NotFound,
     TooLarge,
     RateLimited,
@@ -55,6 +56,7 @@ impl ErrorKind {
     const fn openai(self) -> &'static str {
         match self {
             Self::InvalidRequest | Self::NotFound | Self::TooLarge => "invalid_request_error",
+            Self::Unauthorized => "authentication_error",
             Self::RateLimited => "rate_limit_error",
             Self::Unavailable => "service_unavailable_error",
             Self::Timeout => "timeout_error",
@@ -65,6 +67,7 @@ impl ErrorKind {
     const fn anthropic(self) -> &'static str {
         match self {
             Self::InvalidRequest => "invalid_request_error",
+            Self::Unauthorized => "authentication_error",
             Self::NotFound => "not_found_error",
             Self::TooLarge => "request_too_large",
             Self::RateLimited => "rate_limit_error",

@@ -21,7 +21,7 @@ pub use engine::{read_birth, read_report};
 pub use error::{ErrorBody, ErrorKind};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
-pub use peek::{BadBody, Field, Peek, peek, quoted};
+pub use peek::{BadBody, Field, Peek, Urgency, peek, quoted};
 pub use resume::{Next, Resume, Verdict, event_end};
 pub use session::SessionId;
 pub use token::token_requests;

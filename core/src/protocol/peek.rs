@@ -17,6 +17,9 @@ use super::outline::{Prompt, open_ended, tenant_salt};
 use super::{Api, SessionId};
 use crate::domain::{Extent, Outline};
 
+/// No class has a longer name.
+const TIER_BYTES_MAX: usize = 64;
+
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Peek<'a> {
@@ -26,6 +29,8 @@ pub struct Peek<'a> {
     pub stream: bool,
     /// The session as named by the body or, failing that, by the opening of the prompt.
     pub session: Option<SessionId>,
+    /// How urgent the body says it is.
+    pub urgency: Urgency,
     prompt: Prompt<'a>,
     /// Where the body's own salt stands, or an empty place for one; `None` where it would mean nothing.
     salt_span: Option<Range<usize>>,
@@ -57,6 +62,15 @@ impl Peek<'_> {
     }
 }
 
+/// What a body says of its priority. Values of other types say nothing; the engine will judge them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Urgency {
+    /// As engines read it: 0 is the default, what is below goes earlier.
+    pub priority: Option<i64>,
+    /// The words of the API, as `flex`.
+    pub service_tier: Option<String>,
+}
+
 /// The fields whose values are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(field_identifier, rename_all = "snake_case")]
@@ -77,6 +91,8 @@ pub enum Field {
     MaxTokens,
     MaxCompletionTokens,
     MaxOutputTokens,
+    Priority,
+    ServiceTier,
     #[serde(other)]
     Other,
 }
@@ -132,6 +148,7 @@ pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
         model_span,
         stream: top.stream.map(read_stream).transpose()?.unwrap_or(false),
         session: top.session().or_else(|| top.opening(api).map(SessionId::of_opening)),
+        urgency: top.urgency(),
         salt_span: top.salt_span(api, text),
         prompt: top.prompt(text),
         output_tokens_max: top.output_tokens_max(api),
@@ -163,6 +180,8 @@ struct Top<'a> {
     max_tokens: Option<&'a RawValue>,
     max_completion_tokens: Option<&'a RawValue>,
     max_output_tokens: Option<&'a RawValue>,
+    priority: Option<&'a RawValue>,
+    service_tier: Option<&'a RawValue>,
     twice: Option<&'static str>,
 }
 
@@ -196,6 +215,8 @@ impl<'a> Top<'a> {
                 ("max_completion_tokens", &mut self.max_completion_tokens)
             }
             Field::MaxOutputTokens => ("max_output_tokens", &mut self.max_output_tokens),
+            Field::Priority => ("priority", &mut self.priority),
+            Field::ServiceTier => ("service_tier", &mut self.service_tier),
             Field::Messages | Field::Other => return None,
         })
     }
@@ -242,6 +263,15 @@ impl<'a> Top<'a> {
             parts: [raw(self.tools), raw(self.system.or(self.instructions)), turns],
             adapter: raw(self.lora_path),
             salt: raw(self.cache_salt),
+        }
+    }
+
+    fn urgency(&self) -> Urgency {
+        Urgency {
+            priority: self.priority.and_then(|it| it.get().parse().ok()),
+            service_tier: text(self.service_tier)
+                .filter(|it| it.len() <= TIER_BYTES_MAX)
+                .map(Cow::into_owned),
         }
     }
 

@@ -193,6 +193,20 @@ impl Account {
         self.reserved -= 1;
     }
 
+    /// Tells whether anything is limited at all.
+    pub const fn is_limited(&self) -> bool {
+        self.work.is_some() || self.tokens.is_some() || self.requests.is_some()
+    }
+
+    /// Shows where it stands now.
+    pub fn usage_at(&mut self, now: Moment) -> Usage {
+        for allowance in self.allowances().into_iter().flatten() {
+            allowance.look(now, 0);
+        }
+        self.usage()
+    }
+
+    /// Shows where it stood when it was last asked for anything.
     pub fn usage(&self) -> Usage {
         let all = [self.work, self.tokens, self.requests];
         let reset_in = all.iter().flatten().map(|it| it.ready_in(u64::MAX)).max();

@@ -109,6 +109,11 @@ impl Gate {
         self.tokens_max.is_none_or(|max| self.counted < max || self.living.is_empty())
     }
 
+    /// Says how much context a session had at its latest turn; nothing for one that does not live.
+    pub fn tokens_of(&self, key: SliceKey) -> u64 {
+        self.living.get(&key).map_or(0, |it| it.tokens)
+    }
+
     /// Notes that a turn was sent.
     pub fn on_sent(&mut self, now: Moment, key: SliceKey, tokens: u64) {
         self.make_room(key);

@@ -6,6 +6,7 @@
 //! Order is by work, not by count: ten short questions are not the same as ten long documents.
 
 mod bucket;
+mod claim;
 mod class;
 mod contract;
 mod fair;
@@ -17,6 +18,7 @@ mod think;
 mod work;
 
 pub use bucket::{Allowance, Use};
+pub use claim::Claim;
 pub use class::{Class, ClassId, Classes, ClassesError, Weight};
 pub use contract::{Account, Contracts, Limits, OverContract, Reservation, Usage, Used};
 pub use gate::{Admission, Gate, GateSettings, GateSnapshot};

@@ -8,6 +8,7 @@ mod load;
 mod server;
 mod settings;
 mod status;
+mod tenants;
 
 pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
@@ -17,4 +18,5 @@ pub use explain::{Candidate, Explained, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use server::{AdminServer, BindError};
 pub use settings::{Secret, Settings};
-pub use status::{PoolStatus, ReplicaStatus, Status};
+pub use status::{ClassStatus, PoolStatus, QueueStatus, ReplicaStatus, Status};
+pub use tenants::{Figures, PoolTenants, TenantFigures, TenantList, Used};

@@ -21,6 +21,7 @@ use super::explain::{self, Explained};
 use super::load::Load;
 use super::settings::{Secret, Settings};
 use super::status::Status;
+use super::tenants::TenantList;
 
 /// A bound admin port that serves nothing yet.
 #[derive(Debug)]
@@ -54,6 +55,7 @@ impl AdminServer {
             .route("/explain", get(explain_latest))
             .route("/explain/{*id}", get(explain_one))
             .route("/events", get(events))
+            .route("/tenants", get(tenants))
             .route("/metrics", get(metrics))
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
@@ -119,6 +121,10 @@ async fn explain_one(
     explain::find(&router, &id).map(Json).map_err(|why| (StatusCode::NOT_FOUND, why))
 }
 
+async fn tenants(State(router): State<Arc<Router>>) -> Json<TenantList> {
+    Json(TenantList::of(&router))
+}
+
 async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], router.write_metrics())
@@ -127,6 +133,7 @@ async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
 async fn unknown() -> (StatusCode, &'static str) {
     (
         StatusCode::NOT_FOUND,
-        "there are /healthz, /readyz, /status, /load, /events, /explain, /assignment and /metrics\n",
+        "there are /healthz, /readyz, /status, /load, /events, /explain, /assignment, /tenants and \
+         /metrics\n",
     )
 }

@@ -1,5 +1,7 @@
 //! The state of the router as JSON.
 
+use cleave_core::brain::QueueSnapshot;
+use cleave_core::queue::ClassSnapshot;
 use serde::Serialize;
 
 use crate::proxy::{Pool, Router};
@@ -24,7 +26,29 @@ pub struct PoolStatus {
     pub sessions_moved_total: u64,
     /// Requests that are refused because replicas failed while they were served.
     pub quarantined: usize,
+    pub queue: QueueStatus,
     pub replicas: Vec<ReplicaStatus>,
+}
+
+/// Who waits at the router.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueStatus {
+    pub waiting: usize,
+    pub waiting_bytes: usize,
+    /// What leaves the line in a minute while others wait.
+    pub mu_per_min: f64,
+    pub classes: Vec<ClassStatus>,
+    /// Sessions that live, what KV they hold, and from where on new ones wait; null when unknown.
+    pub sessions: usize,
+    pub sessions_kv_tokens: u64,
+    pub sessions_kv_tokens_max: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassStatus {
+    pub name: String,
+    pub waiting: usize,
+    pub waiting_mu: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -78,7 +102,27 @@ impl PoolStatus {
             sessions: replicas.iter().map(|it| u64::from(it.sessions)).sum(),
             sessions_moved_total: snapshot.sessions_moved_total,
             quarantined: snapshot.quarantined,
+            queue: QueueStatus::of(snapshot.queue),
             replicas,
+        }
+    }
+}
+
+impl QueueStatus {
+    fn of(queue: QueueSnapshot) -> Self {
+        let class = |(name, it): (String, ClassSnapshot)| ClassStatus {
+            name,
+            waiting: it.count,
+            waiting_mu: it.work.as_mu(),
+        };
+        Self {
+            waiting: queue.waiting,
+            waiting_bytes: queue.bytes,
+            mu_per_min: queue.mu_per_min,
+            classes: queue.classes.into_iter().map(class).collect(),
+            sessions: queue.sessions.sessions,
+            sessions_kv_tokens: queue.sessions.tokens,
+            sessions_kv_tokens_max: queue.sessions.tokens_max,
         }
     }
 }

@@ -12,6 +12,7 @@ mod reference;
 mod reload;
 mod settle;
 mod shape;
+mod tenancy;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -44,6 +45,7 @@ pub struct Config {
     pub pools: Vec<proxy::PoolSettings>,
     /// Where more replicas are found, by the pool's name.
     pub discover: BTreeMap<String, Source>,
+    pub tenants: proxy::Tenants,
     pub admin: admin::Settings,
     pub telemetry: telemetry::Settings,
 }

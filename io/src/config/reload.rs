@@ -1,5 +1,5 @@
-//! What a reload cannot apply. Pools, models, aliases, replicas and weights change while the router
-//! runs; everything else was built into listeners, threads and brains at the start, and a change
+//! What a reload cannot apply. Pools, models, aliases, replicas, weights, tenants and their keys change
+//! while the router runs; everything else was built into listeners, threads and brains at the start, and a change
 //! to it is worth a warning that names it.
 
 use super::Config;
@@ -57,7 +57,7 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 6] {
 }
 
 /// Compares what a pool's brain and probes were started with.
-fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 20] {
+fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 26] {
     let (from, to) = (&old.brain, &new.brain);
     [
         ("policy", from.policy != to.policy),
@@ -74,6 +74,12 @@ fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 20] {
         ("breaker.failures_max", from.breaker.failures_max != to.breaker.failures_max),
         ("breaker.open", from.breaker.open != to.breaker.open),
         ("breaker.open_max", from.breaker.open_max != to.breaker.open_max),
+        ("line.hold", from.line.holds != to.line.holds),
+        ("line.gate", from.line.gates != to.line.gates),
+        ("line.kv_share", from.line.gate != to.line.gate),
+        ("line.length_max", from.line.limits.count_max != to.line.limits.count_max),
+        ("line.waiting_mib_max", from.line.limits.bytes_max != to.line.limits.bytes_max),
+        ("classes", from.line.classes != to.line.classes),
         ("health.path", old.probe.path != new.probe.path),
         ("health.interval", old.probe.interval != new.probe.interval),
         ("health.timeout", old.probe.timeout != new.probe.timeout),

@@ -13,6 +13,7 @@ use http::HeaderValue;
 use super::costs::{Books, Source};
 use super::problem::{Findings, Wrong, join, plain};
 use super::raw::{Admin, Explain, Kind, Pool, Raw, Replica, Slots, Tls};
+use super::tenancy;
 use super::{Config, read_bytes, read_text};
 use crate::admin::Secret;
 use crate::proxy::{CacheScope, ExplainSettings, PoolSettings, ReplicaSettings, TlsSettings};
@@ -27,6 +28,10 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let tls = settle_tls(raw.tls, findings);
     let watch = brain::WatchSettings { idle: raw.health.token_after.0 };
     let probe = ProbeSettings::from(raw.health);
+    let line = tenancy::settle_line(raw.line, raw.classes, findings);
+    let pool_names = || raw.pools.iter().flatten().map(|it| it.name.as_str());
+    let tenants =
+        tenancy::settle_tenants(raw.tenants, raw.keys, &line.classes, pool_names, findings);
     let brain = brain::Settings {
         policy: raw.policy.0,
         retries: raw.retries.into(),
@@ -35,6 +40,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         subsets: raw.subsets.settings(&raw.workloads),
         watch,
         quarantine: raw.quarantine.into(),
+        line,
         seed: brain::Settings::default().seed,
     };
     let common = Common { brain, probe, costs: raw.costs, resume: raw.resume };
@@ -53,7 +59,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         explain: settle_explain(&raw.explain, admin.token.as_ref()),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    Config { proxy, pools, discover, admin, telemetry: raw.log.into() }
+    Config { proxy, pools, discover, tenants, admin, telemetry: raw.log.into() }
 }
 
 /// What every pool starts with.

@@ -21,6 +21,7 @@ use crate::replicas::{Answer, Connection, Outgoing, Payload, SendError};
 use crate::tokenizer::Count;
 
 use super::body::Body;
+use super::claim;
 use super::headers::{
     Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
 };
@@ -77,6 +78,8 @@ async fn serve(
 ) -> Result<(Answer, Option<Box<Spare>>), ServeError> {
     // Intake and peek: what is asked, by whom, in which session.
     let router = &worker.router;
+    let tenants = router.tenants();
+    let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
     let taken = intake::take_body(router, &parts.method, &parts.headers, body).await?;
     let body = taken.held();
     let mut found = match &body {
@@ -90,16 +93,18 @@ async fn serve(
     let table = router.table();
     let Route { pool, model: known_as } =
         table.route(model).map_err(|why| ServeError::no_route(why, model))?;
-    let tenant = intake::tenant(&parts.headers);
     let model = known_as.as_deref().or(model).unwrap_or("");
-    let key = SliceKey::new(tenant, model, session);
+    let key = SliceKey::new(caller.salt, model, session);
     let resumes = found.stream && pool.spec().resume;
+    let (urgency, bytes) = (&found.urgency, taken.held_bytes());
+    let claim = claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)
+        .map_err(|it| ServeError::UnknownClass { available: it.available })?;
 
     // Pick: the decision and its booking are one step.
-    let apart = pool.keeps_tenants_apart().then_some(tenant);
+    let apart = pool.keeps_tenants_apart().then_some(caller.salt);
     let (mut outline, extent) = found.outline(model, apart);
     outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
-    let placed = visit.place(pool, key, (outline, extent)).await;
+    let placed = visit.place(pool, key, (outline, extent), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
 
     // Send, and send elsewhere while nothing has come back.

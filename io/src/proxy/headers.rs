@@ -3,6 +3,7 @@
 
 use std::io::Write as _;
 
+use cleave_core::queue::{Usage, Work};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -15,6 +16,7 @@ pub(super) const PREVIOUS_REPLICA: HeaderName =
 pub(super) const EXPLAIN: HeaderName = HeaderName::from_static("x-cleave-explain");
 /// Shows it.
 pub(super) const DECISION: HeaderName = HeaderName::from_static("x-cleave-decision");
+pub(super) const WAITED_MS: HeaderName = HeaderName::from_static("x-cleave-waited-ms");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -75,6 +77,23 @@ fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Says where a tenant stands in its contract, in the words clients know from rate limits.
+pub(super) fn write_rate_limits(headers: &mut HeaderMap, usage: &Usage) {
+    let mut put = |name: &'static str, value: Option<String>| {
+        if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    };
+    let mu = |it: Work| format!("{:.3}", it.as_mu());
+    put("x-ratelimit-limit-mu", usage.limits.work_per_min.map(mu));
+    put("x-ratelimit-remaining-mu", usage.work_remaining.map(mu));
+    put("x-ratelimit-limit-tokens", usage.limits.tokens_per_min.map(|it| it.to_string()));
+    put("x-ratelimit-remaining-tokens", usage.tokens_remaining.map(|it| it.to_string()));
+    put("x-ratelimit-limit-requests", usage.limits.requests_per_min.map(|it| it.to_string()));
+    put("x-ratelimit-remaining-requests", usage.requests_remaining.map(|it| it.to_string()));
+    put("x-ratelimit-reset", Some(format!("{:.3}", usage.reset_in.as_secs_f64())));
 }
 
 /// Makes a replica's headers fit for the client.

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cleave_core::protocol::SessionId;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use twox_hash::XxHash3_64;
 
-use super::headers::{API_KEY, REQUEST_ID, SESSION_ID, may_be_json};
+use super::headers::{REQUEST_ID, SESSION_ID, may_be_json};
 use super::rescue::ServeError;
 use super::router::{BUFFER_UNIT_BYTES, Router};
 
@@ -38,6 +37,14 @@ impl Intake {
             Self::Passing(_) | Self::Nothing => None,
         }
     }
+
+    /// Counts the bytes that are held for the request.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Held { body, .. } => body.len(),
+            Self::Passing(_) | Self::Nothing => 0,
+        }
+    }
 }
 
 /// Keeps the client's request id if it can be echoed and logged, else makes one.
@@ -49,12 +56,6 @@ pub(super) fn request_id(headers: &HeaderMap, fresh: impl FnOnce() -> String) ->
     given.cloned().unwrap_or_else(|| {
         HeaderValue::try_from(fresh()).expect("an id of our own is a valid header")
     })
-}
-
-/// Tells tenants apart by their API key, which is hashed at once and never kept.
-pub(super) fn tenant(headers: &HeaderMap) -> u64 {
-    let key = headers.get(header::AUTHORIZATION).or_else(|| headers.get(API_KEY));
-    key.map_or(0, |it| XxHash3_64::oneshot(it.as_bytes()))
 }
 
 /// Finds the session that a header names, `x-session-id` before all others.

@@ -131,6 +131,7 @@ mod tests {
     use cleave_core::brain::{Brain, Event, Settings};
     use cleave_core::domain::{Extent, Outline, ReplicaId, RequestId, SliceKey};
     use cleave_core::fleet::Probe;
+    use cleave_core::queue::Claim;
 
     use super::*;
 
@@ -150,7 +151,7 @@ mod tests {
             let (request, key) = (RequestId(number), SliceKey::new(number, "m", "s"));
             let outline = Outline { prompt_tokens: 1000, ..Outline::default() };
             let extent = Extent::default();
-            let arrived = Event::Arrived { request, key, outline, extent };
+            let arrived = Event::Arrived { request, key, outline, extent, claim: Claim::default() };
             brain.on_event(Moment::ZERO, arrived, &mut actions);
         }
         brain.on_time(Moment::from_nanos(5_000_000_000), &mut actions);

@@ -4,6 +4,7 @@
 
 mod announce;
 mod body;
+mod claim;
 mod clock;
 mod exchange;
 mod explanations;
@@ -19,6 +20,7 @@ mod router;
 mod server;
 mod settings;
 mod table;
+mod tenants;
 mod tls;
 mod visit;
 mod worker;
@@ -32,4 +34,5 @@ pub use settings::{
     CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts,
     TlsSettings, default_session_headers,
 };
+pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use tls::TlsError;

@@ -9,10 +9,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use cleave_core::brain::{
     Action, AssignmentView, Brain, Event, Explanation, Notice, Order, Refusal, ReplicaLoad,
-    Shadows, Snapshot, WorkloadDrift,
+    Shadows, Snapshot, TenantSnapshot, WorkloadDrift,
 };
 use cleave_core::domain::{Birth, Moment, ReplicaId, RequestId};
 use cleave_core::protocol::Model;
+use cleave_core::queue::{Classes, Tenant, Usage};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,7 @@ pub struct Pool {
     pub(super) metrics: PoolMetrics,
     clock: Clock,
     events: Arc<Events>,
+    classes: Classes,
     mind: Mutex<Mind>,
     /// Told when the brain wants to be woken sooner than was planned.
     sooner: Arc<Notify>,
@@ -221,6 +223,7 @@ impl Pool {
             metrics,
             clock,
             events,
+            classes: settings.brain.line.classes.clone(),
             mind: Mutex::new(Mind::new(brain, questions)),
             sooner: Arc::default(),
             members: ArcSwap::default(),
@@ -231,6 +234,21 @@ impl Pool {
 
     pub fn snapshot(&self) -> Snapshot {
         self.lock().brain.snapshot()
+    }
+
+    /// The classes of its requests, as at its start.
+    pub fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// What each tenant has used.
+    pub fn tenants(&self) -> Vec<TenantSnapshot> {
+        self.lock().brain.tenants()
+    }
+
+    /// Where a tenant stands; nothing for one without a contract.
+    pub(super) fn contract(&self, tenant: Tenant) -> Option<Usage> {
+        self.lock().brain.contract(self.clock.now(), tenant)
     }
 
     /// What is booked on each replica.
@@ -498,6 +516,7 @@ mod tests {
     use cleave_core::domain::{SliceKey, Usage};
     use cleave_core::fleet::Probe;
     use cleave_core::policy::PolicyName;
+    use cleave_core::queue::Claim;
 
     use crate::telemetry::Metrics;
 
@@ -548,7 +567,7 @@ mod tests {
     fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
         let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
         let (outline, extent) = Default::default();
-        let arrived = Event::Arrived { request, key, outline, extent };
+        let arrived = Event::Arrived { request, key, outline, extent, claim: Claim::default() };
         let Poll::Ready(placed) = pin!(pool.place(request, &Arc::default(), arrived))
             .poll(&mut Context::from_waker(Waker::noop()))
         else {

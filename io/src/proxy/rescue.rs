@@ -38,8 +38,14 @@ pub(super) enum ServeError {
          sent again for now"
     )]
     Quarantined { circle: &'static str },
+    #[error("the API key is missing or unknown")]
+    UnknownKey,
+    #[error("the class in `x-cleave-class` does not exist; available: {available}")]
+    UnknownClass { available: String },
     #[error("no replica can take the request now")]
     NoReplica { retry_after: Duration },
+    #[error("{}", held_back(*.0))]
+    HeldBack(Refusal),
     #[error("the router made a mistake; the request may be tried again")]
     Panicked,
     #[error("the request could not be served after {tries} tries: {last}")]
@@ -69,6 +75,15 @@ impl ServeError {
         match (refusal, last) {
             (Refusal::NoReplica { retry_after }, _) => Self::NoReplica { retry_after },
             (Refusal::Quarantined { circle }, _) => Self::Quarantined { circle: circle.as_str() },
+            (
+                Refusal::LineFull { .. }
+                | Refusal::DeadlineUnmeetable
+                | Refusal::DeadlinePassed
+                | Refusal::WaitedOut { .. }
+                | Refusal::SessionsFull { .. }
+                | Refusal::OverContract { .. },
+                _,
+            ) => Self::HeldBack(refusal),
             (Refusal::TriesSpent | Refusal::BudgetSpent, Some(last)) => {
                 Self::Failed { tries, last }
             }
@@ -89,7 +104,10 @@ impl ServeError {
             Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "body_timeout"),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "buffers_full"),
+            Self::UnknownKey => (StatusCode::UNAUTHORIZED, "unknown_key"),
+            Self::UnknownClass { .. } => (StatusCode::BAD_REQUEST, "unknown_class"),
             Self::NoReplica { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_replica"),
+            Self::HeldBack(refusal) => (status_of(*refusal), refusal.as_str()),
             Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "router_failed"),
             Self::Quarantined { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "quarantined"),
             Self::Failed { last: SendError::NoAnswer | SendError::GivenUp, .. } => {
@@ -101,6 +119,8 @@ impl ServeError {
 
     const fn kind(&self) -> ErrorKind {
         match self.verdict().0 {
+            StatusCode::UNAUTHORIZED => ErrorKind::Unauthorized,
+            StatusCode::TOO_MANY_REQUESTS => ErrorKind::RateLimited,
             StatusCode::NOT_FOUND => ErrorKind::NotFound,
             StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
             StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
@@ -124,6 +144,8 @@ impl ServeError {
     const fn retry_after(&self) -> Option<Duration> {
         if let Self::NoReplica { retry_after } = self {
             Some(*retry_after)
+        } else if let Self::HeldBack(refusal) = self {
+            refusal.retry_after()
         } else if let Self::BuffersFull = self {
             Some(Duration::from_secs(1))
         } else {
@@ -144,6 +166,38 @@ impl ServeError {
             answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         answer
+    }
+}
+
+/// Who asked for too much is told 429, who came at a bad time 503, who has no time left 504.
+const fn status_of(refusal: Refusal) -> StatusCode {
+    match refusal {
+        Refusal::LineFull { .. } | Refusal::OverContract { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Refusal::DeadlineUnmeetable | Refusal::DeadlinePassed => StatusCode::GATEWAY_TIMEOUT,
+        Refusal::WaitedOut { .. }
+        | Refusal::SessionsFull { .. }
+        | Refusal::NoReplica { .. }
+        | Refusal::TriesSpent
+        | Refusal::BudgetSpent => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::Quarantined { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+/// Says to people why a request was not served for want of capacity.
+fn held_back(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::LineFull { .. } => "too many requests wait already",
+        Refusal::DeadlineUnmeetable => "the request cannot be served within its deadline",
+        Refusal::DeadlinePassed => "the deadline passed while the request waited",
+        Refusal::WaitedOut { .. } => "the request waited as long as its class may",
+        Refusal::SessionsFull { .. } => "no new session can begin now: the memory for them is full",
+        Refusal::OverContract { limit: "tokens", .. } => "the tokens per minute are used up",
+        Refusal::OverContract { limit: "requests", .. } => "the requests per minute are used up",
+        Refusal::OverContract { .. } => "the model units per minute are used up",
+        Refusal::Quarantined { .. } => "replicas failed while they served requests like this one",
+        Refusal::NoReplica { .. } | Refusal::TriesSpent | Refusal::BudgetSpent => {
+            "no replica can take the request now"
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use cleave_core::brain::{Event, Order};
 use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::fleet::Probe;
+use cleave_core::queue::Use;
 use cleave_core::sharding::Generation;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -18,7 +19,7 @@ use tracing::{info, warn};
 
 use crate::replicas::{Finding, Token, ask_models, ask_report, ask_token, probe};
 use crate::telemetry::{
-    AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges,
+    AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
 };
 
 use super::clock::Clock;
@@ -27,6 +28,7 @@ use super::keep;
 use super::pool::{Member, Pool, Question, keep_time};
 use super::settings::{PoolSettings, Settings};
 use super::table::Table;
+use super::tenants::Tenants;
 
 /// Bodies are counted against their common limit in units of this many bytes.
 pub(super) const BUFFER_UNIT_BYTES: usize = 4 << 10;
@@ -52,6 +54,7 @@ pub struct Router {
     pub(super) buffers: Arc<Semaphore>,
     pools: ArcSwap<Vec<Arc<Pool>>>,
     table: ArcSwap<Table>,
+    tenants: ArcSwap<Tenants>,
     requests: AtomicU64,
     replicas: AtomicU32,
     draining: AtomicBool,
@@ -72,6 +75,7 @@ impl Router {
             buffers: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
+            tenants: ArcSwap::default(),
             requests: AtomicU64::new(0),
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
@@ -112,13 +116,18 @@ impl Router {
         self.table.load_full()
     }
 
+    /// Who is known by which key.
+    pub fn tenants(&self) -> Arc<Tenants> {
+        self.tenants.load_full()
+    }
+
     pub(super) fn next_request(&self) -> RequestId {
         RequestId(self.requests.fetch_add(1, Relaxed))
     }
 
-    /// Takes on the pools as configured, at the start or later. Needs a tokio runtime, on which new
-    /// replicas are probed.
-    pub fn apply(self: &Arc<Self>, configured: Vec<PoolSettings>) {
+    /// Takes on tenants and pools as configured, at the start or later. Needs a tokio runtime, on
+    /// which new replicas are probed.
+    pub fn apply(self: &Arc<Self>, configured: Vec<PoolSettings>, tenants: Tenants) {
         let old = self.pools();
         let mut pools = Vec::with_capacity(configured.len());
         for settings in configured {
@@ -133,6 +142,7 @@ impl Router {
                 self.tasks.spawn(Arc::clone(self).put_questions(Arc::downgrade(&pool), coming));
                 pool
             });
+            pool.tell(Event::Contracted { limits: tenants.limits(&pool.name) });
             for member in pool.apply(settings, &self.replicas) {
                 self.tasks.spawn(Arc::clone(self).watch(pool.clone(), member.clone()));
                 self.tasks.spawn(Arc::clone(self).hear(pool.clone(), member));
@@ -145,6 +155,7 @@ impl Router {
             info!(pool = gone.name, "pool removed");
         }
         self.pools.store(Arc::new(pools));
+        self.tenants.store(Arc::new(tenants));
         self.rebuild_table();
     }
 
@@ -206,7 +217,7 @@ impl Router {
     /// Writes all metrics, with those of pools and replicas as they are now.
     pub fn write_metrics(&self) -> String {
         self.metrics.clear_replicas();
-        let now = self.clock.now();
+        let (now, known) = (self.clock.now(), self.tenants());
         for pool in self.pools.load().iter() {
             let snapshot = pool.snapshot();
             let gauges = snapshot.replicas.iter().map(|it| ReplicaGauges {
@@ -239,6 +250,19 @@ impl Router {
                 planning: pool.planning(),
             };
             self.metrics.set_assignment(&pool.name, assignment);
+            let classes = &snapshot.queue.classes;
+            let books = pool.tenants();
+            let tenants = books.iter().map(|it| TenantGauges {
+                tenant: known.name(it.tenant).unwrap_or("default"),
+                waiting: it.waiting,
+                used_mu: Use::ALL
+                    .map(|kind| (kind.as_str(), it.usage.used[kind.index()].work.as_mu())),
+            });
+            self.metrics.set_line(
+                &pool.name,
+                classes.iter().map(|(name, it)| (name.as_str(), it.count)),
+                &tenants.collect::<Vec<_>>(),
+            );
         }
         self.metrics.write()
     }

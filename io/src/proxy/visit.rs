@@ -8,19 +8,22 @@ use std::time::{Duration, Instant};
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
+use cleave_core::queue::{Claim, Tenant};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::replicas::Origin;
 use crate::telemetry::Record;
 
 use super::explanations::{Came, Kept};
-use super::headers::{DECISION, REQUEST_ID, SESSION_ID};
+use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
 use super::pool::{Member, Pool};
 use super::recall::Recall;
 use super::router::Router;
 
 /// Events of a stream that carry no token: the role before them, the reason and the mark after them.
 const EVENTS_AROUND: u32 = 3;
+/// Who waited less than this did not wait: a decision takes some time too.
+const WAIT_SHOWN_MIN: Duration = Duration::from_millis(1);
 
 pub(super) struct Visit {
     pub(super) router: Arc<Router>,
@@ -47,6 +50,9 @@ pub(super) struct Visit {
     /// Whether the brain still has it on its books.
     booked: bool,
     tries: u32,
+    /// How long it waited to be placed, all tries together.
+    waited: Duration,
+    tenant: Tenant,
     status: StatusCode,
     stream: bool,
     meter: Meter,
@@ -81,6 +87,8 @@ impl Visit {
             previous: None,
             booked: false,
             tries: 0,
+            waited: Duration::ZERO,
+            tenant: Tenant::default(),
             status: StatusCode::OK,
             stream: false,
             meter: Meter::new(api),
@@ -105,11 +113,13 @@ impl Visit {
         pool: Arc<Pool>,
         key: SliceKey,
         (outline, extent): (Outline, Extent),
+        claim: Claim,
     ) -> Result<Arc<Member>, Refusal> {
         self.pool = Some(Arc::clone(&pool));
         self.key = Some(key);
-        let placed =
-            self.ask(Event::Arrived { request: self.request, key, outline, extent }).await?;
+        self.tenant = claim.tenant;
+        let arrived = Event::Arrived { request: self.request, key, outline, extent, claim };
+        let placed = self.ask(arrived).await?;
         self.previous = pool.moved_from(self.request);
         Ok(placed)
     }
@@ -131,8 +141,11 @@ impl Visit {
         if self.kept.is_some() {
             pool.explain(self.request);
         }
+        let asked = Instant::now();
         let placed = pool.place(self.request, &self.recall, event).await;
         self.placed = Instant::now();
+        self.waited += self.placed - asked;
+        pool.metrics.waited.observe(self.waited.as_secs_f64());
         if let Some(kept) = &mut self.kept {
             kept.on_placed(&pool.name, pool.take_explanation(self.request), placed.as_ref().err());
             self.router.explanations.put(kept);
@@ -234,6 +247,14 @@ impl Visit {
         let decision = self.kept.as_ref().filter(|_| self.shows).and_then(|it| it.line());
         if let Some(decision) = decision.and_then(|it| HeaderValue::try_from(it).ok()) {
             headers.insert(DECISION, decision);
+        }
+        if WAIT_SHOWN_MIN <= self.waited {
+            let waited_ms = u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX);
+            headers.insert(WAITED_MS, HeaderValue::from(waited_ms));
+        }
+        let contract = self.pool.as_ref().filter(|_| self.tenant != Tenant::default());
+        if let Some(usage) = contract.and_then(|it| it.contract(self.tenant)) {
+            write_rate_limits(headers, &usage);
         }
     }
 

@@ -55,6 +55,13 @@ const ASSIGNMENT_SLICES: &str = "cleave_assignment_slices";
 const ASSIGNMENT_HOT_KEYS: &str = "cleave_assignment_hot_keys";
 const ASSIGNMENT_PLANNING: &str = "cleave_assignment_planning_seconds";
 const QUARANTINED: &str = "cleave_quarantined";
+const LINE_WAIT: &str = "cleave_line_wait_seconds";
+const LINE_WAITING: &str = "cleave_line_waiting";
+const TENANT_WORK: &str = "cleave_tenant_model_units";
+const TENANT_WAITING: &str = "cleave_tenant_waiting";
+
+/// So many tenants are shown by name; what all others use is summed.
+const TENANTS_SHOWN_MAX: usize = 100;
 
 /// Half a millisecond to ten minutes, doubling and a bit.
 const SECONDS: [f64; 16] = [
@@ -99,6 +106,25 @@ struct QuantileLabel {
     quantile: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClassLabel {
+    pool: String,
+    class: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TenantLabel {
+    pool: String,
+    tenant: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UseLabel {
+    pool: String,
+    tenant: String,
+    kind: &'static str,
+}
+
 type Real = Gauge<f64, AtomicU64>;
 type RealCounter = Counter<f64, AtomicU64>;
 
@@ -136,6 +162,10 @@ pub struct Metrics {
     sessions_moved: Family<PoolLabel, Counter>,
     assignment: AssignmentFamilies,
     quarantined: Family<PoolLabel, Counter>,
+    line_wait: Family<PoolLabel, Histogram>,
+    line_waiting: Family<ClassLabel, Gauge>,
+    tenant_work: Family<UseLabel, Counter<f64, AtomicU64>>,
+    tenant_waiting: Family<TenantLabel, Gauge>,
 }
 
 /// What is told of assignments.
@@ -215,6 +245,17 @@ pub struct PoolMetrics {
     pub tokens_output: Counter,
     pub first_byte: Histogram,
     pub total: Histogram,
+    /// From asking for a place to getting one.
+    pub waited: Histogram,
+}
+
+/// One tenant's books at the time of a scrape.
+#[derive(Clone, Debug)]
+pub struct TenantGauges<'a> {
+    pub tenant: &'a str,
+    pub waiting: usize,
+    /// Kind of use and model units since the start.
+    pub used_mu: [(&'static str, f64); 3],
 }
 
 /// One pool's figures at the time of a scrape.
@@ -277,9 +318,14 @@ impl Default for Metrics {
             sessions_moved: Family::default(),
             assignment: AssignmentFamilies::default(),
             quarantined: Family::default(),
+            line_wait: Family::new_with_constructor(seconds),
+            line_waiting: Family::default(),
+            tenant_work: Family::default(),
+            tenant_waiting: Family::default(),
         };
         it.register();
         it.register_work();
+        it.register_line();
         it
     }
 }
@@ -402,6 +448,18 @@ impl Metrics {
         );
     }
 
+    fn register_line(&mut self) {
+        let it = &mut self.registry;
+        it.register(LINE_WAIT, "Time until a request is placed", self.line_wait.clone());
+        it.register(LINE_WAITING, "Requests in the line", self.line_waiting.clone());
+        it.register(
+            TENANT_WORK,
+            "Model units by tenant: guaranteed, burst, best_effort",
+            self.tenant_work.clone(),
+        );
+        it.register(TENANT_WAITING, "Requests of a tenant in line", self.tenant_waiting.clone());
+    }
+
     /// Makes the handles of one pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
         let label = PoolLabel { pool: pool.to_owned() };
@@ -420,6 +478,7 @@ impl Metrics {
             tokens_output: self.tokens.of(pool, "output"),
             first_byte: self.first_byte.get_or_create_owned(&label),
             total: self.total.get_or_create_owned(&label),
+            waited: self.line_wait.get_or_create_owned(&label),
         }
     }
 
@@ -519,7 +578,31 @@ impl Metrics {
         self.shadow_decisions.get_or_create(label).inner().store(decisions, Relaxed);
     }
 
-    /// Forgets the figures of every replica and workload, before they are set anew.
+    /// Sets who waits and what tenants have used in a pool.
+    pub fn set_line<'a>(
+        &self,
+        pool: &str,
+        classes: impl Iterator<Item = (&'a str, usize)>,
+        tenants: &[TenantGauges<'_>],
+    ) {
+        let count = |it: usize| i64::try_from(it).unwrap_or(i64::MAX);
+        for (class, waiting) in classes {
+            let label = ClassLabel { pool: pool.to_owned(), class: class.to_owned() };
+            self.line_waiting.get_or_create(&label).set(count(waiting));
+        }
+        for (at, it) in tenants.iter().enumerate() {
+            let name = if at < TENANTS_SHOWN_MAX { it.tenant } else { "other" };
+            let (pool, tenant) = (pool.to_owned(), name.to_owned());
+            for (kind, mu) in it.used_mu {
+                let label = UseLabel { pool: pool.clone(), tenant: tenant.clone(), kind };
+                self.tenant_work.get_or_create(&label).inc_by(mu);
+            }
+            let label = TenantLabel { pool, tenant };
+            self.tenant_waiting.get_or_create(&label).inc_by(count(it.waiting));
+        }
+    }
+
+    /// Forgets the figures of every replica, workload and tenant, before they are set anew.
     pub fn clear_replicas(&self) {
         self.replica_up.clear();
         self.replica_in_flight.clear();
@@ -531,6 +614,9 @@ impl Metrics {
         self.replica_pace.clear();
         self.replica_work.clear();
         self.workload_work.clear();
+        self.line_waiting.clear();
+        self.tenant_work.clear();
+        self.tenant_waiting.clear();
     }
 
     /// Writes everything in the text format.
@@ -625,6 +711,8 @@ mod tests {
         let assignment =
             AssignmentGauges { totals: &totals, balance: &balance, slices, hot_keys, planning };
         metrics.set_assignment("p", assignment);
+        let tenant = TenantGauges { tenant: "t", waiting: 1, used_mu: [("burst", 2.5); 3] };
+        metrics.set_line("p", [("batch", 3)].into_iter(), &[tenant]);
         let text = metrics.write();
         let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
         let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();
@@ -639,6 +727,19 @@ mod tests {
         );
         assert!(text.contains("replica=\"http://gpu-0:8000\"} 1.5\n"));
         assert!(text.contains("workload=\"00000007\",kind=\"predicted\"} 2.5\n"), "{text}");
+    }
+
+    #[test]
+    fn beyond_some_number_tenants_are_summed() {
+        let metrics = Metrics::default();
+        let names: Vec<String> = (0..1_000).map(|it| format!("t{it}")).collect();
+        let used_mu = [("guaranteed", 1.0), ("burst", 0.0), ("best_effort", 0.0)];
+        let tenants: Vec<TenantGauges<'_>> =
+            names.iter().map(|it| TenantGauges { tenant: it, waiting: 1, used_mu }).collect();
+        metrics.set_line("p", std::iter::empty(), &tenants);
+        let text = metrics.write();
+        assert!(text.contains("cleave_tenant_waiting{pool=\"p\",tenant=\"other\"} 900"));
+        assert_eq!(text.matches("cleave_tenant_waiting{").count(), 101);
     }
 
     #[test]

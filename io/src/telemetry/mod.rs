@@ -10,5 +10,7 @@ mod settings;
 pub use access::{AccessLog, Record};
 pub use events::{Entry, Events, Incident};
 pub use logs::start;
-pub use metrics::{AssignmentGauges, Metrics, PoolGauges, PoolMetrics, ReplicaGauges};
+pub use metrics::{
+    AssignmentGauges, Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges,
+};
 pub use settings::{LogFormat, Settings};

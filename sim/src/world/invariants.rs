@@ -2,6 +2,7 @@
 //! predicates are asked here too, so that a swarm of random worlds checks all three at once.
 
 use cleave_core::brain::{self, Action, Brain};
+use cleave_core::domain::Moment;
 
 use crate::engine::{self, Engine};
 
@@ -9,12 +10,18 @@ use super::replica::Standing;
 use super::{RunError, World};
 
 /// Says what is wrong with a brain after an event; nothing in a sound one.
-pub(super) fn broken_brain(brain: &Brain, actions: &[Action]) -> Option<String> {
+pub(super) fn broken_brain(brain: &Brain, now: Moment, actions: &[Action]) -> Option<String> {
     if !brain::invariants::ledger_matches_requests(brain) {
         return Some("a router's ledger does not match its requests".to_owned());
     }
     if !brain::invariants::accounts_are_closed_once(brain) {
         return Some("a router lost an account or closed one twice".to_owned());
+    }
+    if !brain::invariants::line_matches_requests(brain) {
+        return Some("a router's line does not match the requests it holds".to_owned());
+    }
+    if !brain::invariants::nobody_waits_in_vain(brain, now) {
+        return Some("a router holds a request that could go".to_owned());
     }
     if !brain::invariants::sends_are_allowed(brain, actions) {
         return Some("a router sent what it may not send".to_owned());

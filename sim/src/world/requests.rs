@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use cleave_core::brain::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, ReplicaId, RequestId, SliceKey, Usage};
+use cleave_core::queue::{self, Claim, ClassId};
 use rand::RngExt as _;
 
 use crate::engine;
 use crate::measure::{End, Exposure};
-use crate::traces::Request;
+use crate::traces::{Request, Tenant};
 use crate::work;
 
 use super::flight::Flight;
@@ -69,7 +70,14 @@ impl World {
         let key = SliceKey::new(u64::from(request.tenant.0), "", &session);
         let began = watch.nanos();
         let extent = self.extent(prompt_tokens);
-        self.tell(router, Event::Arrived { request: RequestId(id), key, outline, extent });
+        let claim = Claim {
+            tenant: tenant_of(request.tenant),
+            class: Some(ClassId(request.class.0)),
+            first_token_by: request.deadline.map(|it| self.now + it),
+            bytes: usize::try_from(extent.text_bytes).unwrap_or(usize::MAX),
+            ..Claim::default()
+        };
+        self.tell(router, Event::Arrived { request: RequestId(id), key, outline, extent, claim });
         self.decisions.nanos += watch.nanos() - began;
         self.decisions.count += 1;
     }
@@ -96,7 +104,8 @@ impl World {
     /// Puts what a brain has just decided on the list of what is to be done.
     pub(super) fn note_actions(&mut self, router: usize) {
         if self.settings.checks {
-            let broken = invariants::broken_brain(&self.routers[router].brain, &self.actions);
+            let broken =
+                invariants::broken_brain(&self.routers[router].brain, self.now, &self.actions);
             self.broken = self.broken.take().or(broken);
         }
         self.heed(router);
@@ -355,6 +364,11 @@ impl World {
         let block = self.block_tokens.get();
         tokens.min(prompt_tokens - 1) / block * block
     }
+}
+
+/// Names a tenant to the brain, for which 0 is everybody.
+pub(super) fn tenant_of(tenant: Tenant) -> queue::Tenant {
+    queue::Tenant(u64::from(tenant.0) + 1)
 }
 
 pub(super) fn index(replica: ReplicaId) -> usize {

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use cleave_core::brain;
+use cleave_core::brain::{self, LineSettings};
 use cleave_core::cost::StepTimes;
 use cleave_core::domain::Moment;
+use cleave_core::queue::Limits;
 
 use crate::engine;
 use crate::measure::{Others, Slo};
@@ -26,6 +27,8 @@ pub struct Settings {
     pub routers: usize,
     /// What every router runs; its seed is drawn from the world's.
     pub brain: brain::Settings,
+    /// What tenants may use; those not named may use what they like.
+    pub contracts: Vec<(Tenant, Limits)>,
     pub view: View,
     /// How routers tell each other what they have booked; none when they do not.
     pub exchange: Option<Exchange>,
@@ -227,7 +230,8 @@ impl Default for Settings {
         Self {
             replicas: vec![ReplicaSettings::default(); 8],
             routers: 1,
-            brain: brain::Settings::default(),
+            brain: brain::Settings { line: LineSettings::off(), ..brain::Settings::default() },
+            contracts: Vec::new(),
             view: View::default(),
             exchange: None,
             belief: Belief::default(),

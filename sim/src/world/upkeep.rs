@@ -11,6 +11,7 @@ use cleave_core::fleet::Probe;
 use super::World;
 use super::heap::Happening;
 use super::replica::Standing;
+use super::requests::tenant_of;
 use super::router::{Reading, offset};
 
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -28,6 +29,9 @@ impl World {
 
     /// Tells a router which replicas there are.
     pub(super) fn introduce_fleet(&mut self, router: usize) {
+        let limits = self.settings.contracts.iter();
+        let limits = limits.map(|(tenant, limits)| (tenant_of(*tenant), *limits)).collect();
+        self.tell(router, Event::Contracted { limits });
         for replica in 0..self.replicas.len() {
             if self.replicas[replica].standing != Standing::Gone {
                 self.introduce(router, replica);

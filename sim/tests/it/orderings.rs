@@ -19,7 +19,7 @@ fn run(name: &str, replicas: usize, kv_tokens: u32, workload: &mut Workload) -> 
     replica.engine.kv_tokens = kv_tokens;
     let mut world = World::new(Settings {
         replicas: vec![replica; replicas],
-        brain: brain::Settings { policy, ..brain::Settings::default() },
+        brain: brain::Settings::without_line(policy),
         ..Settings::default()
     });
     world.start_measuring();

@@ -35,7 +35,7 @@ fn mean_s(servers: &[ReplicaSettings], policy: PolicyName, per_second: f64, inpu
     let replay = Replay { seed: 1, requests_max: REQUESTS, ..Replay::default() };
     let mut world = World::new(Settings {
         replicas: servers.to_vec(),
-        brain: brain::Settings { policy, ..brain::Settings::default() },
+        brain: brain::Settings::without_line(policy),
         view: View { interval: Duration::from_secs(60), delay: Duration::ZERO },
         ..Settings::default()
     });

@@ -32,7 +32,7 @@ fn settings(policy: PolicyName, faults: &[(u64, Option<u64>, FaultKind)]) -> Set
     replica.engine.kv_tokens = 64 * 300;
     Settings {
         replicas: vec![replica; 4],
-        brain: brain::Settings { policy, ..brain::Settings::default() },
+        brain: brain::Settings::without_line(policy),
         faults: faults.iter().map(fault).collect(),
         checks: true,
         ..Settings::default()

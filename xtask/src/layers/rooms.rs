@@ -19,7 +19,11 @@ const GRANTS: &[Grant] = &[
     ("core", "queue", &["domain"]),
     // The peers' rules keep an index of their own, and some of them price a prefill in time.
     ("core", "policy", &["domain", "cost", "prefix"]),
-    ("core", "brain", &["domain", "protocol", "cost", "fleet", "policy", "sharding", "tokens"]),
+    (
+        "core",
+        "brain",
+        &["domain", "protocol", "cost", "fleet", "policy", "queue", "sharding", "tokens"],
+    ),
     ("io", "telemetry", &[]),
     ("io", "replicas", &["telemetry"]),
     ("io", "tokenizer", &[]),

@@ -265,7 +265,13 @@ pub(crate) struct PoolStatus {
     pub(crate) requests_in_flight: usize,
     pub(crate) sessions: u64,
     pub(crate) sessions_moved_total: u64,
+    pub(crate) queue: QueueStatus,
     pub(crate) replicas: Vec<ReplicaStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct QueueStatus {
+    pub(crate) waiting: usize,
 }
 
 #[derive(Debug, Deserialize)]

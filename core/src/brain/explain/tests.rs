@@ -3,6 +3,7 @@
 use crate::brain::{Action, Event, Failure, Outcome, Settings};
 use crate::domain::{Outline, Usage};
 use crate::fleet::Probe;
+use crate::queue::Claim;
 
 use super::*;
 
@@ -13,7 +14,7 @@ struct Fleet {
 
 impl Fleet {
     fn new(policy: PolicyName, replicas: u32) -> Self {
-        let brain = Brain::new(Settings { policy, ..Settings::default() });
+        let brain = Brain::new(Settings::without_line(policy));
         let mut fleet = Self { brain, requests: 0 };
         for number in 0..replicas {
             let (replica, name) = (ReplicaId(number), format!("http://gpu-{number}:8000"));
@@ -42,7 +43,8 @@ impl Fleet {
             output_tokens: Some(100),
         };
         let (key, extent) = (SliceKey(session), crate::domain::Extent::default());
-        let actions = self.tell(Event::Arrived { request, key, outline, extent });
+        let actions =
+            self.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
         let explanation = self.brain.take_explanation(request).unwrap();
         let sent = Action::Send { request, replica: explanation.replica };
         assert_eq!(actions, [sent], "it explains what is done");
@@ -154,7 +156,13 @@ fn explaining_changes_no_decision() {
             };
             let key = SliceKey(number % 7);
             let extent = crate::domain::Extent::default();
-            let actions = plain.tell(Event::Arrived { request, key, outline, extent });
+            let actions = plain.tell(Event::Arrived {
+                request,
+                key,
+                outline,
+                extent,
+                claim: Claim::default(),
+            });
             assert_eq!(actions, [Action::Send { request, replica: explanation.replica }]);
         }
     }
@@ -168,7 +176,7 @@ fn marks_are_bounded_and_go_with_their_request() {
     let request = RequestId(7);
     let (key, outline, extent) =
         (SliceKey(1), Outline::default(), crate::domain::Extent::default());
-    fleet.tell(Event::Arrived { request, key, outline, extent });
+    fleet.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
     fleet.end(request);
     assert_eq!(fleet.brain.take_explanation(request), None);
 }

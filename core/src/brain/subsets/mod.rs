@@ -92,6 +92,8 @@ pub(super) struct Subsets {
     chosen: Vec<Place>,
     /// How many of them are its subset; the others are beyond it.
     inside: usize,
+    /// Whether somebody of the subset is out.
+    has_stand_in: bool,
 }
 
 impl Subsets {
@@ -129,6 +131,7 @@ impl Subsets {
             totals: SubsetTotals::default(),
             chosen: Vec::new(),
             inside: 0,
+            has_stand_in: false,
         }
     }
 
@@ -279,14 +282,15 @@ impl Subsets {
     pub(super) fn select(&mut self, key: SliceKey, is_alive: impl Fn(ReplicaId) -> bool) -> bool {
         self.chosen.clear();
         self.inside = 0;
+        self.has_stand_in = false;
         let Some(clerk) = &self.clerk else { return false };
         let pinned = self.pinned.get(&workload_of(key)).map(Vec::as_slice);
         self.chosen.extend_from_slice(pinned.unwrap_or_else(|| clerk.holders(key)));
         self.inside = self.chosen.len();
         let alive = |place: &&Place| self.peer(**place).is_some_and(|it| is_alive(it.id));
         let missing = self.inside - self.chosen.iter().filter(alive).count();
-        if 0 < missing {
-            self.totals.stood_in += 1;
+        self.has_stand_in = 0 < missing;
+        if self.has_stand_in {
             self.extend(key, missing);
         }
         true
@@ -337,8 +341,10 @@ impl Subsets {
         self.drained.contains(&place)
     }
 
-    /// Counts who is picked beyond the subset.
+    /// Counts who is picked beyond the subset, or might have been. Not when candidates are gathered,
+    /// which may happen more than once for a request.
     pub(super) fn on_picked(&mut self, place: Place) {
+        self.totals.stood_in += u64::from(self.has_stand_in);
         if self.chosen.get(self.inside..).is_some_and(|it| it.contains(&place)) {
             self.totals.spilled += 1;
         }

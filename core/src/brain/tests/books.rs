@@ -7,8 +7,7 @@ use crate::domain::{Report, RouterId};
 use crate::fleet::{Booked, Load};
 
 fn priced(replicas: usize) -> Bench {
-    let settings = Settings { policy: PolicyName::Priced, ..Settings::default() };
-    Bench::new(settings, &vec![1.0; replicas])
+    Bench::new(Settings::without_line(PolicyName::Priced), &vec![1.0; replicas])
 }
 
 /// A prompt of its own, of blocks of 100 tokens.
@@ -24,7 +23,8 @@ impl Bench {
         self.requests += 1;
         let extent = Extent { text_bytes: 4 * outline.prompt_tokens, ..Extent::default() };
         let key = SliceKey(key);
-        let actions = self.tell(Event::Arrived { request, key, outline, extent });
+        let actions =
+            self.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
         (request, target(&actions).expect("somebody takes it"))
     }
 

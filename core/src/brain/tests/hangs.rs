@@ -27,7 +27,8 @@ impl Bench {
             output_tokens: None,
         };
         let extent = Extent { streams: true, digest: 7, ..Extent::default() };
-        let actions = self.tell(Event::Arrived { request, key, outline, extent });
+        let actions =
+            self.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
         (request, target(&actions).expect("somebody takes it"))
     }
 
@@ -123,7 +124,8 @@ fn a_hung_replica_is_out_within_five_seconds_and_what_it_had_is_given_up() {
 
 #[test]
 fn a_replica_that_reads_a_long_prompt_is_left_alone() {
-    let mut bench = Bench::session(2);
+    // Nobody waits at the router: others are behind the prompt.
+    let mut bench = Bench::new(Settings::without_line(PolicyName::Session), &[1.0; 2]);
     bench.prove();
     let (long, busy) = bench.open_stream(1, 100_000);
     let (stalled, other) =
@@ -280,7 +282,13 @@ fn a_request_that_brings_two_replicas_down_is_not_sent_to_a_third() {
     };
     let extent = Extent { streams: true, digest: 7, ..Extent::default() };
     let key = SliceKey::new(1, "m", "another");
-    let actions = bench.tell(Event::Arrived { request: again, key, outline, extent });
+    let actions = bench.tell(Event::Arrived {
+        request: again,
+        key,
+        outline,
+        extent,
+        claim: Claim::default(),
+    });
     assert!(is_quarantined(&actions), "the same prompt in another session");
     bench.open_stream(3, 100);
     assert_eq!(bench.brain.snapshot().quarantined, 1);

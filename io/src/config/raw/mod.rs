@@ -5,6 +5,7 @@
 
 mod sections;
 mod subsets;
+mod tenancy;
 mod text;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub(super) use sections::{
     Admin, Breaker, Explain, Health, Limits, Log, Quarantine, Retries, Sessions, Timeouts, Tls,
 };
 pub(super) use subsets::{Subsets, Workload};
+pub(super) use tenancy::{Class, Contract, Keys, Line, Tenant};
 pub(super) use text::{Kind, Text, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
@@ -72,6 +74,17 @@ pub(super) struct Raw {
     pub quarantine: Quarantine,
     pub explain: Explain,
     pub log: Log,
+    pub line: Line,
+    /// The classes of service, in place of `interactive`, `standard` and `batch`.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Class>")]
+    pub classes: Slots<Class>,
+    #[schemars(extend("x-applies" = "reload"))]
+    pub keys: Keys,
+    /// Tenants: who has which keys, classes, share and contract.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Tenant>", extend("x-applies" = "reload"))]
+    pub tenants: Slots<Tenant>,
     /// Workloads whose subsets differ from the usual ones.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Workload>")]
@@ -177,6 +190,10 @@ impl Default for Raw {
             quarantine: Quarantine::default(),
             explain: Explain::default(),
             log: Log::default(),
+            line: Line::default(),
+            classes: Vec::new(),
+            keys: Keys::default(),
+            tenants: Vec::new(),
             pools: Vec::new(),
         }
     }

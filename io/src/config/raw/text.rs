@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
 use crate::discovery::Source;
-use crate::proxy::CacheScope;
+use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
 use crate::replicas::Origin;
 use crate::telemetry::LogFormat;
 
@@ -58,6 +58,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
         Secret::FORMAT => reads::<Secret>(text),
         LogFilter::FORMAT => reads::<LogFilter>(text),
+        HashedKey::FORMAT => reads::<HashedKey>(text),
         _ => Ok(()),
     }
 }
@@ -211,6 +212,57 @@ impl Kind for LogFilter {
     }
 }
 
+/// An API key, by its hash.
+#[derive(Clone)]
+pub(in crate::config) struct HashedKey(pub KeyHash);
+
+impl Kind for HashedKey {
+    const FORMAT: &'static str = "sha256";
+    const EXAMPLE: &'static str =
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        KeyHash::from_hex(text).map(Self).ok_or_else(|| {
+            Wrong::new(
+                "is not a SHA-256 in hexadecimal",
+                "hash the key, never write it down: printf %s KEY | sha256sum",
+            )
+        })
+    }
+
+    fn write(&self) -> String {
+        self.0.to_hex()
+    }
+}
+
+/// What becomes of keys that are no tenant's.
+#[derive(Clone)]
+pub(in crate::config) struct UnknownKeysText(pub UnknownKeys);
+
+impl Kind for UnknownKeysText {
+    const FORMAT: &'static str = "";
+    const EXAMPLE: &'static str = "refuse";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "refuse" => Ok(Self(UnknownKeys::Refuse)),
+            "share" => Ok(Self(UnknownKeys::Share)),
+            _ => Err(Wrong::new("is not a choice", "give one of refuse, share")),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self.0 {
+            UnknownKeys::Refuse => "refuse".to_owned(),
+            UnknownKeys::Share => "share".to_owned(),
+        }
+    }
+
+    fn choices() -> Vec<&'static str> {
+        vec!["refuse", "share"]
+    }
+}
+
 impl Kind for PolicyName {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "priced";
@@ -327,6 +379,8 @@ mod tests {
         PolicyName::choices().into_iter().for_each(check::<PolicyName>);
         CacheScope::choices().into_iter().for_each(check::<CacheScope>);
         LogFormat::choices().into_iter().for_each(check::<LogFormat>);
+        check::<HashedKey>(HashedKey::EXAMPLE);
+        UnknownKeysText::choices().into_iter().for_each(check::<UnknownKeysText>);
     }
 
     #[test]

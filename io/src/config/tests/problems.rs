@@ -96,7 +96,7 @@ fn a_key_that_resembles_none_gets_the_list_of_keys() {
         "\"a key\\u0007\" = 1\n",
         &["file:2: \"a key\\u{7}\": unknown key; remove it; the keys here are listen, threads, \
            policy, costs, resume, replicas, admin, tls, limits, timeouts, sessions, subsets, retries, \
-           breaker, health, quarantine, explain, log, workloads, pools"],
+           breaker, health, quarantine, explain, log, line, classes, keys, tenants, workloads, pools"],
     );
 }
 

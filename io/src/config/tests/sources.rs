@@ -115,7 +115,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 39] = [
+const OTHERS: [(&str, &str); 44] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -133,6 +133,11 @@ const OTHERS: [(&str, &str); 39] = [
     ("sessions.headers", "[]"),
     ("sessions.table_mib", "1"),
     ("sessions.ttl", "1ms"),
+    ("subsets.floor", "3"),
+    ("subsets.cap", "7"),
+    ("subsets.spill_after", "9ms"),
+    ("subsets.spill_max", "1"),
+    ("subsets.state_dir", "other"),
     ("retries.tries_max", "1"),
     ("retries.share", "0"),
     ("retries.reserve", "1"),
@@ -143,15 +148,15 @@ const OTHERS: [(&str, &str); 39] = [
     ("health.interval", "1ms"),
     ("health.timeout", "1ms"),
     ("health.report_interval", "1ms"),
-    ("subsets.floor", "3"),
-    ("subsets.cap", "5"),
-    ("subsets.spill_after", "1ms"),
-    ("subsets.spill_max", "7"),
-    ("subsets.state_dir", "elsewhere"),
     ("health.token_after", "1ms"),
     ("quarantine.ttl", "1ms"),
     ("explain.sample", "1"),
     ("explain.kept_max", "1"),
+    ("line.hold", "false"),
+    ("line.length_max", "1"),
+    ("line.waiting_mib_max", "1"),
+    ("line.gate", "false"),
+    ("line.kv_share", "0.5"),
     ("log.format", "json"),
     ("log.level", "warn"),
     ("log.access", "false"),
@@ -178,12 +183,32 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[tls]), ["tls"]);
     let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
     assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
-    let workload =
-        ("CLEAVE__WORKLOADS", "[{ workload = \"1a2b3c4d\", name = \"nights\", floor = 1 }]");
-    assert_eq!(changes(ENOUGH, &[workload]), ["workloads"]);
-    // These come to light under another name: the token, the pair, the policy, the workloads.
-    unseen.retain(|it| !it.starts_with("workloads."));
-    let tested_above = ["admin.token_file", "pools.policy", "tls.cert", "tls.key"];
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__LINE__DEFAULT_CLASS", "batch")]), ["classes"]);
+    let class = "{ name = \"standard\", weight = 2.0, first_token = \"1s\", per_token = \"1s\", \
+                 wait_max = \"1s\" }";
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
+    let workload = "{ workload = \"1a2b3c4d\", name = \"nightly\" }";
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__WORKLOADS__0", workload)]), ["workloads"]);
+    // These come to light under another name: the token, the pair, the policy, the classes, the
+    // workloads.
+    let tested_above = [
+        "admin.token_file",
+        "classes.first_token",
+        "classes.name",
+        "classes.per_token",
+        "classes.wait_max",
+        "classes.weight",
+        "line.default_class",
+        "pools.policy",
+        "tls.cert",
+        "tls.key",
+        "workloads.cap",
+        "workloads.floor",
+        "workloads.isolation",
+        "workloads.name",
+        "workloads.spill",
+        "workloads.workload",
+    ];
     assert_eq!(unseen.into_iter().collect::<Vec<_>>(), tested_above);
 }
 
@@ -218,13 +243,14 @@ fn the_token_is_read_from_its_file() {
 
 #[test]
 fn what_nobody_sets_is_as_the_other_rooms_default_it() {
-    let Config { proxy, pools, discover, admin, telemetry } = load_text(ENOUGH).unwrap();
+    let Config { proxy, pools, discover, tenants, admin, telemetry } = load_text(ENOUGH).unwrap();
     assert!(discover.is_empty());
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());
     assert_eq!(proxy.explain, crate::proxy::ExplainSettings::default());
     assert_eq!(proxy.session_headers, crate::proxy::default_session_headers());
+    assert_eq!(tenants.limits("default"), []);
     assert_eq!(admin.listen.to_string(), "127.0.0.1:9090");
     assert_eq!(telemetry, crate::telemetry::Settings::default());
     assert_eq!(pools[0].brain, cleave_core::brain::Settings::default());

@@ -1,0 +1,216 @@
+//! The line over HTTP: who goes first, who is refused and why, and what answers say of it. One replica
+//! is played by hand and every prompt is so long that it fills the replica until it is answered, so the
+//! order is that of the test's own steps and no clock decides anything.
+
+use std::fmt::Write as _;
+
+use crate::support::{Request, Requests, Router, Scripted, Wire, config, json_answer};
+
+/// Takes seconds to read, by any prediction.
+const LONG_BYTES: usize = 200_000;
+
+fn long(class: &str) -> Request {
+    Request::chat(&"word ".repeat(LONG_BYTES / 5)).header("x-cleave-class", class)
+}
+
+/// The SHA-256 of `key-a`, `key-b` and `key-c`.
+const KEYS: [(&str, &str); 3] = [
+    ("a", "f10f781241e2246678b6b45c857069208152a53863e47fac33f607ab405006f4"),
+    ("b", "a30534a53b23547377ddccbd1ac85a8a84c13db43493c16e55a6abc7b0eba634"),
+    ("c", "49043acf9056472a214242c2d15f3087c2d024b0d39ee858c60712b2354f3926"),
+];
+
+/// The same of `key-d`.
+const KEY_D: &str = "762e6ad0dcc69a239e15262882e6a8e08671002b9f355cba6da005e3a8f677ca";
+
+fn tenants(lines: &str) -> String {
+    let mut text = String::new();
+    for (name, hash) in KEYS {
+        write!(text, "[[tenants]]\nname = \"{name}\"\nkey_sha256 = [\"{hash}\"]\n{lines}\n")
+            .unwrap();
+    }
+    text
+}
+
+struct Bench {
+    router: Router,
+    requests: Requests,
+    replica: Scripted,
+}
+
+impl Bench {
+    async fn start(settings: &str) -> Self {
+        let (replica, requests) = Scripted::by_hand().await;
+        let router = Router::start(&[replica.url()], settings).await;
+        Self { router, requests, replica }
+    }
+
+    /// Sends a request that finds the replica free, and sees it there; returns the client that waits
+    /// for its answer.
+    async fn send(&self, request: &Request) -> Wire {
+        let client = self.ask(request).await;
+        let arrived = |it: &crate::support::Status| it.pools[0].replicas[0].in_flight == 1;
+        self.router.until("it is at the replica", arrived).await;
+        client
+    }
+
+    async fn ask(&self, request: &Request) -> Wire {
+        let mut client = Wire::connect(self.router.address).await;
+        client.send(&request.bytes()).await;
+        client
+    }
+
+    /// Sends a request that must wait, and sees it wait.
+    async fn join(&self, request: &Request, place: usize) -> Wire {
+        let client = self.ask(request).await;
+        self.until_waiting(place).await;
+        client
+    }
+
+    async fn until_waiting(&self, count: usize) {
+        let waiting = |it: &crate::support::Status| it.pools[0].queue.waiting == count;
+        self.router.until("so many wait", waiting).await;
+    }
+
+    /// Answers what the replica has; returns the value of a header of that request.
+    async fn answer(&mut self, header: &str) -> String {
+        let exchange = self.requests.next().await;
+        let value = exchange.head.header(header).unwrap_or_default().to_owned();
+        exchange.answer(json_answer(200, USAGE)).await;
+        value
+    }
+}
+
+const USAGE: &str = r#"{"usage":{"prompt_tokens":40000,"completion_tokens":16}}"#;
+
+#[tokio::test]
+async fn classes_go_by_weight_and_the_least_is_not_forgotten() {
+    let mut bench = Bench::start("").await;
+    let mut clients = vec![bench.send(&long("batch")).await];
+    let mut waiting = 0;
+    for class in ["batch", "standard", "interactive"] {
+        for _ in 0..4 {
+            waiting += 1;
+            clients.push(bench.join(&long(class), waiting).await);
+        }
+    }
+    let mut order = Vec::new();
+    for _ in 0..clients.len() {
+        order.push(bench.answer("x-cleave-class").await);
+    }
+    let of = |class: &str, among: &[String]| among.iter().filter(|it| *it == class).count();
+    assert_eq!(of("interactive", &order[1..7]), 4, "{order:?}");
+    assert!(of("standard", &order[1..9]) >= 3, "{order:?}");
+    assert_eq!(order.last().map(String::as_str), Some("batch"));
+    let mut waited = 0;
+    for mut client in clients {
+        let answer = client.answer().await;
+        assert_eq!(answer.status(), 200);
+        waited += usize::from(answer.header("x-cleave-waited-ms").is_some());
+    }
+    assert_eq!(waited, 12, "the first did not wait");
+}
+
+#[tokio::test]
+async fn tenants_of_a_class_get_the_same_work_however_much_they_ask_for() {
+    let mut bench = Bench::start(&tenants("")).await;
+    let of = |tenant: &str| {
+        long("standard").header("x-api-key", format!("key-{tenant}")).header("x-who", tenant)
+    };
+    let mut clients = vec![bench.send(&of("c")).await];
+    for number in 0..10 {
+        clients.push(bench.join(&of("a"), number + 1).await);
+    }
+    clients.push(bench.join(&of("b"), 11).await);
+    clients.push(bench.join(&of("b"), 12).await);
+    let mut order = Vec::new();
+    for _ in 0..clients.len() {
+        order.push(bench.answer("x-who").await);
+    }
+    let first_four = order[1..5].iter().filter(|it| *it == "b").count();
+    assert_eq!(first_four, 2, "{order:?}");
+}
+
+#[tokio::test]
+async fn beyond_a_contract_only_idle_capacity_is_used() {
+    let settings = tenants("contract = { requests_per_min = 20 }");
+    let mut bench = Bench::start(&settings).await;
+    let of =
+        |tenant: &str| Request::chat("hi").header("authorization", format!("Bearer key-{tenant}"));
+    for _ in 0..3 {
+        let mut client = bench.send(&of("a")).await;
+        bench.answer("x-who").await;
+        let answer = client.answer().await;
+        assert_eq!(
+            (answer.status(), answer.header("x-ratelimit-limit-requests")),
+            (200, Some("20"))
+        );
+        assert_eq!(answer.header("x-ratelimit-remaining-requests"), Some("0"));
+    }
+    let busy = bench.send(&long("standard").header("x-api-key", "key-b")).await;
+    let held = bench.requests.next().await;
+    let refused = bench.router.ask(&of("a")).await;
+    assert_eq!((refused.status(), refused.refusal().code.as_str()), (429, "over_contract"));
+    let seconds: u32 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=3).contains(&seconds), "{seconds}");
+    let listed = crate::support::ask(bench.router.admin, &Request::get("/tenants")).await;
+    assert!(listed.text().contains(r#""kind":"best_effort","mu""#), "{}", listed.text());
+    drop((held, busy));
+}
+
+#[tokio::test]
+async fn deadlines_that_cannot_be_met_are_refused_at_once() {
+    let bench = Bench::start("").await;
+    for header in ["x-request-timeout-ms", "x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"] {
+        let refused = bench.router.ask(&long("standard").header(header, "5")).await;
+        assert_eq!(
+            (refused.status(), refused.refusal().code.as_str()),
+            (504, "deadline_unmeetable")
+        );
+    }
+    let late = Request::chat("hi").header("x-llm-d-inference-ttl", "-3");
+    assert_eq!(bench.router.ask(&late).await.status(), 504);
+    assert_eq!(bench.replica.hits(), 0, "nothing of it reached an engine");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_the_line_frees_its_place() {
+    let mut bench = Bench::start("").await;
+    let mut first = bench.send(&long("standard")).await;
+    let leaves = bench.join(&long("standard").header("x-who", "gone"), 1).await;
+    let mut stays = bench.join(&long("standard").header("x-who", "here"), 2).await;
+    drop(leaves);
+    bench.until_waiting(1).await;
+    bench.answer("x-who").await;
+    assert_eq!(bench.answer("x-who").await, "here");
+    assert_eq!((first.answer().await.status(), stays.answer().await.status()), (200, 200));
+    assert_eq!(bench.replica.hits(), 2);
+}
+
+#[tokio::test]
+async fn keys_are_rotated_while_requests_wait() {
+    let mut bench = Bench::start(&tenants("")).await;
+    let of = |key: &str| long("standard").header("x-api-key", key);
+    let mut first = bench.send(&of("key-a")).await;
+    let mut waits = bench.join(&of("key-b"), 1).await;
+    assert_eq!(bench.router.ask(&of("key-d")).await.status(), 401);
+    let url = bench.replica.url();
+    bench.router.write(&config(&[(url.as_str(), 1.0)], &tenants("").replace(KEYS[1].1, KEY_D)));
+    bench.router.says("configuration reloaded").await;
+    let refused = bench.router.ask(&of("key-b")).await;
+    assert_eq!((refused.status(), refused.refusal().code.as_str()), (401, "unknown_key"));
+    bench.answer("x-who").await;
+    bench.answer("x-who").await;
+    assert_eq!((first.answer().await.status(), waits.answer().await.status()), (200, 200));
+    let mut renewed = bench.send(&of("key-d")).await;
+    bench.answer("x-who").await;
+    assert_eq!(renewed.answer().await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_class_that_does_not_exist_is_an_error_that_lists_those_that_do() {
+    let bench = Bench::start("").await;
+    let refused = bench.router.ask(&Request::chat("hi").header("x-cleave-class", "gold")).await;
+    assert_eq!((refused.status(), refused.refusal().code.as_str()), (400, "unknown_class"));
+    assert!(refused.refusal().message.contains("interactive, standard, batch"));
+}

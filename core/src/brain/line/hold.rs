@@ -1,0 +1,217 @@
+//! What is held, and the books around it: the line with the requests that wait in it, contracts, the
+//! gate, the knees of the replicas and the pace at which the line moves.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::cost::Hardware;
+use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey};
+use crate::queue::{
+    Admission, Claim, ClassId, Contracts, Gate, Lane, Line, Pace, Reservation, Tenant, Ticket,
+    Weight, Work,
+};
+
+use super::super::booking::Booking;
+use super::super::knee::Knees;
+use super::super::settings::LineSettings;
+use super::lanes::{Fill, LaneKey, Scene};
+
+/// A prompt may wait for others at a replica for this part of the shortest first-token target.
+const BACKLOG_PART: u32 = 4;
+/// What the shortest target is where no class has one.
+const FIRST_TOKEN_TARGET: Duration = Duration::from_secs(1);
+
+/// A request as it arrived.
+#[derive(Debug)]
+pub(in super::super) struct Arrival {
+    pub(in super::super) request: RequestId,
+    pub(in super::super) key: SliceKey,
+    pub(in super::super) outline: Outline,
+    pub(in super::super) extent: Extent,
+    pub(in super::super) claim: Claim,
+}
+
+#[derive(Debug)]
+pub(in super::super) struct Hold {
+    pub(in super::super) line: Line,
+    pub(in super::super) contracts: Contracts,
+    pub(in super::super) gate: Gate,
+    pub(in super::super) knees: Knees,
+    pub(in super::super) pace: Pace,
+    /// The requests in the line. As many, so bounded as it is.
+    pub(super) parked: IndexMap<RequestId, Parked, FxBuildHasher>,
+    /// How full those are that may take something; reused by every look.
+    pub(super) fills: Vec<Fill>,
+    waits_max: Vec<Duration>,
+    capacity_per_min: Work,
+}
+
+/// A request that has not been sent.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) key: SliceKey,
+    pub(super) outline: Outline,
+    pub(super) extent: Extent,
+    /// Where its session was last, if that may take it.
+    pub(super) home: Option<ReplicaId>,
+    pub(super) admission: Admission,
+    pub(super) toll: Toll,
+}
+
+/// What a request is expected to cost, and what it holds until it is known.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Toll {
+    pub(in super::super) class: ClassId,
+    pub(in super::super) tenant: Tenant,
+    pub(super) weight: Weight,
+    pub(super) work: Work,
+    /// Tokens of prompt and answer.
+    pub(super) tokens: u64,
+    /// Whether its prompt takes longer to read than others should wait.
+    pub(super) is_long: bool,
+    /// When it must be sent to be in time.
+    pub(super) latest: Option<Moment>,
+    pub(super) bytes: usize,
+    pub(super) held: Option<Reservation>,
+}
+
+impl Parked {
+    pub(super) fn lane(&self) -> LaneKey {
+        LaneKey {
+            class: self.toll.class.0,
+            is_fresh: self.admission == Admission::Wait,
+            is_long: self.toll.is_long,
+            home: self.home,
+        }
+    }
+
+    pub(super) fn booking(self, replica: ReplicaId) -> Booking {
+        Booking::new(self.key, self.outline, self.extent, replica, self.toll)
+    }
+}
+
+impl Hold {
+    pub(in super::super) fn new(settings: &LineSettings) -> Self {
+        let targets = settings.classes.iter().filter_map(|it| it.1.first_token);
+        let backlog_max = targets.min().unwrap_or(FIRST_TOKEN_TARGET) / BACKLOG_PART;
+        Self {
+            line: Line::new(settings.limits, &settings.classes),
+            contracts: Contracts::default(),
+            gate: Gate::new(settings.gate),
+            knees: Knees::new(settings.holds, backlog_max),
+            pace: Pace::new(Work::ZERO),
+            parked: IndexMap::default(),
+            fills: Vec::new(),
+            waits_max: settings.classes.iter().map(|it| it.1.wait_max).collect(),
+            capacity_per_min: Work::ZERO,
+        }
+    }
+
+    pub(super) fn scene(&self) -> Scene<'_> {
+        Scene { gate: &self.gate, fills: &self.fills }
+    }
+
+    /// Takes out who goes next: first among those who can go where their cache is or have none, then
+    /// among all, so that no capacity is idle while somebody waits.
+    pub(super) fn next(&mut self) -> Option<Ticket> {
+        let Self { line, gate, fills, .. } = self;
+        let scene = Scene { gate, fills };
+        let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
+        line.next(|it| scene.is_open(it.into(), true), has_home)
+            .or_else(|| line.next(|it| scene.is_open(it.into(), false), has_home))
+    }
+
+    pub(super) fn ticket(
+        &self,
+        now: Moment,
+        request: RequestId,
+        parked: &Parked,
+        lane: Lane,
+    ) -> Ticket {
+        let toll = &parked.toll;
+        let class = toll.class.index().min(self.waits_max.len() - 1);
+        let waited_out = now + self.waits_max[class];
+        Ticket {
+            request,
+            class: toll.class,
+            tenant: toll.tenant,
+            weight: toll.weight,
+            lane,
+            deadline: toll.latest,
+            expires_at: toll.latest.map_or(waited_out, |it| it.min(waited_out)),
+            joined_at: now,
+            work: toll.work,
+            bytes: toll.bytes,
+        }
+    }
+
+    /// Predicts how long a request that joins now waits; nothing where nothing is known.
+    pub(super) fn predict_wait(&self, ticket: &Ticket) -> Duration {
+        let Ticket { class, tenant, weight, deadline, .. } = *ticket;
+        self.pace.wait(self.line.ahead(class, tenant, weight, deadline)).unwrap_or(Duration::ZERO)
+    }
+
+    /// Says when one who is turned away should come back: when what waits before it will be gone.
+    pub(super) fn retry_after(&self, ticket: &Ticket) -> Duration {
+        let Ticket { class, tenant, weight, .. } = *ticket;
+        self.pace.retry_after(self.line.ahead(class, tenant, weight, None))
+    }
+
+    /// Lists those who wait.
+    pub(in super::super) fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
+        self.parked.keys().copied()
+    }
+
+    /// Tells whether the line and the requests kept for it are the same.
+    pub(in super::super) fn is_sound(&self) -> bool {
+        self.parked.len() == self.line.len() && self.waiting().all(|it| self.line.get(it).is_some())
+    }
+
+    /// Gives back what a request holds of its contract: it was never served.
+    pub(super) fn refund(&mut self, toll: &Toll) {
+        if let Some(held) = toll.held {
+            self.contracts.account(toll.tenant).cancel(held);
+        }
+    }
+
+    pub(super) fn on_fleet(&mut self, capacity_per_min: Work, kv_tokens: Option<u64>) {
+        if capacity_per_min != self.capacity_per_min {
+            self.pace.expect(self.capacity_per_min, capacity_per_min);
+            self.capacity_per_min = capacity_per_min;
+        }
+        self.gate.on_room(kv_tokens);
+    }
+}
+
+/// Works out when a request must be sent so that all that was asked for can be met.
+pub(super) fn latest_start(
+    claim: &Claim,
+    prefill_ms: f64,
+    hardware: &Hardware,
+    output_tokens: u32,
+) -> Option<Moment> {
+    let first_token_ms = prefill_ms + hardware.overhead_ms;
+    // Nobody writes faster than alone.
+    let answer_ms = first_token_ms + hardware.step.floor_ms * f64::from(output_tokens);
+    let first = claim.first_token_by.map(|it| before(it, first_token_ms));
+    let done = claim.done_by.map(|it| before(it, answer_ms));
+    [claim.sent_by, first, done].into_iter().flatten().min()
+}
+
+fn before(at: Moment, ms: f64) -> Moment {
+    let nanos = micros(ms).saturating_mul(1_000);
+    Moment::from_nanos(at.as_nanos().saturating_sub(nanos))
+}
+
+/// Rounds milliseconds to whole microseconds; what is below zero or no number is nothing.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float saturates at the ends and NaN is 0, which is what is wanted"
+)]
+pub(super) fn micros(ms: f64) -> u64 {
+    (ms * 1e3) as u64
+}
