@@ -239,13 +239,12 @@ impl Brain {
             fills.iter().find(|fill| fill.id == it.id).is_some_and(|it| it.level < reach)
         });
         self.hold.fills = fills;
-        if let Some(replica) = chosen {
-            self.send(now, request, parked.booking(replica), actions);
-            Ok(())
-        } else {
+        let Some(replica) = chosen else {
             self.hold.refund(&parked.toll);
-            Err(self.nobody(now))
-        }
+            return Err(self.nobody(now));
+        };
+        self.send(now, request, parked.booking(replica), actions);
+        Ok(())
     }
 
     /// Tells whether any replica may take the request at all, whether or not it has room.

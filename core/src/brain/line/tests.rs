@@ -9,7 +9,8 @@ use crate::policy::PolicyName;
 use crate::queue::{self, Claim, ClassId, Limits, Tenant, Work};
 
 use super::super::{
-    Action, Brain, Event, LineSettings, Outcome, Refusal, Settings, TenantSnapshot, invariants,
+    Action, Brain, Event, LineSettings, Order, Outcome, Refusal, Settings, TenantSnapshot,
+    invariants,
 };
 
 type Verdict = Result<ReplicaId, Refusal>;
@@ -267,4 +268,16 @@ fn long_prompts_of_a_lesser_class_leave_a_door_open() {
     let in_flight: Vec<u32> =
         bench.brain.snapshot().replicas.iter().map(|it| it.in_flight).collect();
     assert_eq!(in_flight[usize::try_from(placed.0).unwrap()], 1, "where no long one is read");
+}
+
+#[test]
+fn a_drained_replica_is_no_room() {
+    let mut bench = Bench::new(2, LineSettings::default());
+    let drained = ReplicaId(1);
+    bench.tell(Event::Ordered(Order::Drain { replica: drained }));
+    bench.fill();
+    let (request, verdicts) = bench.arrive(1, 100, of(1, 1));
+    assert_eq!(verdicts, [], "the one that is left is full");
+    let verdicts = bench.tell(Event::Ordered(Order::Undrain { replica: drained }));
+    assert_eq!(verdicts, [(request, Ok(drained))]);
 }
