@@ -41,7 +41,8 @@ struct Bench {
 impl Bench {
     async fn start(settings: &str) -> Self {
         let (replica, requests) = Scripted::by_hand().await;
-        let router = Router::start(&[replica.url()], settings).await;
+        let settings = format!("line.hold = true\n{settings}");
+        let router = Router::start(&[replica.url()], &settings).await;
         Self { router, requests, replica }
     }
 

@@ -35,8 +35,6 @@ const REPORT_AGE_MAX: Duration = Duration::from_secs(5);
 /// Where the knees of all replicas are.
 #[derive(Debug)]
 pub(super) struct Knees {
-    /// Whether anybody is held for them at all.
-    holds: bool,
     replicas: FxHashMap<ReplicaId, Knee>,
     /// Of the requests that are seen, on average.
     context_tokens: f64,
@@ -58,10 +56,10 @@ struct Knee {
 }
 
 impl Knees {
-    pub(super) fn new(holds: bool, backlog_max: Duration) -> Self {
+    pub(super) fn new(backlog_max: Duration) -> Self {
         let context_tokens = Mix::USUAL.context_tokens().into();
         let backlog_ms_max = backlog_max.as_secs_f64() * 1e3;
-        Self { holds, replicas: FxHashMap::default(), context_tokens, seen: 0, backlog_ms_max }
+        Self { replicas: FxHashMap::default(), context_tokens, seen: 0, backlog_ms_max }
     }
 
     pub(super) fn on_joined(&mut self, replica: ReplicaId, hardware: &Hardware) {
@@ -116,7 +114,7 @@ impl Knees {
 
     /// Says how full a replica is; from 1 on it is past its knee.
     pub(super) fn fill(&self, now: Moment, replica: &Replica) -> f64 {
-        let Some(knee) = self.replicas.get(&replica.id).filter(|_| self.holds) else { return 0.0 };
+        let Some(knee) = self.replicas.get(&replica.id) else { return 0.0 };
         let others = replica.hearsay.booked_elsewhere(now);
         let in_flight = f64::from(replica.in_flight + others.in_flight);
         let sequences = in_flight / knee.sequences_max.min(knee.seen_max);
@@ -181,7 +179,7 @@ mod tests {
     const ID: ReplicaId = ReplicaId(0);
 
     fn bench() -> (Knees, Replica) {
-        let mut knees = Knees::new(true, Duration::from_millis(250));
+        let mut knees = Knees::new(Duration::from_millis(250));
         knees.on_joined(ID, &Hardware::default());
         let (name, settings) = ("http://gpu-0:8000".to_owned(), BreakerSettings::default());
         (knees, Replica::new(ID, name, 1.0, Arc::default(), settings))

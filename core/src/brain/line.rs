@@ -267,11 +267,12 @@ impl Brain {
     }
 
     fn fills(&self, now: Moment, into: &mut Vec<Fill>) {
-        let knees = &self.hold.knees;
+        let (knees, holds) = (&self.hold.knees, self.settings.line.holds);
+        // Where nobody is held, everybody has room.
         let fill = |it: &Replica| Fill {
             id: it.id,
-            level: knees.fill(now, it),
-            is_reading_long: 1.0 <= knees.backlog(now, it),
+            level: if holds { knees.fill(now, it) } else { 0.0 },
+            is_reading_long: holds && 1.0 <= knees.backlog(now, it),
         };
         into.clear();
         into.extend(self.takers().filter(|it| it.admits(now)).map(fill));

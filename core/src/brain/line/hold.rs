@@ -100,7 +100,7 @@ impl Hold {
             line: Line::new(settings.limits, &settings.classes),
             contracts: Contracts::default(),
             gate: Gate::new(settings.gate),
-            knees: Knees::new(settings.holds, backlog_max),
+            knees: Knees::new(backlog_max),
             pace: Pace::new(Work::ZERO),
             parked: IndexMap::default(),
             fills: Vec::new(),

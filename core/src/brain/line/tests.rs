@@ -93,6 +93,10 @@ impl Bench {
     }
 }
 
+fn holding() -> LineSettings {
+    LineSettings { holds: true, ..LineSettings::default() }
+}
+
 /// Takes about half a second to read.
 const LONG: u32 = 16_000;
 
@@ -106,7 +110,7 @@ fn sent(verdicts: &[(u64, Verdict)]) -> Vec<u64> {
 
 #[test]
 fn an_idle_fleet_holds_nobody() {
-    let mut bench = Bench::new(2, LineSettings::default());
+    let mut bench = Bench::new(2, holding());
     for session in 0..50 {
         let (request, verdicts) = bench.arrive(session, 100, Claim::default());
         assert_eq!(sent(&verdicts), [request]);
@@ -115,7 +119,7 @@ fn an_idle_fleet_holds_nobody() {
 
 #[test]
 fn past_the_knee_requests_wait_and_go_by_class_when_capacity_shows() {
-    let mut bench = Bench::new(1, LineSettings::default());
+    let mut bench = Bench::new(1, holding());
     let full = bench.fill();
     let (batch, none) = bench.arrive(1, 100, of(1, 2));
     assert_eq!(none, []);
@@ -137,7 +141,7 @@ fn with_nobody_to_hold_for_everybody_is_sent_at_once() {
 
 #[test]
 fn who_leaves_the_line_frees_the_place_at_once() {
-    let mut bench = Bench::new(1, LineSettings::default());
+    let mut bench = Bench::new(1, holding());
     let full = bench.fill();
     let (gone, _) = bench.arrive(1, 100, of(1, 1));
     let (stays, _) = bench.arrive(2, 100, of(1, 1));
@@ -149,7 +153,7 @@ fn who_leaves_the_line_frees_the_place_at_once() {
 
 #[test]
 fn what_cannot_be_in_time_is_refused_at_once_and_what_no_longer_can_be_leaves() {
-    let mut bench = Bench::new(1, LineSettings::default());
+    let mut bench = Bench::new(1, holding());
     let by = |ms: u64, now: Moment| Claim {
         first_token_by: Some(now + Duration::from_millis(ms)),
         ..of(1, 1)
@@ -165,7 +169,7 @@ fn what_cannot_be_in_time_is_refused_at_once_and_what_no_longer_can_be_leaves() 
 
 #[test]
 fn a_class_waits_no_longer_than_it_may() {
-    let mut bench = Bench::new(1, LineSettings::default());
+    let mut bench = Bench::new(1, holding());
     bench.fill();
     let (request, _) = bench.arrive(1, 100, of(1, 0));
     let woken = bench.brain.next_wakeup().unwrap();
@@ -177,7 +181,7 @@ fn a_class_waits_no_longer_than_it_may() {
 #[test]
 fn a_full_line_turns_away_whoever_floods_it() {
     let limits = queue::LineSettings { count_max: 3, bytes_max: 1 << 20 };
-    let mut bench = Bench::new(1, LineSettings { limits, ..LineSettings::default() });
+    let mut bench = Bench::new(1, LineSettings { limits, ..holding() });
     bench.fill();
     (0..3).for_each(|it| _ = bench.arrive(it, 100, of(1, 1)));
     let (_, verdicts) = bench.arrive(3, 100, of(1, 1));
@@ -189,7 +193,7 @@ fn a_full_line_turns_away_whoever_floods_it() {
 
 #[test]
 fn beyond_a_contract_only_idle_capacity_is_used_and_the_books_close() {
-    let mut bench = Bench::new(1, LineSettings::default());
+    let mut bench = Bench::new(1, holding());
     let limits = Limits { work_per_min: Some(Work::from_mu(0.001)), ..Limits::default() };
     bench.tell(Event::Contracted { limits: vec![(Tenant(1), limits)] });
     let (first, verdicts) = bench.arrive(1, 1_000, of(1, 1));
@@ -216,7 +220,7 @@ fn beyond_a_contract_only_idle_capacity_is_used_and_the_books_close() {
 
 #[test]
 fn a_stream_is_counted_as_it_flows() {
-    let mut bench = Bench::new(1, LineSettings::default());
+    let mut bench = Bench::new(1, holding());
     let limits = Limits { tokens_per_min: Some(60_000), ..Limits::default() };
     bench.tell(Event::Contracted { limits: vec![(Tenant(1), limits)] });
     let (request, _) = bench.arrive(1, 1_000, of(1, 1));
@@ -229,7 +233,7 @@ fn a_stream_is_counted_as_it_flows() {
 
 #[test]
 fn new_sessions_wait_while_memory_is_full_and_later_turns_pass() {
-    let mut bench = Bench::new(1, LineSettings::default());
+    let mut bench = Bench::new(1, holding());
     let report = Report {
         taken_at: bench.now,
         waiting: 0,
@@ -258,7 +262,7 @@ fn new_sessions_wait_while_memory_is_full_and_later_turns_pass() {
 
 #[test]
 fn long_prompts_of_a_lesser_class_leave_a_door_open() {
-    let mut bench = Bench::new(4, LineSettings::default());
+    let mut bench = Bench::new(4, holding());
     let mut verdicts = Vec::new();
     (0..10).for_each(|it| verdicts.extend(bench.arrive(it, LONG, of(1, 2)).1));
     assert_eq!(sent(&verdicts).len(), 3);

@@ -17,7 +17,8 @@ const MIB: usize = 1 << 20;
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Line {
-    /// Whether requests wait here. Without it they wait in the engines.
+    /// Whether requests wait here. Without it they wait in the engines, and classes and fairness have
+    /// nothing to order.
     pub hold: bool,
     /// Requests that may wait at once, in each pool; beyond it whoever has most waiting is refused.
     #[schemars(range(min = 1, max = 10_000_000))]

@@ -152,7 +152,7 @@ const OTHERS: [(&str, &str); 44] = [
     ("quarantine.ttl", "1ms"),
     ("explain.sample", "1"),
     ("explain.kept_max", "1"),
-    ("line.hold", "false"),
+    ("line.hold", "true"),
     ("line.length_max", "1"),
     ("line.waiting_mib_max", "1"),
     ("line.gate", "false"),
