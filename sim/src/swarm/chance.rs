@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{self, QuarantineSettings, RetrySettings};
+use cleave_core::brain::{self, LineSettings, QuarantineSettings, RetrySettings};
 use cleave_core::cost::StepTimes;
 use cleave_core::policy::PolicyName;
 use rand::{RngExt as _, SeedableRng as _};
@@ -43,7 +43,13 @@ impl Draws {
         let exchange = Exchange { interval: self.millis(50, 2_000), delay: self.millis(0, 1_000) };
         Settings {
             exchange: self.sometimes().then_some(exchange),
-            brain: brain::Settings { policy, retries, quarantine, ..brain::Settings::default() },
+            brain: brain::Settings {
+                policy,
+                retries,
+                quarantine,
+                line: LineSettings { holds: true, ..LineSettings::default() },
+                ..brain::Settings::default()
+            },
             view: View { interval: self.millis(10, 5_000), delay: self.millis(0, 2_000) },
             timeouts: Timeouts {
                 first_byte: self.millis(120_000, 300_000),

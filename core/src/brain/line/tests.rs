@@ -276,7 +276,7 @@ fn long_prompts_of_a_lesser_class_leave_a_door_open() {
 
 #[test]
 fn a_drained_replica_is_no_room() {
-    let mut bench = Bench::new(2, LineSettings::default());
+    let mut bench = Bench::new(2, holding());
     let drained = ReplicaId(1);
     bench.tell(Event::Ordered(Order::Drain { replica: drained }));
     bench.fill();
