@@ -105,8 +105,9 @@ fn write_try(text: &mut String, number: usize, it: &Try) {
         it.output_tokens_expected.map_or("an unknown number of".to_owned(), |it| it.to_string());
     write!(
         text,
-        "\ntry {number}: {replica} by {policy}: {because}\n\
+        "\ntry {number}: {replica} by {policy}: {because}\n{}\
          prompt of {prompt_tokens} tokens, answer of {expected} expected\n{}\n",
+        beyond(it),
         candidates(it)
     )
     .expect("text grows");
@@ -117,6 +118,14 @@ fn write_try(text: &mut String, number: usize, it: &Try) {
     if !it.what_if.is_empty() {
         writeln!(text, "what others would have done\n{}", what_if(it)).expect("text grows");
     }
+}
+
+/// Says why it could leave its subset, and what it left there.
+fn beyond(it: &Try) -> String {
+    let Some(why) = &it.beyond else { return String::new() };
+    let home = it.home.as_ref().filter(|home| **home != it.replica);
+    let home = home.map_or_else(String::new, |home| format!("; its session was at {home}"));
+    format!("beyond its subset, because {why}{home}\n")
 }
 
 fn candidates(it: &Try) -> Table {
@@ -132,6 +141,7 @@ fn candidates(it: &Try) -> Table {
         "cached",
         "in flight",
         "weight",
+        "beyond",
     ];
     let mut table = table(&names, 2);
     for candidate in &it.candidates {
@@ -150,6 +160,7 @@ fn candidates(it: &Try) -> Table {
             cached,
             candidate.in_flight.to_string(),
             candidate.weight.to_string(),
+            candidate.beyond.clone().unwrap_or_default(),
         ]);
     }
     table

@@ -75,8 +75,12 @@ pub struct Results {
     /// Of the requests that ended after the first fault and did not cause it, the share on whose
     /// replica it fell, or that nobody was left to take; none without faults.
     pub struck: Option<f64>,
+    /// Replicas that requests which do harm have reached; none where no tenant sends any.
+    pub reached: Option<u64>,
     /// Share of others' requests that kept the promise without the faults and did not with them.
     pub blast_radius: Option<f64>,
+    /// Share of prompt tokens found in the cache in the run without the faults.
+    pub hit_calm: Option<f64>,
     /// Those who came after the first fault and did not cause it, with the faults and without.
     pub others: Option<GroupResults>,
     pub others_calm: Option<GroupResults>,
@@ -139,7 +143,9 @@ impl Results {
             fairness: jain(it.tenants.values().map(Tally::share)),
             struck: (0 < it.bystanders)
                 .then(|| ratio(real(it.bystanders_struck), real(it.bystanders))),
+            reached: world.reached().and_then(|it| u64::try_from(it).ok()),
             blast_radius: None,
+            hit_calm: None,
             others: it.others.map(|_| GroupResults::of("others", &it.others_tally, span_s)),
             others_calm: None,
             classes: groups::all(&it.classes, span_s),
@@ -159,6 +165,7 @@ impl Results {
             .as_ref()
             .zip(calm.others.as_ref())
             .map(|(with, without)| ratio(good(without) - good(with), real(without.requests)));
+        self.hit_calm = Some(calm.hit);
         self.others_calm = calm.others;
     }
 }

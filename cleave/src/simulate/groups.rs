@@ -80,6 +80,8 @@ fn harm(summaries: &[Summary]) -> Table {
     let mut table = table(&[
         "policy",
         "blast radius",
+        "struck",
+        "replicas reached",
         "others",
         "good without",
         "good with",
@@ -96,6 +98,8 @@ fn harm(summaries: &[Summary]) -> Table {
         table.add_row([
             it.policy.clone(),
             percent(blast),
+            it.struck.map_or_else(|| "-".to_owned(), percent),
+            it.reached.map_or_else(|| "-".to_owned(), number),
             number(with.requests),
             percent(without.good_share),
             percent(with.good_share),

@@ -13,6 +13,8 @@ mod page;
 mod plan;
 mod runs;
 mod scenario;
+mod subsets;
+mod subsets_plot;
 mod swarm;
 mod sweep;
 mod table;
@@ -31,6 +33,7 @@ pub(crate) struct Args {
 enum Command {
     Sweep(Box<sweep::Sweep>),
     Swarm(swarm::Swarm),
+    Subsets(Box<subsets::Subsets>),
 }
 
 impl Args {
@@ -39,6 +42,7 @@ impl Args {
             None => self.compare.run(),
             Some(Command::Sweep(sweep)) => sweep.run(),
             Some(Command::Swarm(swarm)) => swarm.run(),
+            Some(Command::Subsets(subsets)) => subsets.run(),
         }
     }
 }

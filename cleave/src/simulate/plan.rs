@@ -297,11 +297,11 @@ fn fleet(classes: &[ReplicaClass]) -> anyhow::Result<Vec<ReplicaSettings>> {
 fn subsets(section: Option<SubsetSection>) -> anyhow::Result<SubsetSettings> {
     let Some(section) = section else { return Ok(SubsetSettings::undivided()) };
     let usual = SubsetSettings::default();
-    let floor = section.floor.unwrap_or(usual.floor);
     let cap = section.cap.unwrap_or(usual.cap);
-    ensure!(0 < floor && floor <= cap, "subset: floor must be 1 or more and no more than cap");
+    let sound = section.floor.is_none_or(|floor| 0 < floor && floor <= cap);
+    ensure!(sound, "subset: floor must be 1 or more and no more than cap");
     Ok(SubsetSettings {
-        floor,
+        floor: section.floor,
         cap,
         spill_max: section.spill_max.unwrap_or(usual.spill_max),
         spill_after: section.spill_after.map_or(usual.spill_after, |it| it.0),

@@ -89,6 +89,7 @@ impl Booking {
     }
 
     pub(super) fn ask(&self, now: Moment) -> Ask<'_> {
-        Ask { now, key: self.key, outline: &self.outline }
+        let first_token = self.toll.first_token;
+        Ask { now, key: self.key, outline: &self.outline, first_token }
     }
 }

@@ -14,7 +14,7 @@ use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Standing;
 use crate::policy::{self, Ask, Candidate, Policy, PolicyName, Terms};
 
-use super::{Booking, Brain};
+use super::{Beyond, Booking, Brain};
 
 /// Requests that can be marked at once; beyond it a mark is without effect.
 const MARKED_MAX: usize = 1024;
@@ -39,6 +39,8 @@ pub struct Explanation {
     pub output_tokens: Option<u32>,
     pub replica: ReplicaId,
     pub name: String,
+    /// Where the session was before.
+    pub home: Option<String>,
     pub why: Why,
     /// The time to the first token, as predicted when it was booked.
     pub ttft_ms: f64,
@@ -59,6 +61,8 @@ pub struct Considered {
     pub weight: f64,
     pub in_flight: u32,
     pub terms: Option<Terms>,
+    /// Why it is among them although it is not of the workload's subset.
+    pub beyond: Option<Beyond>,
 }
 
 /// What another policy would have done.
@@ -206,6 +210,7 @@ impl Brain {
             output_tokens: booking.outline.output_tokens,
             replica: booking.replica,
             name: self.name_of(booking.replica),
+            home: self.sessions.home(now, booking.key).map(|it| self.name_of(it)),
             why,
             ttft_ms: 0.0,
             terms,
@@ -222,6 +227,7 @@ impl Brain {
             weight: candidate.weight,
             in_flight: candidate.in_flight,
             terms: weighed.iter().find(|it| it.replica == candidate.id).copied(),
+            beyond: self.subsets.beyond(candidate.place),
         }
     }
 

@@ -80,7 +80,7 @@ impl Brain {
         let lane = parked.lane();
         self.look_around(now);
         // A replica that takes no new sessions keeps those it has, and no other can have them.
-        let ask = Ask { now, key: parked.key, outline: &parked.outline };
+        let ask = parked.ask(now);
         let is_bound = self.policy.keeps_sessions() && self.closed_home(&ask, &[]).is_some();
         let is_free = self.hold.line.is_empty() && self.hold.scene().is_open(lane, false);
         if is_bound || is_free {
@@ -231,7 +231,7 @@ impl Brain {
             Some(held) if held.usage == Use::BestEffort => IDLE_FILL,
             Some(_) | None => reach,
         };
-        let ask = Ask { now, key: parked.key, outline: &parked.outline };
+        let ask = parked.ask(now);
         let fills = std::mem::take(&mut self.hold.fills);
         let home = parked.home;
         let chosen = self.pick_among(&ask, &[], |it| {
@@ -249,7 +249,7 @@ impl Brain {
 
     /// Tells whether any replica may take the request at all, whether or not it has room.
     fn is_anybody_there(&mut self, now: Moment, arrival: &Arrival) -> bool {
-        let ask = Ask { now, key: arrival.key, outline: &arrival.outline };
+        let ask = Ask { now, key: arrival.key, outline: &arrival.outline, first_token: None };
         self.could_pick(&ask)
     }
 
@@ -307,8 +307,11 @@ impl Brain {
         let cost = &hardware.cost;
         let prefill_ms = cost.prefill_ms(prompt - cached, cached);
         let decode_ms = cost.decode_ms(output, prompt.saturating_add(output / 2));
+        let classes = &self.settings.line.classes;
+        let class = claim.class.unwrap_or(classes.default_id());
         let toll = Toll {
-            class: claim.class.unwrap_or(self.settings.line.classes.default_id()),
+            class,
+            first_token: classes.get(class).first_token,
             tenant: claim.tenant,
             weight: claim.weight,
             work: work_of(&hardware, prefill_ms + decode_ms),

@@ -44,7 +44,8 @@ pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
 pub use settings::{LineSettings, RetrySettings, SessionSettings, Settings, WatchSettings};
 pub use snapshot::{QueueSnapshot, ReplicaLoad, ReplicaSnapshot, Snapshot, TenantSnapshot};
 pub use subsets::{
-    AssignmentView, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings, WorkloadView,
+    AssignmentView, Beyond, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings,
+    WorkloadView,
 };
 
 use accounts::candidate;
@@ -225,6 +226,9 @@ impl Brain {
         }
         let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
+        if lost {
+            self.subsets.on_lost(now, booking.key);
+        }
         match failure {
             Failure::Unreachable => {
                 self.quarantine.on_confirmed(now, failed);
@@ -265,8 +269,9 @@ impl Brain {
 
     fn on_answering(&mut self, now: Moment, request: RequestId) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
-        let replica = booking.replica;
+        let (replica, key) = (booking.replica, booking.key);
         let suspects = std::mem::take(&mut booking.suspects);
+        self.subsets.on_answering(key);
         if self.begin_account(now, request) {
             self.policy.on_first_token(now, request, replica);
             self.watch_first_token(now, request);
@@ -298,12 +303,14 @@ impl Brain {
         self.learn_patience(&booking, usage);
         match outcome {
             Outcome::Cut => {
+                self.subsets.on_lost(now, booking.key);
                 self.blame(now, booking.replica, Reason::Unreachable);
                 self.ask_after_loss(now, booking.replica, actions);
                 self.judge(now, &booking);
             }
             Outcome::Done => {
                 self.quarantine.clear(booking.fingerprint);
+                self.subsets.on_done(booking.key);
                 self.on_sign(booking.replica, now);
             }
             Outcome::Cancelled if booking.trial && !booking.is_answering() => {
@@ -331,7 +338,7 @@ impl Brain {
         let now = ask.now;
         let divided = self.select_subset(ask, tried);
         self.gather(now, tried, divided, |it| it.admits(now));
-        if divided && self.should_spill() && self.subsets.spill(ask.key) {
+        if divided && self.should_spill(ask) && self.subsets.spill(now, ask.key) {
             self.gather(now, tried, divided, |it| it.admits(now));
         }
         if self.candidates.is_empty() {

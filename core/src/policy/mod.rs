@@ -21,6 +21,7 @@ mod ring;
 mod span;
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use rand::RngExt as _;
 use rand_pcg::Pcg64Mcg;
@@ -64,6 +65,8 @@ pub struct Ask<'a> {
     pub now: Moment,
     pub key: SliceKey,
     pub outline: &'a Outline,
+    /// Within what its first token is promised, if anything is.
+    pub first_token: Option<Duration>,
 }
 
 /// What a policy may know of a replica that could take the request.

@@ -125,7 +125,7 @@ fn cut_and_relocate(draft: &mut Draft<'_>, way: Way) -> bool {
     let too_large = |piece| draft.is_splittable(piece) && way.room < draft.pieces[at(piece)].lift();
     let Some(piece) = best(draft, way, too_large) else { return false };
     let it = &draft.pieces[at(piece)];
-    let Some(key) = draft.map.cut(&it.slice, way.room / it.lift()) else { return false };
+    let Some(key) = draft.cut(piece, way.room / it.lift()) else { return false };
     let upper = draft.split(piece, key);
     let fits = |it: &u32| {
         let lift = draft.pieces[at(*it)].lift();

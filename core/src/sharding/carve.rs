@@ -1,8 +1,8 @@
 //! Second phase: borders where rules begin and end, so that every piece obeys one rule. Nothing
 //! moves by it. A rule that is no longer given leaves its borders behind; merging removes them when
-//! there are too many.
+//! there are too many, except borders inside a grain, which are removed at once.
 
-use super::draft::{Draft, Ruled};
+use super::draft::{Draft, NONE, Ruled};
 use super::numbers::{at, short};
 use super::rule::{Bounds, Rule};
 use super::slice::Slice;
@@ -32,6 +32,27 @@ pub(super) fn carve(draft: &mut Draft<'_>, rules: &[Rule]) {
         });
         let (first, last) = cut_out(draft, piece, &rule.slice, number);
         piece = if rule.whole { join_inside(draft, first, &rule.slice) } else { last };
+    }
+    if 0 < draft.settings.grain_bits {
+        join_grains(draft);
+    }
+}
+
+/// Joins what an earlier rule, or an assignment made with other settings, parted inside a grain.
+fn join_grains(draft: &mut Draft<'_>) {
+    let mut piece = 0;
+    loop {
+        let it = &draft.pieces[at(piece)];
+        let (next, rule, high) = (it.after, it.rule, it.slice.high);
+        if next == NONE {
+            return;
+        }
+        let parted = draft.grain_of(high, rule) == draft.grain_of(high + 1, rule);
+        if parted && rule == draft.pieces[at(next)].rule {
+            super::merge::join(draft, piece, next);
+        } else {
+            piece = next;
+        }
     }
 }
 

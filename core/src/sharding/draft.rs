@@ -138,8 +138,31 @@ impl Draft<'_> {
     }
 
     pub(super) fn is_splittable(&self, piece: u32) -> bool {
-        let piece = &self.pieces[at(piece)];
-        !piece.slice.is_one_key() && !self.rules[at(piece.rule)].whole
+        let Piece { slice, rule, .. } = self.pieces[at(piece)];
+        let last = self.grain_of(slice.high, rule);
+        self.grain_of(slice.low, rule) != last && !self.rules[at(rule)].whole
+    }
+
+    /// Names the keys that `key` is never parted from, by their first one. A rule may part all.
+    pub(super) fn grain_of(&self, key: u64, rule: u32) -> u64 {
+        let bits = if rule == 0 { self.settings.grain_bits } else { 0 };
+        let parted = u64::MAX.checked_shl(bits).unwrap_or(0);
+        key & parted
+    }
+
+    /// Finds where to cut a piece so that the lower part carries about `share` of its load: between
+    /// two grains, inside none.
+    pub(super) fn cut(&self, piece: u32, share: f64) -> Option<u64> {
+        let Piece { slice, rule, .. } = self.pieces[at(piece)];
+        let key = self.map.cut(&slice, share)?;
+        let border = self.grain_of(key, rule);
+        if slice.low < border {
+            return Some(border);
+        }
+        // The load is in the first grain; what is beside it can leave.
+        let bits = if rule == 0 { self.settings.grain_bits } else { 0 };
+        let above = border.checked_add(1_u64.checked_shl(bits)?)?;
+        (above <= slice.high).then_some(above)
     }
 
     pub(super) fn is_cooling(&self, piece: u32) -> bool {

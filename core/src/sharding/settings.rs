@@ -23,6 +23,9 @@ pub struct Settings {
     pub cool_down: Duration,
     /// For keys that no rule is about.
     pub bounds: Bounds,
+    /// How many of a key's last bits never part it from others: keys that differ only there have the
+    /// same holders, unless a rule says otherwise. For keys of two halves, the second one's bits.
+    pub grain_bits: u32,
 }
 
 impl Default for Settings {
@@ -35,6 +38,7 @@ impl Default for Settings {
             churn_max: 0.1,
             cool_down: Duration::from_secs(60),
             bounds: Bounds::default(),
+            grain_bits: 0,
         }
     }
 }

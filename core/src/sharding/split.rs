@@ -28,7 +28,7 @@ pub(super) fn split(draft: &mut Draft<'_>) {
         if !hot && wanted < total + more || most + most / 2 < total + more {
             break;
         }
-        let Some(key) = draft.map.cut(&draft.pieces[at(piece)].slice, 0.5) else { continue };
+        let Some(key) = draft.cut(piece, 0.5) else { continue };
         let upper = draft.split(piece, key);
         total += more;
         heap.extend([piece, upper].into_iter().filter_map(|it| entry(draft, it)));

@@ -33,6 +33,12 @@ pub struct Try {
     pub why: String,
     /// The same in a sentence.
     pub because: String,
+    /// Why it could go there although that is beyond its workload's subset; null when it is not.
+    #[serde(default)]
+    pub beyond: Option<String>,
+    /// Where the session was before; null for a new one.
+    #[serde(default)]
+    pub home: Option<String>,
     pub policy: String,
     /// The session's place in the key space, not its name.
     pub session: String,
@@ -55,6 +61,9 @@ pub struct Candidate {
     pub weight: f64,
     pub in_flight: u32,
     pub terms: Option<Terms>,
+    /// Why it is among them although it is beyond the workload's subset: `load`, `stand_in`, `home`.
+    #[serde(default)]
+    pub beyond: Option<String>,
 }
 
 /// What another policy would have done with the same view.
@@ -132,7 +141,11 @@ impl Try {
             ttft_ms: it.terms.map(|it| it.ttft_ms),
             price_ms: it.terms.map(|it| it.price_ms),
         });
+        let chosen = choice.considered.iter().find(|it| it.replica == choice.replica);
+        let beyond = chosen.and_then(|it| it.beyond);
         Self {
+            beyond: beyond.map(|it| it.sentence().to_owned()),
+            home: choice.home.clone(),
             replica: choice.name.clone(),
             why: choice.why.as_str().to_owned(),
             because: choice.why.sentence().to_owned(),
@@ -152,7 +165,8 @@ impl Try {
 impl Candidate {
     fn of(it: &Considered) -> Self {
         let (replica, terms) = (it.name.clone(), it.terms.map(Terms::of));
-        Self { replica, weight: it.weight, in_flight: it.in_flight, terms }
+        let beyond = it.beyond.map(|it| it.as_str().to_owned());
+        Self { replica, weight: it.weight, in_flight: it.in_flight, terms, beyond }
     }
 }
 

@@ -150,6 +150,10 @@ impl Kept {
         let (tries, candidates) = (self.choices.len(), it.candidates);
         let mut line =
             format!("{} why={} try={tries} candidates={candidates}", it.name, it.why.as_str());
+        let chosen = it.considered.iter().find(|one| one.replica == it.replica);
+        if let Some(beyond) = chosen.and_then(|it| it.beyond) {
+            write!(line, " beyond={}", beyond.as_str()).expect("text grows");
+        }
         let prompt = it.prompt_tokens;
         if let Some(terms) = it.terms {
             let (price, cached) = (terms.price_ms, terms.cached_tokens);
@@ -170,7 +174,11 @@ impl Kept {
         let choice = |it: &Explanation| {
             let considered = it.considered.iter().map(|it| size_of::<Considered>() + it.name.len());
             let others = it.others.iter().map(|it| size_of::<Other>() + it.name.len());
-            size_of::<Explanation>() + it.name.len() + considered.chain(others).sum::<usize>()
+            let home = it.home.as_ref().map_or(0, String::len);
+            size_of::<Explanation>()
+                + it.name.len()
+                + home
+                + considered.chain(others).sum::<usize>()
         };
         let own = size_of::<Self>() + self.request_id.len() + self.pool.len();
         own + self.choices.iter().map(choice).sum::<usize>()

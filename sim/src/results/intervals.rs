@@ -52,8 +52,12 @@ pub struct Summary {
     pub load_max_over_mean: Interval,
     pub fairness: Interval,
     pub sessions_moved: Interval,
-    /// Where faults were about: the share of others that suffered, and the others with and without.
+    /// Where faults were about: the share of others that were struck, and that suffered, the replicas
+    /// that harmful requests reached, and the others with and without.
+    pub struck: Option<Interval>,
+    pub reached: Option<Interval>,
     pub blast_radius: Option<Interval>,
+    pub hit_calm: Option<Interval>,
     pub others: Option<GroupSummary>,
     pub others_calm: Option<GroupSummary>,
     pub classes: Vec<GroupSummary>,
@@ -67,7 +71,10 @@ pub fn summarize(runs: &[&Results]) -> Summary {
         groups::summaries(runs.iter().filter_map(|it| of(it).as_ref().map(std::slice::from_ref)))
             .pop()
     };
-    let blasts: Vec<f64> = runs.iter().filter_map(|it| it.blast_radius).collect();
+    let some = |figure: fn(&Results) -> Option<f64>| {
+        let known: Vec<f64> = runs.iter().filter_map(|it| figure(it)).collect();
+        (!known.is_empty()).then(|| Interval::of(&known))
+    };
     Summary {
         policy: runs.first().map(|it| it.policy.clone()).unwrap_or_default(),
         seeds: runs.len(),
@@ -87,7 +94,10 @@ pub fn summarize(runs: &[&Results]) -> Summary {
         load_max_over_mean: over(|it| it.load_max_over_mean),
         fairness: over(|it| it.fairness),
         sessions_moved: over(|it| real(it.sessions_moved)),
-        blast_radius: (!blasts.is_empty()).then(|| Interval::of(&blasts)),
+        struck: some(|it| it.struck),
+        reached: some(|it| it.reached.map(real)),
+        blast_radius: some(|it| it.blast_radius),
+        hit_calm: some(|it| it.hit_calm),
         others: one(|it| &it.others),
         others_calm: one(|it| &it.others_calm),
         classes: groups::summaries(runs.iter().map(|it| it.classes.as_slice())),

@@ -54,6 +54,7 @@ impl World {
         if self.flights.get(&request).is_none_or(|it| it.tenant != poison.tenant) {
             return;
         }
+        self.reached.insert(replica);
         if self.replicas[replica].is_up() {
             self.quarantined.brought_down += 1;
             self.heap.push(self.now + REVIVED_AFTER, Happening::Revive { replica });

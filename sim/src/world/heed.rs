@@ -48,6 +48,11 @@ impl World {
         self.quarantined
     }
 
+    /// Counts the replicas that a harmful request has reached; none where no tenant does harm.
+    pub fn reached(&self) -> Option<usize> {
+        self.poison.map(|_| self.reached.len())
+    }
+
     /// Takes in what a router has to say of its replicas.
     pub(super) fn heed(&mut self, router: usize) {
         for notice in self.routers[router].brain.take_notices() {

@@ -20,7 +20,7 @@ mod settings;
 mod srpt;
 mod upkeep;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -133,6 +133,8 @@ pub struct World {
     broken: Option<String>,
     put_out: Vec<PutOut>,
     quarantined: Quarantined,
+    /// Replicas that a harmful request has reached.
+    reached: BTreeSet<usize>,
 }
 
 impl World {
@@ -186,6 +188,7 @@ impl World {
             broken: None,
             put_out: Vec::new(),
             quarantined: Quarantined::default(),
+            reached: BTreeSet::new(),
             replicas,
             settings,
         };

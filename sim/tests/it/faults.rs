@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{self, QuarantineSettings};
+use cleave_core::brain::{self, QuarantineSettings, SubsetSettings};
 use cleave_core::fleet::Reason;
 use cleave_core::policy::PolicyName;
 use cleave_sim::traces::{
@@ -105,6 +105,8 @@ fn poisoned(hangs: bool, tenants: u64, ttl: Duration) -> (World, Quarantined) {
     let poison = FaultKind::Poison { tenant: Tenant(7), hangs };
     let mut settings = settings(&[(10, Some(30), poison)]);
     settings.brain.quarantine = QuarantineSettings { ttl };
+    // Quarantine alone: subsets contain the tenant too.
+    settings.brain.subsets = SubsetSettings::undivided();
     let world = play(settings, chats(tenants));
     let quarantined = world.quarantined();
     (world, quarantined)

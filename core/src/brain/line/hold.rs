@@ -8,6 +8,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::cost::Hardware;
 use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey};
+use crate::policy::Ask;
 use crate::queue::{
     Admission, Claim, ClassId, Contracts, Gate, Lane, Line, Pace, Reservation, Tenant, Ticket,
     Weight, Work,
@@ -64,6 +65,8 @@ pub(super) struct Parked {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Toll {
     pub(in super::super) class: ClassId,
+    /// Within what its class promises the first token.
+    pub(in super::super) first_token: Option<Duration>,
     pub(in super::super) tenant: Tenant,
     pub(super) weight: Weight,
     pub(super) work: Work,
@@ -85,6 +88,11 @@ impl Parked {
             is_long: self.toll.is_long,
             home: self.home,
         }
+    }
+
+    pub(super) fn ask(&self, now: Moment) -> Ask<'_> {
+        let first_token = self.toll.first_token;
+        Ask { now, key: self.key, outline: &self.outline, first_token }
     }
 
     pub(super) fn booking(self, replica: ReplicaId) -> Booking {

@@ -1,6 +1,8 @@
 //! The brain's side of subsets: it gathers candidates inside them, has rounds planned when they are
 //! due, and passes orders on.
 
+use std::time::Duration;
+
 use crate::domain::{Moment, ReplicaId, RequestId};
 use crate::fleet::{Fleet, Replica, Standing};
 
@@ -22,13 +24,14 @@ impl Brain {
         if self.subsets.is_stale() {
             self.plan_if_due(ask.now);
         }
-        let fleet = &self.fleet;
-        self.subsets.select(ask.key, |it| takes(fleet, ask.now, it, tried))
+        let (fleet, now) = (&self.fleet, ask.now);
+        let home = self.sessions.home(now, ask.key);
+        self.subsets.select(now, ask.key, home, |it| takes(fleet, now, it, tried))
     }
 
     /// Tells whether a subset cannot do: nobody in it takes anything, or everybody has a long line.
-    pub(in crate::brain) fn should_spill(&self) -> bool {
-        let patience_ms = self.subsets.spill_after().as_secs_f64() * 1e3;
+    pub(in crate::brain) fn should_spill(&self, ask: &Ask<'_>) -> bool {
+        let patience_ms = self.subsets.patience(ask.first_token).as_secs_f64() * 1e3;
         self.candidates.iter().all(|it| patience_ms < it.books.wait_ms)
     }
 
@@ -37,8 +40,13 @@ impl Brain {
         self.subsets.obey(now, order, |it| fleet.get(it).map(|it| it.place));
     }
 
-    /// Notes a request that is sent, for the sizes of subsets.
+    /// Notes a request that is sent, for the sizes of subsets; once, however often it is tried.
     pub(in crate::brain) fn note_demand(&mut self, now: Moment, booking: &Booking) {
+        let expected = Duration::from_secs_f64(booking.account.ttft_ms.clamp(0.0, 1e9) / 1e3);
+        self.subsets.troubles.on_sent(now, booking.key.workload(), expected);
+        if !booking.tried.is_empty() {
+            return;
+        }
         let Some(it) = self.fleet.get(booking.replica) else { return };
         let work_ms = booking.account.charge.work_ms();
         let demand_mu = work_ms / MINUTE_MS * it.hardware.capacity_mu_per_min;

@@ -8,7 +8,9 @@
 
 mod inside;
 mod orders;
+mod reach;
 mod settings;
+mod trouble;
 mod view;
 
 use std::collections::BTreeMap;
@@ -22,8 +24,11 @@ use crate::sharding::{
 };
 
 pub use orders::Order;
+pub use reach::Beyond;
 pub use settings::{SubsetSettings, WorkloadSettings};
 pub use view::{AssignmentView, SliceView, WorkloadView};
+
+use trouble::Troubles;
 
 /// How often is planned.
 const PLAN_INTERVAL: Duration = Duration::from_secs(2);
@@ -66,7 +71,6 @@ pub struct SubsetTotals {
 #[derive(Debug)]
 pub(super) struct Subsets {
     settings: SubsetSettings,
-    planner: Planner,
     sizer: Sizer,
     meter: Meter,
     demand: Sketch,
@@ -88,30 +92,20 @@ pub(super) struct Subsets {
     churn: Churn,
     deeds: Deeds,
     totals: SubsetTotals,
+    /// Workloads under which replicas die.
+    troubles: Troubles,
     /// Who may take the request at hand; reused, so that no decision allocates.
     chosen: Vec<Place>,
     /// How many of them are its subset; the others are beyond it.
     inside: usize,
-    /// Whether somebody of the subset is out.
-    has_stand_in: bool,
+    /// Why the others are there.
+    beyond: Option<Beyond>,
 }
 
 impl Subsets {
     pub(super) fn new(settings: SubsetSettings) -> Self {
-        let bounds = Bounds { floor: settings.floor.max(1), cap: settings.floor.max(1) };
-        // The picker balances inside a subset, so a few slices for each replica will do.
-        let planner = Planner::new(PlannerSettings {
-            slices_min: 8,
-            slices_max: 16,
-            band: 0.1,
-            churn_max: 0.05,
-            cool_down: Duration::from_secs(120),
-            bounds,
-            ..PlannerSettings::default()
-        });
         Self {
             settings,
-            planner,
             sizer: Sizer::new(SizerSettings::default()),
             meter: Meter::new(MeterSettings { half_life: DEMAND_HALF_LIFE, keys_max: 1024 }),
             demand: Sketch::new(WORKLOADS_MAX, DEMAND_HALF_LIFE),
@@ -129,9 +123,10 @@ impl Subsets {
             churn: Churn::default(),
             deeds: Deeds::default(),
             totals: SubsetTotals::default(),
+            troubles: Troubles::default(),
             chosen: Vec::new(),
             inside: 0,
-            has_stand_in: false,
+            beyond: None,
         }
     }
 
@@ -158,10 +153,10 @@ impl Subsets {
         self.peers.sort_unstable_by_key(|it| it.place);
         let members = self.members(now);
         let serving = members.iter().filter(|it| !it.draining).count();
-        let floor = usize::try_from(self.settings.floor.max(1)).unwrap_or(usize::MAX);
+        let fresh = self.assignment.is_empty();
         if self.settings.workloads.is_empty()
             && self.pinned.is_empty()
-            && (serving <= floor || (self.demand.len() < 2 && self.assignment.is_empty()))
+            && ((fresh && self.demand.len() < 2) || !self.settings.divides(serving, fresh))
         {
             self.clerk = None;
             return;
@@ -178,7 +173,8 @@ impl Subsets {
     fn plan_round(&mut self, now: Moment, members: &[Member]) {
         let rules = self.rules(now, members);
         let load = self.meter.map(now);
-        let plan = self.planner.plan(now, &self.assignment, members, &rules, &load);
+        let planner = Planner::new(planner_settings(self.floor()));
+        let plan = planner.plan(now, &self.assignment, members, &rules, &load);
         let total = plan.churn.total.max(f64::MIN_POSITIVE);
         self.totals.rounds += 1;
         self.totals.changes += u64::from(!Arc::ptr_eq(&plan.assignment, &self.assignment));
@@ -234,6 +230,8 @@ impl Subsets {
         let mut sizes: BTreeMap<u32, u32> = BTreeMap::new();
         for (workload, load) in loads {
             let bounds = self.bounds_of(workload);
+            // What is sent again and again because replicas die under it is not demand.
+            let load = if self.troubles.has(now, workload) { 0.0 } else { load };
             // Its part of the fleet is what it may have while nobody else wants it.
             let share = load / total.max(f64::MIN_POSITIVE) * f64::from(replicas) * capacity;
             let load = load.max(share * self.sizer.target());
@@ -243,7 +241,7 @@ impl Subsets {
             }
         }
         for it in &self.settings.workloads {
-            sizes.entry(it.workload).or_insert(it.floor);
+            sizes.entry(it.workload).or_insert(self.bounds_of(it.workload).floor);
         }
         for (workload, places) in &self.pinned {
             sizes.insert(*workload, u32::try_from(places.len()).unwrap_or(1));
@@ -265,8 +263,16 @@ impl Subsets {
     }
 
     fn bounds_of(&self, workload: u32) -> Bounds {
-        let common = Bounds { floor: self.settings.floor.max(1), cap: self.settings.cap };
-        self.own(workload).map_or(common, |it| Bounds { floor: it.floor.max(1), cap: it.cap })
+        let common = Bounds { floor: self.floor(), cap: self.settings.cap };
+        self.own(workload).map_or(common, |it| Bounds {
+            floor: it.floor.map_or(common.floor, |it| it.max(1)),
+            cap: it.cap.unwrap_or(common.cap),
+        })
+    }
+
+    /// The fewest replicas a workload has in a pool like this.
+    fn floor(&self) -> u32 {
+        self.settings.floor_in(self.peers.len())
     }
 
     /// Counts a request that is sent: its work, and the tokens it leaves in a cache.
@@ -275,87 +281,6 @@ impl Subsets {
         if let Some(clerk) = &self.clerk {
             self.meter.add(now, clerk, key, work_mu, f64::from(tokens));
         }
-    }
-
-    /// Finds who may take a request; says whether that is less than everybody. Whoever is out has
-    /// a stand-in, as far as the workload may leave its subset.
-    pub(super) fn select(&mut self, key: SliceKey, is_alive: impl Fn(ReplicaId) -> bool) -> bool {
-        self.chosen.clear();
-        self.inside = 0;
-        self.has_stand_in = false;
-        let Some(clerk) = &self.clerk else { return false };
-        let pinned = self.pinned.get(&workload_of(key)).map(Vec::as_slice);
-        self.chosen.extend_from_slice(pinned.unwrap_or_else(|| clerk.holders(key)));
-        self.inside = self.chosen.len();
-        let alive = |place: &&Place| self.peer(**place).is_some_and(|it| is_alive(it.id));
-        let missing = self.inside - self.chosen.iter().filter(alive).count();
-        self.has_stand_in = 0 < missing;
-        if self.has_stand_in {
-            self.extend(key, missing);
-        }
-        true
-    }
-
-    /// Adds those to whom the request at hand may spill; says whether there are any more.
-    pub(super) fn spill(&mut self, key: SliceKey) -> bool {
-        let before = self.chosen.len();
-        self.extend(key, usize::MAX);
-        before < self.chosen.len()
-    }
-
-    /// Adds replicas beyond the subset, at most `count` in all, in an order that is the workload's
-    /// own and never more than it may spill to, dead or alive: what kills its replicas must not go
-    /// through the whole fleet.
-    fn extend(&mut self, key: SliceKey, count: usize) {
-        let Some(clerk) = &self.clerk else { return };
-        let workload = workload_of(key);
-        let allowed = self.own(workload).is_none_or(|it| it.spill);
-        if !allowed || self.pinned.contains_key(&workload) {
-            return;
-        }
-        let most = count.min(usize::try_from(self.settings.spill_max).unwrap_or(0));
-        while self.chosen.len() - self.inside < most {
-            let free = |place: Place| !self.is_reserved(place);
-            let Some(next) = clerk.stand_in(key, free, &self.chosen[self.inside..]) else { return };
-            self.chosen.push(next);
-        }
-    }
-
-    /// Tells whether somebody has a replica to himself.
-    fn is_reserved(&self, place: Place) -> bool {
-        let Some(clerk) = &self.clerk else { return false };
-        let exclusive = self.settings.workloads.iter().filter(|it| it.exclusive);
-        exclusive.into_iter().any(|it| {
-            let low = Slice::of_prefix(it.workload).low;
-            clerk.holders(SliceKey(low)).contains(&place)
-        })
-    }
-
-    /// Tells whether a replica may take the request at hand, after [`Self::select`] said yes.
-    pub(super) fn allows(&self, place: Place) -> bool {
-        self.chosen.contains(&place)
-    }
-
-    /// Tells whether a replica is to take nothing new.
-    pub(super) fn is_drained(&self, place: Place) -> bool {
-        self.drained.contains(&place)
-    }
-
-    /// Counts who is picked beyond the subset, or might have been. Not when candidates are gathered,
-    /// which may happen more than once for a request.
-    pub(super) fn on_picked(&mut self, place: Place) {
-        self.totals.stood_in += u64::from(self.has_stand_in);
-        if self.chosen.get(self.inside..).is_some_and(|it| it.contains(&place)) {
-            self.totals.spilled += 1;
-        }
-    }
-
-    pub(super) fn on_moved(&mut self, tokens: u32) {
-        self.totals.moved_tokens += u64::from(tokens);
-    }
-
-    pub(super) const fn spill_after(&self) -> Duration {
-        self.settings.spill_after
     }
 
     fn peer(&self, place: Place) -> Option<&Peer> {
@@ -367,6 +292,22 @@ impl Subsets {
     #[cfg(test)]
     fn bytes(&self) -> usize {
         self.demand.len() * 32 + self.assignment.len() * 64 + self.assignment.holders_total() * 8
+    }
+}
+
+/// What the planner aims at. The picker balances inside a subset, so a few slices for each replica
+/// will do.
+fn planner_settings(floor: u32) -> PlannerSettings {
+    PlannerSettings {
+        slices_min: 8,
+        slices_max: 16,
+        band: 0.1,
+        churn_max: 0.05,
+        cool_down: Duration::from_secs(120),
+        bounds: Bounds { floor, cap: floor },
+        // A workload at the floor shares its slice with others, and is in no second one.
+        grain_bits: 32,
+        ..PlannerSettings::default()
     }
 }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 /// How many replicas a workload may use, and when it may use others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubsetSettings {
-    /// The fewest replicas a workload has. A pool that has no more is not divided.
-    pub floor: u32,
+    /// The fewest replicas a workload has; by the size of the pool where nothing is said.
+    pub floor: Option<u32>,
     /// The most it has, however much it asks for.
     pub cap: u32,
-    /// How long the shortest wait inside a subset must be before others may be asked.
+    /// How long the shortest wait inside a subset may be before others are asked; less for classes
+    /// that are promised an early first token.
     pub spill_after: Duration,
     /// How many replicas beyond its subset a workload may spill to; always the same ones.
     pub spill_max: u32,
@@ -24,27 +25,46 @@ pub struct WorkloadSettings {
     pub workload: u32,
     /// What people call it.
     pub name: String,
-    pub floor: u32,
-    pub cap: u32,
+    /// As for everybody where nothing is said.
+    pub floor: Option<u32>,
+    pub cap: Option<u32>,
     pub spill: bool,
     /// Nobody else uses its replicas.
     pub exclusive: bool,
 }
 
+/// A pool smaller than this is not divided unless a floor is set: a subset with its spill would be most
+/// of it.
+const DIVIDED_MIN: usize = 8;
+
 impl SubsetSettings {
     /// Lets every workload use every replica.
     pub fn undivided() -> Self {
-        Self { floor: u32::MAX, ..Self::default() }
+        Self { floor: Some(u32::MAX), ..Self::default() }
+    }
+
+    /// Tells the fewest replicas a workload has in a pool of so many: an eighth of them, since that
+    /// many are lost with the workload, but two at least, and no more than four.
+    pub(super) fn floor_in(&self, replicas: usize) -> u32 {
+        let eighth = || u32::try_from(replicas.div_ceil(8)).unwrap_or(u32::MAX).clamp(2, 4);
+        self.floor.map_or_else(eighth, |it| it.max(1))
+    }
+
+    /// Tells whether a pool of so many is divided at all. One that was is not put together because
+    /// a replica restarts.
+    pub(super) fn divides(&self, replicas: usize, fresh: bool) -> bool {
+        let floor = usize::try_from(self.floor_in(replicas)).unwrap_or(usize::MAX);
+        floor < replicas && (self.floor.is_some() || DIVIDED_MIN <= replicas || !fresh)
     }
 }
 
 impl Default for SubsetSettings {
     fn default() -> Self {
         Self {
-            floor: 4,
+            floor: None,
             cap: u32::MAX,
             spill_after: Duration::from_secs(1),
-            spill_max: 2,
+            spill_max: 4,
             workloads: Vec::new(),
         }
     }

@@ -29,7 +29,7 @@ fn planned(settings: SubsetSettings, replicas: u32) -> Subsets {
 }
 
 fn subset(subsets: &mut Subsets, key: SliceKey) -> Vec<Place> {
-    assert!(subsets.select(key, |_| true));
+    assert!(subsets.select(at_s(1), key, None, |_| true));
     subsets.chosen.clone()
 }
 
@@ -49,10 +49,72 @@ fn load(subsets: &mut Subsets, workload: u32, mu_per_min: f64, seconds: std::ops
 
 #[test]
 fn a_pool_no_larger_than_the_floor_is_not_divided() {
-    let mut subsets = planned(SubsetSettings::default(), 4);
-    assert!(!subsets.select(key(1, 1), |_| true));
-    let mut subsets = planned(SubsetSettings::default(), 5);
+    let four = SubsetSettings { floor: Some(4), ..SubsetSettings::default() };
+    let mut subsets = planned(four.clone(), 4);
+    assert!(!subsets.select(at_s(1), key(1, 1), None, |_| true));
+    let mut subsets = planned(four, 5);
     assert_eq!(subset(&mut subsets, key(1, 1)).len(), 4);
+}
+
+#[test]
+fn the_floor_is_an_eighth_of_the_pool_and_a_small_pool_is_not_divided() {
+    for (replicas, floor) in [(8, 2), (16, 2), (17, 3), (32, 4), (100, 4)] {
+        let mut subsets = planned(SubsetSettings::default(), replicas);
+        assert_eq!(subset(&mut subsets, key(1, 1)).len(), floor, "{replicas}");
+    }
+    let mut subsets = planned(SubsetSettings::default(), 7);
+    assert!(!subsets.select(at_s(1), key(1, 1), None, |_| true));
+}
+
+#[test]
+fn a_session_that_spilled_may_stay_where_it_went_and_nowhere_else() {
+    let mut subsets = planned(SubsetSettings::default(), 32);
+    let all = peers(32);
+    let inside = subset(&mut subsets, key(1, 7));
+    assert!(subsets.spill(at_s(1), key(1, 7)));
+    let spilled = subsets.chosen[inside.len()..].to_vec();
+    let id = |place: Place| all.iter().find(|it| it.place == place).map(|it| it.id);
+    assert!(subsets.select(at_s(2), key(1, 7), id(spilled[1]), |_| true));
+    assert_eq!(subsets.chosen[inside.len()..], spilled[1..2], "its cache is there");
+    assert_eq!(subsets.beyond(spilled[1]), Some(Beyond::Home));
+    let far = all.iter().find(|it| !inside.contains(&it.place) && !spilled.contains(&it.place));
+    assert!(subsets.select(at_s(2), key(1, 7), far.map(|it| it.id), |_| true));
+    assert_eq!(subsets.chosen, inside);
+    assert_eq!(subsets.patience(Some(Duration::from_secs(1))), Duration::from_millis(20));
+    assert_eq!(subsets.patience(None), Duration::from_secs(1));
+}
+
+#[test]
+fn a_workload_under_which_replicas_die_neither_grows_nor_moves_nor_spills() {
+    let mut subsets = planned(SubsetSettings::default(), 32);
+    load(&mut subsets, 2, 1000.0, 1..20);
+    load(&mut subsets, 1, 1.0, 20..22);
+    let before = subset(&mut subsets, key(1, 7));
+    subsets.on_lost(at_s(22), key(1, 7));
+    load(&mut subsets, 1, 1000.0, 22..200);
+    assert_eq!(subset(&mut subsets, key(1, 7)), before, "what is tried again is no demand");
+    assert!(subsets.select(at_s(23), key(1, 7), None, |_| false));
+    assert_eq!(subsets.chosen.len(), before.len() + 1, "one stand-in to show it is harmless");
+    subsets.on_done(key(1, 7));
+    load(&mut subsets, 1, 1000.0, 200..230);
+    assert!(before.len() < subset(&mut subsets, key(1, 7)).len());
+}
+
+#[test]
+fn a_workload_is_never_split_over_more_than_its_subset() {
+    let mut subsets = planned(SubsetSettings::default(), 16);
+    for (workload, second) in (1..9).zip((20..).step_by(20)) {
+        load(&mut subsets, workload, 100.0, second..second + 20);
+    }
+    for workload in 1..9 {
+        let mut reached: Vec<Place> = Vec::new();
+        for session in 0..64_u32 {
+            reached.extend(subset(&mut subsets, key(workload, session << 26)));
+        }
+        reached.sort_unstable();
+        reached.dedup();
+        assert_eq!(reached.len(), subset(&mut subsets, key(workload, 0)).len());
+    }
 }
 
 #[test]
@@ -85,20 +147,24 @@ fn alone_in_a_pool_a_workload_has_all_of_it_and_keeps_it_when_another_comes() {
     let mut subsets = Subsets::new(SubsetSettings::default());
     subsets.plan(at_s(0), peers(12).into_iter());
     load(&mut subsets, 1, 50.0, 1..60);
-    assert!(!subsets.select(key(1, 7), |_| true), "there is nobody to protect from it");
+    assert!(
+        !subsets.select(at_s(1), key(1, 7), None, |_| true),
+        "there is nobody to protect from it"
+    );
     load(&mut subsets, 2, 1.0, 60..63);
     assert_eq!(subset(&mut subsets, key(1, 7)).len(), 12);
-    assert_eq!(subset(&mut subsets, key(2, 7)).len(), 4);
+    assert_eq!(subset(&mut subsets, key(2, 7)).len(), 2);
 }
 
 #[test]
 fn a_dead_replica_has_the_same_stand_in_everywhere_and_is_replaced_after_a_while() {
-    let mut one = planned(SubsetSettings::default(), 16);
-    let mut other = planned(SubsetSettings::default(), 16);
+    let four = SubsetSettings { floor: Some(4), ..SubsetSettings::default() };
+    let mut one = planned(four.clone(), 16);
+    let mut other = planned(four, 16);
     let before = subset(&mut one, key(1, 7));
     let dead = peers(16).into_iter().find(|it| it.place == before[0]).unwrap().id;
     for subsets in [&mut one, &mut other] {
-        assert!(subsets.select(key(1, 7), |it| it != dead));
+        assert!(subsets.select(at_s(1), key(1, 7), None, |it| it != dead));
         assert_eq!(subsets.chosen.len(), 5);
     }
     assert_eq!(one.chosen, other.chosen);
@@ -121,30 +187,30 @@ fn a_workload_that_kills_what_it_touches_stays_within_its_subset_and_its_spill()
     let id = |place: Place| all.iter().find(|it| it.place == place).unwrap().id;
     let mut dead: Vec<ReplicaId> = Vec::new();
     for _ in 0..20 {
-        subsets.select(key(1, 7), |it| !dead.contains(&it));
-        subsets.spill(key(1, 7));
+        subsets.select(at_s(1), key(1, 7), None, |it| !dead.contains(&it));
+        subsets.spill(at_s(1), key(1, 7));
         let next = subsets.chosen.iter().map(|it| id(*it)).find(|it| !dead.contains(it));
         dead.extend(next);
     }
-    assert_eq!(dead.len(), 6);
+    assert_eq!(dead.len(), 4 + 4);
 }
 
 #[test]
 fn spilling_is_bounded_and_always_to_the_same_ones() {
     let mut subsets = planned(SubsetSettings::default(), 16);
     let inside = subset(&mut subsets, key(1, 7));
-    assert!(subsets.spill(key(1, 7)));
+    assert!(subsets.spill(at_s(1), key(1, 7)));
     let outside: Vec<Place> = subsets.chosen[inside.len()..].to_vec();
-    assert_eq!(outside.len(), 2);
+    assert_eq!(outside.len(), 4);
     subset(&mut subsets, key(1, 99));
-    subsets.spill(key(1, 99));
+    subsets.spill(at_s(1), key(1, 99));
     assert_eq!(subsets.chosen[inside.len()..], outside, "whichever session it is");
 }
 
 fn configured(workload: u32, exclusive: bool, spill: bool) -> WorkloadSettings {
     let workload = workload_of(key(workload, 0));
     let name = "batch".to_owned();
-    WorkloadSettings { workload, name, floor: 3, cap: 3, spill, exclusive }
+    WorkloadSettings { workload, name, floor: Some(3), cap: Some(3), spill, exclusive }
 }
 
 #[test]
@@ -153,10 +219,10 @@ fn an_exclusive_workload_shares_nothing_not_even_by_spilling() {
     let mut subsets = planned(SubsetSettings { workloads, ..SubsetSettings::default() }, 16);
     let own = subset(&mut subsets, key(1, 7));
     assert_eq!(own.len(), 3);
-    assert!(!subsets.spill(key(1, 7)), "it may not spill");
+    assert!(!subsets.spill(at_s(1), key(1, 7)), "it may not spill");
     for other in 2..60 {
         subset(&mut subsets, key(other, 7));
-        subsets.spill(key(other, 7));
+        subsets.spill(at_s(1), key(other, 7));
         assert!(subsets.chosen.iter().all(|it| !own.contains(it)), "workload {other}");
     }
 }
@@ -180,7 +246,7 @@ fn orders_are_obeyed() {
     subsets.obey(at_s(4), Order::Freeze, place);
     let before = subset(&mut subsets, key(1, 7));
     subsets.plan(at_s(200), all.iter().take(8).copied());
-    assert_eq!(subset(&mut subsets, key(1, 7))[..4], before[..4], "frozen is frozen");
+    assert_eq!(subset(&mut subsets, key(1, 7))[..2], before[..2], "frozen is frozen");
 }
 
 #[test]
@@ -194,7 +260,7 @@ fn an_assignment_from_before_is_taken_up_even_if_replicas_come_back_slowly() {
     after.plan(at_s(10), peers(16).into_iter());
     for workload in 0..50 {
         let key = key(workload, 7);
-        assert_eq!(subset(&mut after, key)[..4], kept.find(key).holders[..4]);
+        assert_eq!(subset(&mut after, key)[..2], kept.find(key).holders[..2]);
     }
     assert_eq!(after.assignment.generation(), kept.generation(), "nothing was planned anew");
 }

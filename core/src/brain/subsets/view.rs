@@ -76,7 +76,7 @@ impl Subsets {
             slices,
             workloads: self.workload_views(now),
             hot_keys: if divided { load.keys().to_vec() } else { Vec::new() },
-            overlap_expected: expected_overlap(self.settings.floor, self.settings.floor, replicas),
+            overlap_expected: expected_overlap(self.floor(), self.floor(), replicas),
             balance: self.balance,
             churn: self.churn,
             deeds: self.deeds,

@@ -67,13 +67,16 @@ impl Round {
 
 fn settings() -> impl Strategy<Value = Settings> {
     let bounds = (1_u32..4, 0_u32..4).prop_map(|(floor, more)| Bounds { floor, cap: floor + more });
-    (bounds, prop_oneof![Just(0.0), Just(0.1), Just(f64::INFINITY)], 0_u64..2).prop_map(
-        |(bounds, churn_max, cool_down_s)| Settings {
+    let churn_max = prop_oneof![Just(0.0), Just(0.1), Just(f64::INFINITY)];
+    let grain_bits = prop_oneof![Just(0), Just(32), Just(59)];
+    (bounds, churn_max, 0_u64..2, grain_bits).prop_map(
+        |(bounds, churn_max, cool_down_s, grain_bits)| Settings {
             bounds,
             churn_max,
             cool_down: std::time::Duration::from_secs(cool_down_s * 30),
             slices_min: 8,
             slices_max: 16,
+            grain_bits,
             ..Settings::default()
         },
     )
@@ -91,6 +94,11 @@ fn check(plan: &Plan, round: &Round, settings: &Settings) -> Result<(), TestCase
             prop_assert!(serving.iter().any(|it| it.place == *place), "{place:?} is not there");
         }
         let rule = rules.iter().find(|it| it.slice.overlap(&held.slice).is_some());
+        let is_under_rule = |key: u64| rules.iter().any(|it| it.slice.contains(key));
+        if let Some(before) = held.slice.low.checked_sub(1).filter(|it| !is_under_rule(*it)) {
+            let whole = (held.slice.low ^ before) >> settings.grain_bits != 0;
+            prop_assert!(whole || rule.is_some(), "{held:?} begins inside a grain");
+        }
         let bounds = rule.map_or(settings.bounds, |it| it.bounds);
         let holders = u32::try_from(held.holders.len()).unwrap();
         let all = u32::try_from(serving.len()).unwrap();

@@ -14,17 +14,22 @@ use crate::config::problem::Wrong;
 
 /// Which replicas a workload, a tenant's requests for one model, may use. Each has a subset of its
 /// pool that grows with its demand, so that what it breaks it breaks there.
-/// A pool with no more replicas than `floor`, or with a single workload, is not divided.
+/// A pool of fewer than 8 replicas (no more than `floor` where that is given), or with a single
+/// workload, is not divided.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Subsets {
     /// The fewest replicas a workload has.
-    #[schemars(range(min = 1, max = 100_000))]
-    pub floor: u32,
+    #[schemars(
+        range(min = 1, max = 100_000),
+        extend("x-default" = "an eighth of the pool, from 2 to 4")
+    )]
+    pub floor: Option<u32>,
     /// The most replicas a workload has, however much it asks for.
     #[schemars(range(min = 1, max = 100_000), extend("x-default" = "no limit"))]
     pub cap: Option<u32>,
-    /// The wait for the best replica of a subset above which others may be asked.
+    /// The wait for the best replica of a subset above which others may be asked; a fiftieth of what
+    /// the request's class promises for the first token where that is less.
     pub spill_after: Text<Duration>,
     /// How many replicas beyond its subset a workload may use then; always the same ones.
     #[schemars(range(min = 0, max = 1000))]
@@ -37,8 +42,8 @@ pub(in crate::config) struct Subsets {
 
 impl Default for Subsets {
     fn default() -> Self {
-        let SubsetSettings { floor, spill_after, spill_max, .. } = SubsetSettings::default();
-        Self { floor, cap: None, spill_after: Text(spill_after), spill_max, state_dir: None }
+        let SubsetSettings { spill_after, spill_max, .. } = SubsetSettings::default();
+        Self { floor: None, cap: None, spill_after: Text(spill_after), spill_max, state_dir: None }
     }
 }
 
@@ -46,21 +51,17 @@ impl Subsets {
     /// Settles the section, with the workloads that differ from it.
     pub(in crate::config) fn settings(&self, workloads: &Slots<Workload>) -> SubsetSettings {
         let usual = SubsetSettings::default();
-        let cap = self.cap.unwrap_or(usual.cap).max(self.floor);
-        let own = |it: &Workload| {
-            let floor = it.floor.unwrap_or(self.floor);
-            WorkloadSettings {
-                workload: it.workload.0.0,
-                name: it.name.clone(),
-                floor,
-                cap: it.cap.unwrap_or(cap).max(floor),
-                spill: it.spill,
-                exclusive: it.isolation.0 == Isolation::Exclusive,
-            }
+        let own = |it: &Workload| WorkloadSettings {
+            workload: it.workload.0.0,
+            name: it.name.clone(),
+            floor: it.floor,
+            cap: it.cap,
+            spill: it.spill,
+            exclusive: it.isolation.0 == Isolation::Exclusive,
         };
         SubsetSettings {
             floor: self.floor,
-            cap,
+            cap: self.cap.unwrap_or(usual.cap),
             spill_after: self.spill_after.0,
             spill_max: self.spill_max,
             workloads: workloads.iter().flatten().map(own).collect(),
