@@ -120,6 +120,8 @@ pub enum Failure {
     /// The connection broke after the request was sent, or what came was no answer. Also in the middle of
     /// an answer that another replica can go on with.
     Lost,
+    /// The connection broke after the request was sent, and nobody listens there any more.
+    Died,
     /// It was told to give up, because the replica hangs.
     Hung,
     /// An answer that says the replica is at fault.
@@ -204,6 +206,9 @@ pub enum Refusal {
     BudgetSpent,
     /// Replicas went down while it, or others like it, were served there.
     Quarantined { circle: Circle },
+    /// A replica went down while it was served there, and it has waited for long enough for word of
+    /// another copy of it, or of that replica.
+    Suspected { retry_after: Duration },
     /// The line is full, and this request or its tenant has the least claim to a place in it.
     LineFull { retry_after: Duration },
     /// By prediction it cannot be served in the time it was given.
@@ -223,6 +228,7 @@ impl Refusal {
     pub const fn retry_after(self) -> Option<Duration> {
         match self {
             Self::NoReplica { retry_after }
+            | Self::Suspected { retry_after }
             | Self::LineFull { retry_after }
             | Self::WaitedOut { retry_after }
             | Self::SessionsFull { retry_after }
@@ -241,6 +247,7 @@ impl Refusal {
             Self::TriesSpent => "tries_spent",
             Self::BudgetSpent => "retry_budget_spent",
             Self::Quarantined { .. } => "quarantined",
+            Self::Suspected { .. } => "suspected",
             Self::LineFull { .. } => "line_full",
             Self::DeadlineUnmeetable => "deadline_unmeetable",
             Self::DeadlinePassed => "deadline_passed",

@@ -52,7 +52,20 @@ pub fn nobody_waits_in_vain(brain: &Brain, now: Moment) -> bool {
     !brain.holds_in_vain(now)
 }
 
-/// The line holds exactly the requests that wait, and none of them is in flight.
+/// The line holds exactly the requests that wait, and none of them, nor of the suspects that wait, is
+/// in flight.
 pub fn line_matches_requests(brain: &Brain) -> bool {
-    brain.hold.is_sound() && brain.hold.waiting().all(|it| !brain.requests.contains_key(&it))
+    let mut waiting = brain.hold.waiting().chain(brain.ward.waiting());
+    brain.hold.is_sound() && waiting.all(|it| !brain.requests.contains_key(&it))
+}
+
+/// A request that was there when a replica went down, and was not served since, is sent only while no
+/// other copy of it is in flight.
+pub fn suspects_go_alone(brain: &Brain, now: Moment, actions: &[Action]) -> bool {
+    let sent = actions.iter().filter_map(|it| it.verdict()?.1.is_ok().then_some(it.verdict()?.0));
+    let mut bookings = sent.filter_map(|it| brain.requests.get(&it));
+    bookings.all(|it| {
+        let copies = brain.requests.values().filter(|other| other.fingerprint == it.fingerprint);
+        brain.quarantine.suspicion(now, it.fingerprint) == 0 || copies.count() == 1
+    })
 }

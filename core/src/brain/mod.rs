@@ -20,6 +20,7 @@ mod settings;
 mod snapshot;
 mod subsets;
 mod suspects;
+mod ward;
 mod watch;
 
 use std::collections::VecDeque;
@@ -57,6 +58,7 @@ use notice::Notices;
 use quarantine::Quarantine;
 use sessions::Sessions;
 use subsets::Subsets;
+use ward::Ward;
 
 /// How often the session table is swept a little.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -85,6 +87,7 @@ pub struct Brain {
     explaining: Explaining,
     notices: Notices,
     quarantine: Quarantine,
+    ward: Ward,
     patience: Patience,
     looked_at: Moment,
     /// The silence that is being acted on, for the notice of it.
@@ -114,6 +117,7 @@ impl Brain {
             explaining: Explaining::default(),
             notices: Notices::default(),
             quarantine: Quarantine::new(settings.quarantine),
+            ward: Ward::default(),
             patience: Patience::default(),
             looked_at: Moment::ZERO,
             silence: None,
@@ -182,6 +186,7 @@ impl Brain {
                 }
             }
         }
+        self.discharge(now, actions);
         self.pump(now, actions);
         debug_assert!(invariants::ledger_matches_requests(self));
         debug_assert!(invariants::accounts_are_closed_once(self));
@@ -195,7 +200,7 @@ impl Brain {
     /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
     pub fn next_wakeup(&self) -> Option<Moment> {
         let sweep = self.swept_at + SWEEP_INTERVAL;
-        let others = [self.next_look(), self.hold.line.next_expiry()];
+        let others = [self.next_look(), self.hold.line.next_expiry(), self.ward.next_wakeup()];
         others.into_iter().flatten().chain([sweep]).min()
     }
 
@@ -210,6 +215,7 @@ impl Brain {
             self.hold.gate.on_time(now);
             self.swept_at = now;
         }
+        self.discharge(now, actions);
         self.pump(now, actions);
     }
 
@@ -220,7 +226,7 @@ impl Brain {
         failure: Failure,
         actions: &mut Vec<Action>,
     ) {
-        let lost = matches!(failure, Failure::Lost | Failure::Hung);
+        let lost = matches!(failure, Failure::Lost | Failure::Died | Failure::Hung);
         if lost {
             self.note_death_under(now, request);
         }
@@ -238,6 +244,11 @@ impl Brain {
                 self.blame(now, failed, Reason::Unreachable);
                 self.ask_after_loss(now, failed, actions);
             }
+            Failure::Died => {
+                self.quarantine.on_confirmed(now, failed);
+                self.blame(now, failed, Reason::Unreachable);
+                self.change(failed, |it| it.breaker.condemn(now, Reason::Unreachable));
+            }
             // It is out already.
             Failure::Hung => {}
             Failure::Status if booking.trial => self.blame(now, failed, Reason::Failing),
@@ -248,23 +259,28 @@ impl Brain {
         if matches!(failure, Failure::Status | Failure::Busy) {
             self.on_sign(failed, now);
         }
-        if lost && self.quarantined(now, request, &booking, actions) {
-            self.hold_on_unserved(now, &booking);
-            self.release_if_done(failed, actions);
-            return;
-        }
         booking.tried.push(failed);
+        if let Some(booking) = self.detain(now, request, booking, actions) {
+            self.place_again(now, request, booking, actions);
+        }
+        self.release_if_done(failed, actions);
+    }
+
+    /// Sends a request that was tried elsewhere, or was held back at the last moment.
+    fn place_again(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        mut booking: Booking,
+        actions: &mut Vec<Action>,
+    ) {
         match self.pick_again(now, &booking) {
             Ok(replica) => {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
             }
-            Err(refusal) => {
-                self.hold_on_unserved(now, &booking);
-                actions.push(Action::Refuse { request, refusal });
-            }
+            Err(refusal) => self.dismiss(now, request, &booking, refusal, actions),
         }
-        self.release_if_done(failed, actions);
     }
 
     fn on_answering(&mut self, now: Moment, request: RequestId) {
@@ -291,7 +307,7 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.explaining.forget(request);
-        if self.on_left_line(request) {
+        if self.on_left_line(request) || self.on_left_ward(now, request) {
             return;
         }
         if outcome == Outcome::Cut {
@@ -306,10 +322,10 @@ impl Brain {
                 self.subsets.on_lost(now, booking.key);
                 self.blame(now, booking.replica, Reason::Unreachable);
                 self.ask_after_loss(now, booking.replica, actions);
-                self.judge(now, &booking);
+                self.judge(now, booking.key, booking.fingerprint);
             }
             Outcome::Done => {
-                self.quarantine.clear(booking.fingerprint);
+                self.acquit(now, &booking);
                 self.subsets.on_done(booking.key);
                 self.on_sign(booking.replica, now);
             }
@@ -414,16 +430,19 @@ impl Brain {
         let Some(replica) = picked.or_else(|| self.pick(&ask, &booking.tried)) else {
             return Err(Refusal::TriesSpent);
         };
-        if self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
+        // Who was not sent anywhere yet tries nothing again.
+        let is_free = booking.tried.is_empty();
+        if is_free || self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
     }
 
     fn send(
         &mut self,
         now: Moment,
         request: RequestId,
-        mut booking: Booking,
+        booking: Booking,
         actions: &mut Vec<Action>,
     ) {
+        let Some(mut booking) = self.detain(now, request, booking, actions) else { return };
         self.explain_choice(now, request, &booking);
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get(replica) else { return };

@@ -24,6 +24,8 @@ pub enum Notice {
     /// A request that brought replicas down, the last of them this one, is refused from now on; so are
     /// those in its circle.
     Quarantined { replica: ReplicaId, key: SliceKey, fingerprint: Fingerprint, circle: Circle },
+    /// A request that was held has been served whole, the copy of it here: it is held no more.
+    Acquitted { replica: ReplicaId, key: SliceKey, fingerprint: Fingerprint },
     /// A replica is gone for good.
     Left { replica: ReplicaId },
 }
@@ -35,6 +37,7 @@ impl Notice {
             | Self::Changed { replica, .. }
             | Self::Restarted { replica }
             | Self::Quarantined { replica, .. }
+            | Self::Acquitted { replica, .. }
             | Self::Left { replica } => *replica,
         }
     }

@@ -41,17 +41,30 @@ impl Brain {
         if restarted {
             self.on_restarted(now, replica);
         }
-        if !(is_busy && matches!(probe, Probe::Mute { .. })) {
+        if let (Probe::Mute { asked_at, last_byte_at }, true) = (probe, is_busy) {
+            let is_mute = last_byte_at.is_none_or(|at| at < asked_at);
+            self.note_mute(replica, asked_at, is_mute);
+        } else {
             self.change(replica, |it| it.breaker.on_probe(now, probe));
         }
     }
 
-    /// Takes in what an engine says of itself. That it is at work for others is a sign of life.
+    /// Notes that a replica with work gave no token when it was asked. A line of its own explains that.
+    fn note_mute(&mut self, replica: ReplicaId, asked_at: Moment, is_mute: bool) {
+        let Some(it) = self.fleet.get_mut(replica) else { return };
+        let has_line = it.hearsay.report().is_some_and(|it| 0 < it.waiting);
+        if is_mute && !has_line && it.watch.vigil.quiet_since() <= asked_at {
+            it.watch.mute_since = Some(asked_at);
+        }
+    }
+
+    /// Takes in what an engine says of itself. That it is at work for others is a sign of life, and so
+    /// is that it is at work at all where a question for a token was not answered.
     pub(super) fn on_reported(&mut self, now: Moment, replica: ReplicaId, report: Report) {
         let Some(it) = self.fleet.get_mut(replica) else { return };
         let worked = it.watch.on_report(&report, it.hearsay.report().as_ref());
         it.hearsay.on_report(report);
-        if worked && it.has_foreign_work(now) {
+        if worked && (it.has_foreign_work(now) || it.watch.mute_since.is_some()) {
             self.on_sign(replica, report.taken_at);
         }
     }

@@ -6,7 +6,10 @@
 //! session, the new sessions of its workload, the workload.
 //!
 //! One death proves nothing, and a rack that loses power makes everybody a suspect alike: it takes at
-//! least two deaths, and fewer who were at as many of them than deaths.
+//! least two deaths, and fewer who were at as many of them than deaths. Completions weigh against
+//! deaths (`alibis`), so that what is asked all day is not blamed for crashes it was merely there for.
+
+mod alibis;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,6 +18,8 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
+
+use alibis::Alibis;
 
 /// Deaths remembered, and suspects remembered of each.
 const DEATHS_MAX: usize = 16;
@@ -26,6 +31,14 @@ const ONE_DEATH: Duration = Duration::from_secs(2);
 
 /// How much later than the requests' loss a death may be confirmed.
 const CONFIRMED_IN: Duration = Duration::from_secs(60);
+/// For so long it is open whether broken connections were a death: a probe tells.
+const OPEN_FOR: Duration = Duration::from_secs(2);
+/// What arrives so soon after a death may have been on its way before it.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// So many completions of a prompt outweigh one death.
+const COMPLETIONS_PER_DEATH: u32 = 5;
+/// So many completions of a workload outweigh one of its sessions that offended.
+const COMPLETIONS_PER_OFFENCE: u32 = 20;
 
 /// What the operator may set about quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +106,16 @@ struct Member {
     workload: u32,
 }
 
+/// What is thought of a request that lost its replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    Innocent,
+    /// It is to blame if the deaths that are not confirmed yet were such.
+    Open,
+    /// It is held from now on.
+    Guilty(Circle),
+}
+
 #[derive(Debug)]
 struct Death {
     replica: ReplicaId,
@@ -107,6 +130,13 @@ struct Death {
 impl Death {
     fn has(&self, fingerprint: Fingerprint) -> bool {
         self.members.binary_search_by_key(&fingerprint, |it| it.fingerprint).is_ok()
+    }
+
+    /// Tells whether it counts: as long as it is remembered, if it is confirmed or, where that is
+    /// enough, may still be.
+    fn counts(&self, now: Moment, ttl: Duration, open: bool) -> bool {
+        let age = now.since(self.at);
+        age < ttl && (self.confirmed || open && age < OPEN_FOR)
     }
 }
 
@@ -126,6 +156,7 @@ pub(super) struct Quarantine {
     requests: IndexMap<Fingerprint, Moment, FxBuildHasher>,
     sessions: IndexMap<SliceKey, (Moment, u32), FxBuildHasher>,
     workloads: IndexMap<u32, Offences, FxBuildHasher>,
+    alibis: Alibis,
     held_total: u64,
 }
 
@@ -137,6 +168,7 @@ impl Quarantine {
             requests: IndexMap::default(),
             sessions: IndexMap::default(),
             workloads: IndexMap::default(),
+            alibis: Alibis::new(settings.ttl),
             held_total: 0,
         }
     }
@@ -151,9 +183,9 @@ impl Quarantine {
         self.requests.len()
     }
 
-    /// Tells whether nobody is held, as almost always.
+    /// Tells whether nobody is held and nobody suspected, as almost always.
     pub(super) fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.workloads.is_empty()
+        self.requests.is_empty() && self.workloads.is_empty() && self.deaths.is_empty()
     }
 
     /// Tells whether a request that arrives is held. `known` says that its session was served before.
@@ -170,13 +202,22 @@ impl Quarantine {
         if self.sessions.get(&key).is_some_and(|(until, count)| now < *until && 2 <= *count) {
             return Some(Circle::Session);
         }
-        let offences = self.workloads.get(&key.workload()).filter(|it| now < it.until)?;
+        let offences = self.offences(now, key.workload())?;
         match offences.sessions {
             0 | 1 => None,
             2 if known => None,
             2 => Some(Circle::NewSessions),
             _ => Some(Circle::Workload),
         }
+    }
+
+    /// Finds what a workload has done, if that outweighs what it was served well of late: a few bad
+    /// requests do not make a workload of thousands a bad one.
+    fn offences(&self, now: Moment, workload: u32) -> Option<Offences> {
+        let offences = self.workloads.get(&workload).filter(|it| now < it.until)?;
+        let good = self.alibis.count(now, of_workload(workload));
+        let outweighed = COMPLETIONS_PER_OFFENCE.saturating_mul(offences.sessions) < good;
+        (!outweighed).then_some(*offences)
     }
 
     /// Notes that a replica died, or hangs, with these in flight. Said again for the same death, it
@@ -221,55 +262,95 @@ impl Quarantine {
     }
 
     /// Notes that a request sent before a replica's supposed death goes on there: it did not die.
-    pub(super) fn on_survivor(&mut self, replica: ReplicaId, sent_at: Moment) {
+    pub(super) fn on_survivor(&mut self, now: Moment, replica: ReplicaId, sent_at: Moment) {
         if !self.deaths.is_empty() {
-            self.deaths.retain(|it| it.replica != replica || it.at < sent_at);
+            self.deaths.retain(|it| {
+                let outlived = sent_at <= it.at && ON_ITS_WAY <= now.since(it.at);
+                it.confirmed || it.replica != replica || !outlived
+            });
         }
     }
 
-    /// Notes that a request was served whole: it is no danger.
-    pub(super) fn clear(&mut self, fingerprint: Fingerprint) {
+    /// Notes that a request was served whole: it is no danger, and if it is held it should not be.
+    /// Tells whether it was.
+    pub(super) fn clear(&mut self, now: Moment, key: SliceKey, fingerprint: Fingerprint) -> bool {
+        if self.ttl.is_zero() || fingerprint == Fingerprint(0) {
+            return false;
+        }
+        self.alibis.note(now, fingerprint);
+        self.alibis.note(now, of_workload(key.workload()));
         for death in &mut self.deaths {
             death.members.retain(|it| it.fingerprint != fingerprint);
         }
+        let was_held = self.requests.swap_remove(&fingerprint).is_some();
+        if was_held {
+            self.sessions.swap_remove(&key);
+            if let Some(offences) = self.workloads.get_mut(&key.workload()) {
+                offences.sessions = offences.sessions.saturating_sub(1);
+            }
+            self.workloads.retain(|_, it| 0 < it.sessions);
+        }
+        was_held
     }
 
-    /// Counts the deaths at which a request was, and was not served whole since.
-    pub(super) fn suspicion(&self, fingerprint: Fingerprint) -> usize {
-        self.deaths.iter().filter(|it| it.has(fingerprint)).count()
+    /// Weighs the deaths at which a request was, and was not served whole since, against its earlier
+    /// completions. Deaths of which it is open whether they were such count if `open` says so.
+    fn weight(&self, now: Moment, fingerprint: Fingerprint, open: bool) -> usize {
+        let counts = |it: &&Death| it.counts(now, self.ttl, open) && it.has(fingerprint);
+        let deaths = self.deaths.iter().filter(counts).count();
+        if deaths == 0 {
+            return 0;
+        }
+        let completions = self.alibis.count(now, fingerprint);
+        let outweighed = completions.div_ceil(COMPLETIONS_PER_DEATH);
+        deaths.saturating_sub(usize::try_from(outweighed).unwrap_or(usize::MAX))
     }
 
-    /// Judges a request that has just lost its replica, and holds it if it is the one to blame.
+    /// Says how suspect a request is: the deaths that speak against it.
+    pub(super) fn suspicion(&self, now: Moment, fingerprint: Fingerprint) -> usize {
+        self.weight(now, fingerprint, true)
+    }
+
+    /// Judges a request, and holds it if it is the one to blame.
     pub(super) fn judge(
         &mut self,
         now: Moment,
         key: SliceKey,
         fingerprint: Fingerprint,
-    ) -> Option<Circle> {
-        let latest = self.deaths.iter().rposition(|it| it.has(fingerprint))?;
-        let deaths = self.deaths_of(fingerprint, latest);
-        let members = &self.deaths[latest].members;
-        let as_often =
-            members.iter().filter(|it| deaths <= self.deaths_of(it.fingerprint, latest)).count();
-        let stands_out = 2 <= deaths && as_often < deaths;
+    ) -> Judgement {
+        if self.is_to_blame(now, key, fingerprint, false) {
+            Judgement::Guilty(self.hold(now, key, fingerprint))
+        } else if self.is_to_blame(now, key, fingerprint, true) {
+            Judgement::Open
+        } else {
+            Judgement::Innocent
+        }
+    }
+
+    fn is_to_blame(
+        &self,
+        now: Moment,
+        key: SliceKey,
+        fingerprint: Fingerprint,
+        open: bool,
+    ) -> bool {
+        let counts = |it: &&Death| it.counts(now, self.ttl, open) && it.has(fingerprint);
+        let Some(latest) = self.deaths.iter().rev().find(counts) else { return false };
+        let weight = self.weight(now, fingerprint, open);
+        let as_heavy = |it: &&Member| weight <= self.weight(now, it.fingerprint, open);
+        let stands_out = 2 <= weight && latest.members.iter().filter(as_heavy).count() < weight;
         // A workload that has offended before has no more credit: its request is to blame if it is
         // the only one there of such a workload.
-        let offended = |it: &&Member| self.has_offended(now, it.workload);
-        let relapsed =
-            self.has_offended(now, key.workload()) && members.iter().filter(offended).count() == 1;
-        (stands_out || relapsed).then(|| self.hold(now, key, fingerprint))
+        let offended = |it: &&Member| self.offences(now, it.workload).is_some();
+        let relapsed = 1 <= weight
+            && self.offences(now, key.workload()).is_some()
+            && latest.members.iter().filter(offended).count() == 1;
+        stands_out || relapsed
     }
 
-    /// Counts the deaths at which a request was; the latest counts before it is confirmed, because
-    /// by then the request would be at its next replica.
-    fn deaths_of(&self, fingerprint: Fingerprint, latest: usize) -> usize {
-        let counts =
-            |(at, it): &(usize, &Death)| (it.confirmed || *at == latest) && it.has(fingerprint);
-        self.deaths.iter().enumerate().filter(counts).count()
-    }
-
-    fn has_offended(&self, now: Moment, workload: u32) -> bool {
-        self.workloads.get(&workload).is_some_and(|it| now < it.until)
+    /// Names the replica that went down last with a request.
+    pub(super) fn last_place(&self, fingerprint: Fingerprint) -> Option<ReplicaId> {
+        self.deaths.iter().rev().find(|it| it.has(fingerprint)).map(|it| it.replica)
     }
 
     fn hold(&mut self, now: Moment, key: SliceKey, fingerprint: Fingerprint) -> Circle {
@@ -308,7 +389,13 @@ impl Quarantine {
             + entry(size_of::<(Fingerprint, Moment)>())
             + entry(size_of::<(SliceKey, (Moment, u32))>())
             + entry(size_of::<(u32, Offences)>())
+            + Alibis::bytes()
     }
+}
+
+/// Names a workload where prompts have names too.
+fn of_workload(workload: u32) -> Fingerprint {
+    Fingerprint(u64::from(workload).wrapping_mul(0xD6E8_FEB8_6659_FD93).max(1))
 }
 
 /// Makes room for one more: what is over goes first, then what is over soonest.
@@ -328,163 +415,4 @@ fn make_room<K, V>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64) -> Moment {
-        Moment::ZERO + Duration::from_secs(seconds)
-    }
-
-    fn key(workload: u64, session: u64) -> SliceKey {
-        SliceKey((workload << 32) | session)
-    }
-
-    fn quarantine() -> Quarantine {
-        Quarantine::new(QuarantineSettings::default())
-    }
-
-    /// A replica dies with these prompts of workload 1 in flight, each its own session.
-    fn death(it: &mut Quarantine, second: u64, replica: u32, prompts: &[u64]) {
-        let members = prompts.iter().map(|prompt| (key(1, *prompt), Fingerprint(*prompt)));
-        it.on_death(at(second), ReplicaId(replica), members);
-        it.on_confirmed(at(second), ReplicaId(replica));
-    }
-
-    fn judged(it: &mut Quarantine, second: u64, prompt: u64) -> Option<Circle> {
-        it.judge(at(second), key(1, prompt), Fingerprint(prompt))
-    }
-
-    fn arrives(it: &Quarantine, second: u64, workload: u64, prompt: u64) -> Option<Circle> {
-        it.check(at(second), key(workload, prompt), Fingerprint(prompt), false)
-    }
-
-    #[test]
-    fn one_death_proves_nothing_and_the_second_tells_who_it_was() {
-        let mut it = quarantine();
-        death(&mut it, 0, 0, &[1, 2, 3, 4]);
-        for prompt in 1..=4 {
-            assert_eq!(judged(&mut it, 0, prompt), None);
-        }
-        death(&mut it, 1, 1, &[4, 8, 9]);
-        assert_eq!(judged(&mut it, 1, 8), None, "a bystander");
-        assert_eq!(judged(&mut it, 1, 4), Some(Circle::Request));
-        assert_eq!(arrives(&it, 2, 1, 4), Some(Circle::Request));
-        assert_eq!(arrives(&it, 2, 1, 1), None);
-        assert_eq!(arrives(&it, 601, 1, 4), None, "nobody is held for ever");
-    }
-
-    #[test]
-    fn two_who_were_at_both_deaths_share_the_blame_until_the_third() {
-        let mut it = quarantine();
-        death(&mut it, 0, 0, &[1, 2, 3]);
-        death(&mut it, 1, 1, &[2, 3]);
-        assert_eq!((judged(&mut it, 1, 2), judged(&mut it, 1, 3)), (None, None));
-        it.clear(Fingerprint(3));
-        death(&mut it, 2, 2, &[2]);
-        assert_eq!(judged(&mut it, 2, 2), Some(Circle::Request));
-    }
-
-    #[test]
-    fn a_rack_without_power_makes_nobody_guilty() {
-        let mut it = quarantine();
-        let all: Vec<u64> = (1..50).collect();
-        for replica in 0..8 {
-            death(&mut it, u64::from(replica), replica, &all);
-            assert!(all.iter().all(|prompt| judged(&mut it, 8, *prompt).is_none()));
-        }
-    }
-
-    #[test]
-    fn the_same_death_counts_once_and_one_that_was_none_does_not_count() {
-        let mut it = quarantine();
-        death(&mut it, 0, 0, &[1]);
-        death(&mut it, 1, 0, &[1]);
-        assert_eq!(judged(&mut it, 1, 1), None, "told twice");
-        death(&mut it, 10, 1, &[1]);
-        it.on_survivor(ReplicaId(1), at(5));
-        assert_eq!(judged(&mut it, 10, 1), None, "somebody lived on there");
-        death(&mut it, 20, 2, &[1]);
-        it.on_survivor(ReplicaId(2), at(21));
-        assert_eq!(judged(&mut it, 21, 1), Some(Circle::Request), "that came after the restart");
-    }
-
-    #[test]
-    fn connections_that_break_without_a_death_make_nobody_guilty() {
-        let mut it = quarantine();
-        let member = [(key(1, 1), Fingerprint(1))];
-        for replica in 0..5 {
-            it.on_death(at(10 * u64::from(replica)), ReplicaId(replica), member.into_iter());
-            assert_eq!(judged(&mut it, 10 * u64::from(replica), 1), None);
-        }
-    }
-
-    #[test]
-    fn what_repeats_is_held_in_widening_circles() {
-        let mut it = quarantine();
-        let session = key(1, 77);
-        let offend = |it: &mut Quarantine, second: u64, session: SliceKey, prompt: u64| {
-            for replica in 0..2 {
-                let member = [(session, Fingerprint(prompt))].into_iter();
-                it.on_death(at(second + u64::from(replica)), ReplicaId(replica), member);
-                it.on_confirmed(at(second + u64::from(replica)), ReplicaId(replica));
-            }
-            it.judge(at(second + 1), session, Fingerprint(prompt))
-        };
-        assert_eq!(offend(&mut it, 0, session, 1), Some(Circle::Request));
-        assert_eq!(it.check(at(5), session, Fingerprint(50), true), None);
-        assert_eq!(offend(&mut it, 10, session, 2), Some(Circle::Session));
-        assert_eq!(it.check(at(15), session, Fingerprint(50), true), Some(Circle::Session));
-        assert_eq!(offend(&mut it, 20, key(1, 78), 3), Some(Circle::NewSessions));
-        assert_eq!(
-            it.check(at(25), key(1, 90), Fingerprint(50), true),
-            None,
-            "it was there before"
-        );
-        assert_eq!(it.check(at(25), key(1, 90), Fingerprint(50), false), Some(Circle::NewSessions));
-        assert_eq!(offend(&mut it, 30, key(1, 90), 4), Some(Circle::Workload));
-        assert_eq!(it.check(at(35), key(1, 91), Fingerprint(51), true), Some(Circle::Workload));
-        assert_eq!(it.check(at(35), key(2, 91), Fingerprint(51), false), None, "others go on");
-        assert_eq!(it.held_total(), 4);
-    }
-
-    #[test]
-    fn a_workload_that_offended_has_no_second_try_but_its_bystanders_keep_theirs() {
-        let mut it = quarantine();
-        death(&mut it, 0, 0, &[1]);
-        death(&mut it, 3, 1, &[1]);
-        assert!(judged(&mut it, 3, 1).is_some());
-        let other = (key(2, 5), Fingerprint(5));
-        let mine = (key(1, 6), Fingerprint(6));
-        it.on_death(at(10), ReplicaId(2), [other, mine].into_iter());
-        assert_eq!(it.judge(at(10), other.0, other.1), None);
-        assert_eq!(it.judge(at(10), mine.0, mine.1), Some(Circle::NewSessions));
-    }
-
-    #[test]
-    fn nothing_is_held_when_it_is_switched_off_or_when_nothing_is_known() {
-        let mut off = Quarantine::new(QuarantineSettings { ttl: Duration::ZERO });
-        let mut unknown = quarantine();
-        for replica in 0..4 {
-            death(&mut off, u64::from(replica), replica, &[1]);
-            death(&mut unknown, u64::from(replica), replica, &[0]);
-        }
-        assert_eq!((judged(&mut off, 4, 1), judged(&mut unknown, 4, 0)), (None, None));
-    }
-
-    #[test]
-    fn however_many_offend_its_memory_stays_within_its_bound() {
-        let mut it = quarantine();
-        for prompt in 1..5000 {
-            let many: Vec<u64> = (prompt..prompt + 3000).collect();
-            death(&mut it, 10 * prompt, 0, &many);
-            it.hold(at(prompt), key(prompt, prompt), Fingerprint(prompt));
-        }
-        assert!(it.deaths.len() <= DEATHS_MAX);
-        assert!(it.deaths.iter().all(|death| death.members.len() <= MEMBERS_MAX));
-        assert!(it.requests.len() <= HELD_MAX && it.sessions.len() <= HELD_MAX);
-        assert!(it.workloads.len() <= HELD_MAX);
-        let bytes = it.deaths.iter().map(|it| it.members.capacity() * size_of::<Member>());
-        assert!(bytes.sum::<usize>() + HELD_MAX * 96 < Quarantine::bytes_max());
-        assert!(Quarantine::bytes_max() < 1 << 20);
-    }
-}
+mod tests;

@@ -7,14 +7,14 @@ use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Replica;
 
 use super::booking::Booking;
-use super::event::{Action, Refusal};
-use super::quarantine::{Circle, Fingerprint};
+use super::quarantine::{Circle, Fingerprint, Judgement};
 use super::{Brain, Notice};
 
 impl Brain {
-    /// Tells whether a request is under quarantine, and in which circle.
+    /// Tells whether a request is under quarantine, and in which circle. One whose guilt has shown
+    /// since it was last seen is put there.
     pub(super) fn circle_of(
-        &self,
+        &mut self,
         now: Moment,
         key: SliceKey,
         outline: &Outline,
@@ -24,7 +24,9 @@ impl Brain {
             return None;
         }
         let is_known = self.sessions.home(now, key).is_some();
-        self.quarantine.check(now, key, Fingerprint::of(key, outline, extent), is_known)
+        let fingerprint = Fingerprint::of(key, outline, extent);
+        let held = self.quarantine.check(now, key, fingerprint, is_known);
+        held.or_else(|| self.judge(now, key, fingerprint))
     }
 
     /// Remembers who was in flight where a request lost its replica.
@@ -40,41 +42,33 @@ impl Brain {
         self.quarantine.on_death(now, replica, members);
     }
 
-    /// Judges a request that lost its replica, and tells operators if it is held from now on.
-    pub(super) fn judge(&mut self, now: Moment, booking: &Booking) -> Option<Circle> {
-        let Booking { key, fingerprint, replica, .. } = *booking;
-        let circle = self.quarantine.judge(now, key, fingerprint)?;
-        self.notices.push(Notice::Quarantined { replica, key, fingerprint, circle });
-        Some(circle)
-    }
-
-    /// Refuses a request that lost its replica if it is to blame for that.
-    pub(super) fn quarantined(
+    /// Judges a request by the deaths it was at, and tells operators if it is held from now on.
+    pub(super) fn judge(
         &mut self,
         now: Moment,
-        request: RequestId,
-        booking: &Booking,
-        actions: &mut Vec<Action>,
-    ) -> bool {
-        let circle = self.judge(now, booking);
-        if let Some(circle) = circle {
-            let refusal = Refusal::Quarantined { circle };
-            actions.push(Action::Refuse { request, refusal });
+        key: SliceKey,
+        fingerprint: Fingerprint,
+    ) -> Option<Circle> {
+        let Judgement::Guilty(circle) = self.quarantine.judge(now, key, fingerprint) else {
+            return None;
+        };
+        if let Some(replica) = self.quarantine.last_place(fingerprint) {
+            self.notices.push(Notice::Quarantined { replica, key, fingerprint, circle });
         }
-        circle.is_some()
+        Some(circle)
     }
 
     /// Lists where a request should not be tried again: where it was, and where more of those are in
     /// flight that are as suspect as it is than need be. Kept apart, the next death tells who it was.
     pub(super) fn places_to_avoid(&self, now: Moment, booking: &Booking) -> Vec<ReplicaId> {
         let mut avoid = booking.tried.clone();
-        let own = self.quarantine.suspicion(booking.fingerprint);
+        let own = self.quarantine.suspicion(now, booking.fingerprint);
         if own == 0 {
             return avoid;
         }
         let mut suspects: BTreeMap<ReplicaId, usize> = BTreeMap::new();
         for it in self.requests.values() {
-            if own <= self.quarantine.suspicion(it.fingerprint) {
+            if own <= self.quarantine.suspicion(now, it.fingerprint) {
                 *suspects.entry(it.replica).or_default() += 1;
             }
         }

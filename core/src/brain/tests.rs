@@ -2,6 +2,7 @@
 
 mod books;
 mod hangs;
+mod poison;
 
 use std::sync::{Arc, Mutex};
 
@@ -48,6 +49,7 @@ impl Bench {
         assert!(invariants::line_matches_requests(&self.brain));
         assert!(invariants::nobody_waits_in_vain(&self.brain, self.now));
         assert!(invariants::accounts_are_closed_once(&self.brain));
+        assert!(invariants::suspects_go_alone(&self.brain, self.now, &actions), "{actions:?}");
         actions
     }
 
@@ -55,6 +57,7 @@ impl Bench {
         let mut actions = Vec::new();
         self.brain.on_time(self.now, &mut actions);
         assert!(invariants::sends_are_allowed(&self.brain, &actions), "{actions:?}");
+        assert!(invariants::suspects_go_alone(&self.brain, self.now, &actions), "{actions:?}");
         actions
     }
 
@@ -438,6 +441,7 @@ fn step() -> impl Strategy<Value = Step> {
     let failure = prop::sample::select(vec![
         Failure::Unreachable,
         Failure::Lost,
+        Failure::Died,
         Failure::Hung,
         Failure::Status,
         Failure::Busy,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::cost::StepWork;
 use crate::domain::{Extent, Moment, ReplicaId, RequestId, Usage};
 use crate::fleet::{
-    Reason, Replica, Silence, Standing, Tempo, Verdict, Work, hung_after, median, ms,
+    Expected, Reason, Replica, Silence, Standing, Tempo, Verdict, Work, median, ms,
 };
 
 use super::Brain;
@@ -25,6 +25,8 @@ const ASLEEP: Duration = Duration::from_secs(2);
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 /// How long an answer in one piece may be when its client sets no limit.
 const WHOLE_TOKENS_MAX: u32 = 8192;
+/// How many times the predicted length an answer may well have.
+const LIKELY_FACTOR: u32 = 2;
 /// What a replica may be busy with for others, without our knowing, in milliseconds.
 const FOREIGN_MS: f64 = 30_000.0;
 
@@ -40,7 +42,7 @@ impl Brain {
         let (replica, sent_at) = (booking.replica, booking.account.sent_at);
         let Some(it) = self.fleet.get(replica) else { return };
         booking.mark = Some((now, 0, it.ledger.prefilled_us()));
-        self.quarantine.on_survivor(replica, sent_at);
+        self.quarantine.on_survivor(now, replica, sent_at);
         self.on_sign(replica, now);
     }
 
@@ -49,10 +51,12 @@ impl Brain {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let (replica, sent_at) = (booking.replica, booking.account.sent_at);
         let Some(it) = self.fleet.get_mut(replica) else { return };
+        note_crowding(now, it);
         let prefilled_us = it.ledger.prefilled_us();
         let before = booking.mark.replace((now, tokens, prefilled_us));
         if let Some((at, tokens_before, prefilled_us_before)) = before
             && tokens_before < tokens
+            && !it.watch.was_crowded(at)
         {
             let new_tokens = f64::from(tokens - tokens_before);
             let context = booking.outline.prompt_tokens.saturating_add(tokens);
@@ -63,7 +67,7 @@ impl Brain {
             let predicted_ms = new_tokens * step_ms(it, context) + read_ms;
             it.watch.tempo.on_gap(now.since(at).as_secs_f64() * 1e3, predicted_ms);
         }
-        self.quarantine.on_survivor(replica, sent_at);
+        self.quarantine.on_survivor(now, replica, sent_at);
         self.on_sign(replica, now);
     }
 
@@ -80,7 +84,12 @@ impl Brain {
     /// Notes a sign of life: whoever was suspected for its silence is not any more.
     pub(super) fn on_sign(&mut self, replica: ReplicaId, at: Moment) {
         let Some(it) = self.fleet.get_mut(replica) else { return };
+        if at <= it.watch.vigil.quiet_since() {
+            // Old news: drivers tell when they last heard something, whenever they are asked.
+            return;
+        }
         it.watch.vigil.on_sign(at, &mut self.patience);
+        it.watch.mute_since = it.watch.mute_since.filter(|since| at < *since);
         if let Standing::Suspect { .. } = it.breaker.standing() {
             self.change(replica, |it| it.breaker.on_sign());
         }
@@ -107,6 +116,9 @@ impl Brain {
             }
         }
         for replica in &ids {
+            if let Some(it) = self.fleet.get_mut(*replica) {
+                note_crowding(now, it);
+            }
             self.look_for_silence(now, *replica, actions);
             self.ask_if_due(now, *replica, actions);
         }
@@ -123,46 +135,49 @@ impl Brain {
         if !watched || it.in_flight == 0 || silence < SILENCE_MIN {
             return;
         }
-        let expected_ms = self.expected_silence_ms(now, it);
+        let expected = self.expected_silence(now, it);
         let patience = self.patience;
         let Some(it) = self.fleet.get_mut(replica) else { return };
-        match it.watch.vigil.judge(now, expected_ms, &patience) {
+        let mute = it.watch.mute_since.is_some();
+        match it.watch.vigil.judge(now, expected, mute, &patience) {
             Verdict::Well => {}
             Verdict::Hung(silence) if self.somebody_else(now, replica) => {
                 self.silence = Some(silence);
                 self.change(replica, |it| {
                     it.breaker.condemn(now, Reason::Hung);
-                    it.watch.asked = None;
+                    (it.watch.asked, it.watch.mute_since) = (None, None);
                 });
                 self.silence = None;
                 self.give_up(now, replica, actions);
             }
             Verdict::Suspect(silence) | Verdict::Hung(silence) => {
-                self.suspect(now, replica, silence, actions);
+                self.suspect(replica, silence);
+                self.ask(now, replica, patience.question_limit(expected), actions);
             }
         }
     }
 
     /// Predicts how long a replica with what it has may be silent.
-    fn expected_silence_ms(&self, now: Moment, it: &Replica) -> f64 {
+    fn expected_silence(&self, now: Moment, it: &Replica) -> Expected {
         let there = self.requests.values().filter(|booking| booking.replica == it.id);
         let step = step_ms(it, 0);
         let work = there.map(|booking| work(booking, it, step));
-        let expected_ms = self.patience.expected_ms(work, step);
-        if it.has_foreign_work(now) { expected_ms.max(FOREIGN_MS) } else { expected_ms }
+        let expected = self.patience.expect(work, step);
+        if !it.has_foreign_work(now) {
+            return expected;
+        }
+        let Expected { token_ms, likely_ms, longest_ms } = expected;
+        Expected {
+            token_ms: token_ms.max(FOREIGN_MS),
+            likely_ms: likely_ms.max(FOREIGN_MS),
+            longest_ms: longest_ms.max(FOREIGN_MS),
+        }
     }
 
-    fn suspect(
-        &mut self,
-        now: Moment,
-        replica: ReplicaId,
-        silence: Silence,
-        actions: &mut Vec<Action>,
-    ) {
+    fn suspect(&mut self, replica: ReplicaId, silence: Silence) {
         self.silence = Some(silence);
         self.change(replica, |it| it.breaker.suspect(Reason::Hung));
         self.silence = None;
-        self.ask(now, replica, hung_after(silence.expected), actions);
     }
 
     fn somebody_else(&self, now: Moment, than: ReplicaId) -> bool {
@@ -204,13 +219,23 @@ fn work(booking: &Booking, it: &Replica, step_ms: f64) -> Work {
     let prompt_tokens = booking.outline.prompt_tokens;
     let prefill_ms = it.hardware.cost.prefill_ms(prompt_tokens, 0);
     let Extent { streams, output_tokens_max, .. } = booking.extent;
-    let tokens = output_tokens_max.unwrap_or(WHOLE_TOKENS_MAX).min(WHOLE_TOKENS_MAX);
-    let decode_ms = f64::from(tokens) * step_ms;
+    let most = output_tokens_max.unwrap_or(WHOLE_TOKENS_MAX).min(WHOLE_TOKENS_MAX);
+    let predicted = booking.outline.output_tokens.filter(|it| 0 < *it);
+    let likely = predicted.map_or(most, |it| it.saturating_mul(LIKELY_FACTOR).min(most));
+    let (likely_ms, longest_ms) = (f64::from(likely) * step_ms, f64::from(most) * step_ms);
     match (streams, booking.is_answering()) {
         (true, true) => Work::Writing,
         (true, false) => Work::Reading { prompt_tokens, prefill_ms },
-        (false, _) => Work::Whole { prompt_tokens, prefill_ms, decode_ms },
+        (false, _) => Work::Whole { prompt_tokens, prefill_ms, likely_ms, longest_ms },
     }
+}
+
+/// Notes whether what is booked at a replica, or what its engine says, is more than fits its memory.
+fn note_crowding(now: Moment, it: &mut Replica) {
+    let (own, others) = (it.ledger.load(), it.hearsay.booked_elsewhere(now).load);
+    let kv_tokens = own.kv_tokens + own.growth_tokens + others.kv_tokens + others.growth_tokens;
+    let report = it.hearsay.report();
+    it.watch.on_booked(now, kv_tokens, report.as_ref());
 }
 
 /// Predicts a step of a replica with what is in flight there, each over so much context.

@@ -19,7 +19,7 @@ pub use hearsay::{Booked, Hearsay, Strangers};
 pub use ledger::{Drift, Ledger, Load, ms, settled_us};
 pub use pace::Pace;
 pub use tempo::{Tempo, median};
-pub use vigil::{Patience, Silence, Verdict, Vigil, Work, hung_after};
+pub use vigil::{Expected, Patience, Silence, Verdict, Vigil, Work};
 pub use watch::Watch;
 
 const MINUTE_MS: f64 = 60_000.0;

@@ -36,8 +36,20 @@ pub enum Work {
     Reading { prompt_tokens: u32, prefill_ms: f64 },
     /// A stream that shows tokens.
     Writing,
-    /// An answer that comes in one piece, when all of it is there.
-    Whole { prompt_tokens: u32, prefill_ms: f64, decode_ms: f64 },
+    /// An answer that comes in one piece, when all of it is there: how long it should take to write,
+    /// and how long it may.
+    Whole { prompt_tokens: u32, prefill_ms: f64, likely_ms: f64, longest_ms: f64 },
+}
+
+/// How long a replica with what it has may show no sign, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// Until one token of a request that came now would be there.
+    pub token_ms: f64,
+    /// By what answers usually are.
+    pub likely_ms: f64,
+    /// By what answers may be at most.
+    pub longest_ms: f64,
 }
 
 /// How long a pool's replicas are waited for beyond what is predicted of them.
@@ -78,30 +90,50 @@ impl Patience {
         if self.proven { prefill_ms } else { prefill_ms.max(unknown_ms) }
     }
 
-    /// Predicts how long a replica with this work may show no sign, in milliseconds. `step_ms` is what
-    /// a step takes there.
-    pub fn expected_ms(&self, work: impl Iterator<Item = Work>, step_ms: f64) -> f64 {
-        let (mut longest_prefill_ms, mut longest_whole_ms, mut writes) = (0.0_f64, 0.0_f64, false);
+    /// Predicts how long a replica with this work may show no sign. `step_ms` is what a step takes
+    /// there.
+    pub fn expect(&self, work: impl Iterator<Item = Work>, step_ms: f64) -> Expected {
+        let (mut prefill_max_ms, mut writes) = (0.0_f64, false);
+        let (mut likely_ms, mut longest_ms) = (0.0_f64, 0.0_f64);
         for it in work {
             match it {
                 Work::Writing => writes = true,
                 Work::Reading { prompt_tokens, prefill_ms } => {
                     let reading_ms = self.reading_ms(prompt_tokens, prefill_ms);
-                    longest_prefill_ms = longest_prefill_ms.max(reading_ms);
+                    prefill_max_ms = prefill_max_ms.max(reading_ms);
                 }
-                Work::Whole { prompt_tokens, prefill_ms, decode_ms } => {
+                Work::Whole {
+                    prompt_tokens,
+                    prefill_ms,
+                    likely_ms: likely,
+                    longest_ms: longest,
+                } => {
                     let reading_ms = self.reading_ms(prompt_tokens, prefill_ms);
-                    longest_prefill_ms = longest_prefill_ms.max(reading_ms);
-                    longest_whole_ms = longest_whole_ms.max(reading_ms + decode_ms);
+                    prefill_max_ms = prefill_max_ms.max(reading_ms);
+                    likely_ms = likely_ms.max(reading_ms + likely);
+                    longest_ms = longest_ms.max(reading_ms + longest);
                 }
             }
         }
         // An engine that does not cut prompts into chunks stops writing while it reads one. Several
         // prompts are read one after the other, and each shows when it is done.
-        let between_ms = step_ms + longest_prefill_ms;
+        let token_ms = step_ms + prefill_max_ms;
         // Without a stream that writes, nothing shows before the first whole answer is there; which
         // one that is, only the engine knows.
-        if writes { between_ms } else { between_ms.max(longest_whole_ms) }
+        if writes {
+            return Expected { token_ms, likely_ms: token_ms, longest_ms: token_ms };
+        }
+        let likely_ms = likely_ms.max(token_ms);
+        Expected { token_ms, likely_ms, longest_ms: longest_ms.max(likely_ms) }
+    }
+
+    /// Says how long the question for one token may take a replica of which this is expected.
+    pub fn question_limit(&self, expected: Expected) -> Duration {
+        hung_after(self.stretched(expected.token_ms)).mul_f64(SUSPECT_SHARE)
+    }
+
+    fn stretched(&self, expected_ms: f64) -> Duration {
+        Duration::from_secs_f64(expected_ms.max(0.0) * self.stretch / 1e3)
     }
 }
 
@@ -152,15 +184,22 @@ impl Vigil {
         }
     }
 
-    /// Judges the silence that goes on, of a replica with work of which this much is expected.
-    pub fn judge(&mut self, now: Moment, expected_ms: f64, patience: &Patience) -> Verdict {
-        self.expected_ms = expected_ms;
-        let silence = Silence {
-            lasted: now.since(self.quiet_since),
-            expected: Duration::from_secs_f64(expected_ms.max(0.0) * patience.stretch / 1e3),
-        };
-        let hung = hung_after(silence.expected);
-        if hung <= silence.lasted {
+    /// Judges the silence that goes on, of a replica with work of which this much is expected. Where
+    /// answers may take longer than they should, a question for one token decides: `mute` says that
+    /// it was not answered.
+    pub fn judge(
+        &mut self,
+        now: Moment,
+        expected: Expected,
+        mute: bool,
+        patience: &Patience,
+    ) -> Verdict {
+        self.expected_ms = expected.longest_ms;
+        let likely = patience.stretched(expected.likely_ms);
+        let silence = Silence { lasted: now.since(self.quiet_since), expected: likely };
+        let hung = hung_after(likely);
+        let hung_anyway = hung_after(patience.stretched(expected.longest_ms));
+        if hung_anyway <= silence.lasted || mute && hung <= silence.lasted {
             Verdict::Hung(silence)
         } else if hung.mul_f64(SUSPECT_SHARE) <= silence.lasted {
             Verdict::Suspect(silence)
@@ -176,7 +215,7 @@ impl Vigil {
 }
 
 /// After how long a silence is called a hang when this much of it was expected.
-pub fn hung_after(expected: Duration) -> Duration {
+fn hung_after(expected: Duration) -> Duration {
     HUNG_MIN.max(expected.mul_f64(HUNG_FACTOR))
 }
 
@@ -196,11 +235,25 @@ mod tests {
         patience
     }
 
+    fn expected(patience: &Patience, work: &[Work]) -> Expected {
+        patience.expect(work.iter().copied(), 20.0)
+    }
+
     fn expected_ms(patience: &Patience, work: &[Work]) -> f64 {
-        patience.expected_ms(work.iter().copied(), 20.0)
+        expected(patience, work).longest_ms
+    }
+
+    fn plain(expected_ms: f64) -> Expected {
+        Expected { token_ms: expected_ms, likely_ms: expected_ms, longest_ms: expected_ms }
     }
 
     const LONG: Work = Work::Reading { prompt_tokens: 100_000, prefill_ms: 10_000.0 };
+    const WHOLE: Work = Work::Whole {
+        prompt_tokens: 500,
+        prefill_ms: 12.0,
+        likely_ms: 1_000.0,
+        longest_ms: 40_000.0,
+    };
     const SHORT: Work = Work::Reading { prompt_tokens: 500, prefill_ms: 12.0 };
 
     #[test]
@@ -208,8 +261,8 @@ mod tests {
         let (mut vigil, mut patience) = (Vigil::default(), proven());
         vigil.on_sent(at(0), 0);
         vigil.on_sign(at(1000), &mut patience);
-        let expected_ms = expected_ms(&patience, &[Work::Writing]);
-        let mut judge = |millis| vigil.judge(at(millis), expected_ms, &patience);
+        let expected = expected(&patience, &[Work::Writing]);
+        let mut judge = |millis| vigil.judge(at(millis), expected, false, &patience);
         assert_eq!(judge(3000), Verdict::Well);
         assert!(matches!(judge(3400), Verdict::Suspect(_)));
         assert!(matches!(judge(5750), Verdict::Hung(it) if it.lasted.as_millis() == 4750));
@@ -219,8 +272,8 @@ mod tests {
     fn a_long_prompt_is_given_its_time_and_a_hang_behind_it_is_found_within_three_times_that() {
         let (mut vigil, patience) = (Vigil::default(), proven());
         vigil.on_sent(at(0), 0);
-        let expected_ms = expected_ms(&patience, &[Work::Writing, SHORT, LONG]);
-        let mut judge = |millis| vigil.judge(at(millis), expected_ms, &patience);
+        let expected = expected(&patience, &[Work::Writing, SHORT, LONG]);
+        let mut judge = |millis| vigil.judge(at(millis), expected, false, &patience);
         assert_eq!(judge(14_000), Verdict::Well);
         assert!(matches!(judge(20_000), Verdict::Suspect(_)));
         assert!(matches!(judge(30_000), Verdict::Hung(_)));
@@ -238,9 +291,22 @@ mod tests {
 
     #[test]
     fn whole_answers_are_waited_for_unless_streams_show_that_it_lives() {
-        let whole = Work::Whole { prompt_tokens: 500, prefill_ms: 12.0, decode_ms: 40_000.0 };
-        assert!(40_000.0 < expected_ms(&proven(), &[whole, SHORT]));
-        assert!(expected_ms(&proven(), &[whole, Work::Writing]) < 100.0);
+        assert!(40_000.0 < expected_ms(&proven(), &[WHOLE, SHORT]));
+        assert!(expected_ms(&proven(), &[WHOLE, Work::Writing]) < 100.0);
+    }
+
+    #[test]
+    fn behind_whole_answers_a_hang_is_found_by_what_they_usually_take_and_a_question() {
+        let (mut vigil, patience) = (Vigil::default(), proven());
+        vigil.on_sent(at(0), 0);
+        let expected = expected(&patience, &[WHOLE]);
+        assert_eq!(patience.question_limit(expected), HUNG_MIN.mul_f64(SUSPECT_SHARE));
+        let mut judge = |millis, mute| vigil.judge(at(millis), expected, mute, &patience);
+        assert_eq!(judge(2000, false), Verdict::Well);
+        assert!(matches!(judge(4750, false), Verdict::Suspect(_)), "it may be a long one");
+        assert!(matches!(judge(4750, true), Verdict::Hung(_)), "but it gives no token");
+        assert!(matches!(judge(60_000, false), Verdict::Suspect(_)));
+        assert!(matches!(judge(120_000, false), Verdict::Hung(_)), "nobody writes for so long");
     }
 
     #[test]
@@ -248,7 +314,7 @@ mod tests {
         let (mut vigil, mut patience) = (Vigil::default(), proven());
         let mut silence = |millis: u64, expected_ms| {
             let began = vigil.quiet_since();
-            vigil.judge(began, expected_ms, &patience);
+            vigil.judge(began, plain(expected_ms), false, &patience);
             vigil.on_sign(began + Duration::from_millis(millis), &mut patience);
             patience.stretch
         };
@@ -264,9 +330,12 @@ mod tests {
         let (mut vigil, patience) = (Vigil::default(), proven());
         vigil.on_sent(at(0), 0);
         vigil.on_sent(at(3_600_000), 0);
-        assert_eq!(vigil.judge(at(3_601_000), 20.0, &patience), Verdict::Well);
+        assert_eq!(vigil.judge(at(3_601_000), plain(20.0), false, &patience), Verdict::Well);
         vigil.on_sent(at(3_604_000), 1);
-        assert!(matches!(vigil.judge(at(3_605_000), 20.0, &patience), Verdict::Hung(_)));
+        assert!(matches!(
+            vigil.judge(at(3_605_000), plain(20.0), false, &patience),
+            Verdict::Hung(_)
+        ));
     }
 
     proptest! {
@@ -284,14 +353,14 @@ mod tests {
                 let predicted = Duration::from_millis(predicted_ms);
                 now = now + predicted.mul_f64(share);
                 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "small")]
-                let verdict = vigil.judge(now, predicted_ms as f64, &patience);
+                let verdict = vigil.judge(now, plain(predicted_ms as f64), false, &patience);
                 prop_assert_eq!(verdict, Verdict::Well);
                 vigil.on_sign(now, &mut patience);
             }
             let expected = Duration::from_millis(expected_ms);
             let look = Duration::from_millis(4_999).max(expected.mul_f64(2.999));
             let expected_ms = expected.as_secs_f64() * 1e3;
-            let verdict = vigil.judge(now + look, expected_ms, &patience);
+            let verdict = vigil.judge(now + look, plain(expected_ms), false, &patience);
             prop_assert!(matches!(verdict, Verdict::Hung(_)), "{:?}", verdict);
         }
     }

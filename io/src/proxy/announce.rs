@@ -32,6 +32,11 @@ pub(super) fn incident(pool: &str, replica: Option<String>, notice: &Notice) -> 
             alert: true,
             ..told
         },
+        Notice::Acquitted { key, fingerprint, .. } => {
+            let whose = format!("request {:016x} of session {key}", fingerprint.0);
+            let detail = format!("{whose} was answered whole there and is held no more");
+            Incident { kind: "quarantine", state: "acquitted", detail: Some(detail), ..told }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! can fail before the first byte fails here, and is tried elsewhere here; the settling hangs on
 //! [`Visit`], which is dropped exactly once.
 
+use std::io::ErrorKind::ConnectionRefused;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -216,6 +217,7 @@ const fn failure_to_send(error: &SendError) -> Failure {
         | SendError::NoAnswer
         | SendError::Body(_) => Failure::Unreachable,
         SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
+        SendError::Died(_) => Failure::Died,
         SendError::GivenUp => Failure::Hung,
     }
 }
@@ -240,14 +242,21 @@ async fn send(
     let start = request_line(visit, member);
     let outgoing = || Outgoing::<Incoming>::Held(payload);
     let head = [start.as_bytes(), head];
+    let mut lost = None;
     if let Some(kept) = worker.idle.take(member.id) {
         match kept.exchange(&visit.method, head, outgoing(), timeouts.first_byte).await {
-            // The replica closed it just as we wrote, which says nothing of the replica.
-            Err(SendError::Lost(_)) => {}
+            // The replica closed it just as we wrote, which says nothing of the replica...
+            Err(SendError::Lost(error)) => lost = Some(error),
             answered => return answered,
         }
     }
-    let fresh = Connection::open(&member.origin, timeouts.connect).await?;
+    let fresh = match (Connection::open(&member.origin, timeouts.connect).await, lost) {
+        // ...unless it is gone: then it had the request when it went.
+        (Err(SendError::Connect(error)), Some(lost)) if error.kind() == ConnectionRefused => {
+            return Err(SendError::Died(lost));
+        }
+        (opened, _) => opened?,
+    };
     fresh.exchange(&visit.method, head, outgoing(), timeouts.first_byte).await
 }
 

@@ -76,7 +76,8 @@ impl ServeError {
             (Refusal::NoReplica { retry_after }, _) => Self::NoReplica { retry_after },
             (Refusal::Quarantined { circle }, _) => Self::Quarantined { circle: circle.as_str() },
             (
-                Refusal::LineFull { .. }
+                Refusal::Suspected { .. }
+                | Refusal::LineFull { .. }
                 | Refusal::DeadlineUnmeetable
                 | Refusal::DeadlinePassed
                 | Refusal::WaitedOut { .. }
@@ -174,7 +175,8 @@ const fn status_of(refusal: Refusal) -> StatusCode {
     match refusal {
         Refusal::LineFull { .. } | Refusal::OverContract { .. } => StatusCode::TOO_MANY_REQUESTS,
         Refusal::DeadlineUnmeetable | Refusal::DeadlinePassed => StatusCode::GATEWAY_TIMEOUT,
-        Refusal::WaitedOut { .. }
+        Refusal::Suspected { .. }
+        | Refusal::WaitedOut { .. }
         | Refusal::SessionsFull { .. }
         | Refusal::NoReplica { .. }
         | Refusal::TriesSpent
@@ -194,6 +196,9 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::OverContract { limit: "tokens", .. } => "the tokens per minute are used up",
         Refusal::OverContract { limit: "requests", .. } => "the requests per minute are used up",
         Refusal::OverContract { .. } => "the model units per minute are used up",
+        Refusal::Suspected { .. } => {
+            "a replica failed while it served this request, and another copy of it is being tried"
+        }
         Refusal::Quarantined { .. } => "replicas failed while they served requests like this one",
         Refusal::NoReplica { .. } | Refusal::TriesSpent | Refusal::BudgetSpent => {
             "no replica can take the request now"

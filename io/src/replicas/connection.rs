@@ -32,6 +32,8 @@ pub enum SendError {
     ConnectTimeout,
     #[error("connection lost: {0}")]
     Lost(io::Error),
+    #[error("connection lost, and nobody listens there any more: {0}")]
+    Died(io::Error),
     #[error("no answer in time")]
     NoAnswer,
     #[error("given up, because the replica hangs")]

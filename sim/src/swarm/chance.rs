@@ -47,7 +47,7 @@ impl Draws {
                 policy,
                 retries,
                 quarantine,
-                line: LineSettings { holds: true, ..LineSettings::default() },
+                line: LineSettings { holds: self.sometimes(), ..LineSettings::default() },
                 ..brain::Settings::default()
             },
             view: View { interval: self.millis(10, 5_000), delay: self.millis(0, 2_000) },
@@ -75,7 +75,8 @@ impl Draws {
         match self.rng.random_range(0..3) {
             0 => Synthetic::SharedPrefix(SharedPrefix {
                 groups: self.rng.random_range(1..=20),
-                prompts_per_group: None,
+                // Some ask the same again and again, as health checks do.
+                prompts_per_group: self.sometimes().then(|| self.rng.random_range(1..=3)),
                 prefix_tokens: self.rng.random_range(1..=2_000),
                 question_tokens: self.rng.random_range(1..=300),
                 output_tokens: self.rng.random_range(1..=100),

@@ -166,6 +166,7 @@ impl World {
         let relayed: Vec<u64> =
             self.flights.iter().filter(|(_, it)| it.router == router).map(|(id, _)| *id).collect();
         self.routers[router].restart();
+        self.served.retain(|(of, _), _| *of != router);
         self.todo.retain(|(of, _)| *of != router);
         for id in relayed {
             if let Some(replica) = self.flights.get(&id).and_then(|it| it.replica) {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::Notice;
+use cleave_core::brain::{Circle, Notice, Refusal};
 use cleave_core::domain::Moment;
 use cleave_core::fleet::{Reason, Silence};
 
@@ -17,6 +17,9 @@ const VERDICTS_MAX: usize = 10_000;
 const AFTERMATH: Duration = Duration::from_secs(60);
 /// The bar: a hang is found within this, or three times the silence that its work explains.
 const FOUND_WITHIN: Duration = Duration::from_secs(5);
+
+/// Who was served so often is not blamed for crashes that it was there at by chance.
+const OFTEN: u32 = 100;
 
 /// A router's verdict on a replica that it put out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +99,35 @@ impl World {
     }
 
     /// Counts a request that was refused because of what it did, or is thought to have done.
-    pub(super) fn count_quarantined(&mut self, request: u64) {
+    pub(super) fn count_quarantined(&mut self, request: u64, refusal: Refusal) {
         let tenant = self.flights.get(&request).map(|it| it.tenant);
         let guilty = matches!((self.poison, tenant), (Some(Poison { tenant: it, .. }), Some(own)) if it == own);
         if guilty {
             self.quarantined.guilty += 1;
-        } else {
-            self.quarantined.innocent += 1;
+            return;
         }
+        self.quarantined.innocent += 1;
+        let served = self.prompt_of(request).and_then(|it| self.served.get(&it).copied());
+        // Wider circles blame it for what others of its workload did.
+        let is_own =
+            !matches!(refusal, Refusal::Quarantined { circle } if circle != Circle::Request);
+        if OFTEN <= served.unwrap_or(0) && is_own && self.settings.checks {
+            let broken =
+                format!("a prompt that was served {served:?} times is {}", refusal.as_str());
+            self.broken = self.broken.take().or(Some(broken));
+        }
+    }
+
+    /// Notes that a request was served whole.
+    pub(super) fn note_served(&mut self, request: u64) {
+        if let Some(prompt) = self.prompt_of(request).filter(|_| self.settings.checks) {
+            *self.served.entry(prompt).or_default() += 1;
+        }
+    }
+
+    /// Names the prompt of a request, and the router that has it.
+    fn prompt_of(&self, request: u64) -> Option<(usize, u64)> {
+        let flight = self.flights.get(&request)?;
+        Some((flight.router, *flight.hashes.last()?))
     }
 }

@@ -120,6 +120,9 @@ pub struct World {
     residency: Residency,
     chance: Pcg64Mcg,
     poison: Option<Poison>,
+    /// How often each prompt was served whole by each router since that started; kept where
+    /// invariants are checked.
+    served: BTreeMap<(usize, u64), u32>,
     faulted: bool,
     measures: Measures,
     sessions_moved_before: u64,
@@ -177,6 +180,7 @@ impl World {
             residency: Residency::default(),
             chance: Pcg64Mcg::seed_from_u64(settings.seed),
             poison: None,
+            served: BTreeMap::new(),
             faulted: false,
             measures: Measures::new(settings.slo, replicas.len()),
             sessions_moved_before: 0,

@@ -118,8 +118,8 @@ impl World {
             match action {
                 Action::Send { request, replica } => self.send(request.0, index(replica)),
                 Action::Refuse { request, refusal } => {
-                    if let Refusal::Quarantined { .. } = refusal {
-                        self.count_quarantined(request.0);
+                    if let Refusal::Quarantined { .. } | Refusal::Suspected { .. } = refusal {
+                        self.count_quarantined(request.0, refusal);
                     }
                     self.end(request.0, End::Refused { reason: refusal.as_str() });
                 }
@@ -265,6 +265,7 @@ impl World {
             output: Some(flight.output_tokens),
             cached: Some(cached_tokens),
         };
+        self.note_served(id);
         self.tell(router, Event::Ended { request, outcome: Outcome::Done, usage });
         self.end(id, End::Finished);
     }

@@ -20,9 +20,13 @@ use crate::http1::{self, Connection};
 /// Turns of one session.
 const TURNS: u32 = 12;
 /// Shorter pauses are what streams are made of.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
+pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Tokens of the long prompt that one client sends now and then: its prefill is no hang.
 const LONG_PROMPT_TOKENS: usize = 100_000;
+/// What every turn of a session begins with, so that it is better served where it was before.
+const PREAMBLE_WORDS: usize = 4_000;
+/// A question that everybody asks, as health checks and benchmarks do.
+const GREETING: &str = "hello, are you there?";
 
 /// One request as the load knows it.
 #[derive(Clone, Debug)]
@@ -40,6 +44,14 @@ pub(super) enum Kind {
     Plain,
     /// A stream after a prompt that takes seconds to compute.
     Long,
+    /// A plain answer to what everybody asks.
+    Greeting,
+}
+
+impl Kind {
+    pub(super) const fn is_stream(self) -> bool {
+        matches!(self, Self::Stream | Self::Long)
+    }
 }
 
 /// What became of a request.
@@ -105,20 +117,38 @@ impl Load {
 }
 
 impl Question {
-    /// Makes up a question that nobody has asked before, and has the reference say what is to be said.
-    fn new(reference: SocketAddr, kind: Kind, client: u32, turn: u32) -> Result<Self> {
+    /// Makes up a question, and has the reference say what is to be said.
+    fn new(
+        reference: SocketAddr,
+        kind: Kind,
+        client: u32,
+        session: u64,
+        turn: u32,
+    ) -> Result<Self> {
+        let chat = "/v1/chat/completions";
+        let message = |text: &str| format!(r#""messages":[{{"role":"user","content":"{text}"}}]"#);
+        let limited =
+            |tokens: u32| format!(r#""model":"m","ignore_eos":true,"max_tokens":{tokens}"#);
         let text = format!("chaos {client} {turn}");
-        let tokens = if kind == Kind::Long { 8 } else { 16 + turn * 13 % 80 };
-        let rest = format!(r#""model":"m","ignore_eos":true,"max_tokens":{tokens}"#);
-        let words =
-            if kind == Kind::Long { "word".repeat(LONG_PROMPT_TOKENS) } else { String::new() };
-        if kind != Kind::Long && turn % 3 == 2 {
-            let body = format!(r#"{rest},"prompt":"{text}\n""#);
-            return Self::ask(reference, "/v1/completions", body);
+        let preamble = format!("{session:04} ").repeat(PREAMBLE_WORDS);
+        let tokens = 16 + turn * 13 % 80;
+        match kind {
+            Kind::Greeting => {
+                Self::ask(reference, chat, format!("{},{}", limited(12), message(GREETING)))
+            }
+            Kind::Long => {
+                let words = format!("{text} {}", "word".repeat(LONG_PROMPT_TOKENS));
+                Self::ask(reference, chat, format!("{},{}", limited(8), message(&words)))
+            }
+            Kind::Stream | Kind::Plain if turn % 3 == 2 => {
+                let body = format!(r#"{},"prompt":"{preamble} {text}\n""#, limited(tokens));
+                Self::ask(reference, "/v1/completions", body)
+            }
+            Kind::Stream | Kind::Plain => {
+                let message = message(&format!("{preamble} {text}"));
+                Self::ask(reference, chat, format!("{},{message}", limited(tokens)))
+            }
         }
-        let message = format!(r#"{{"role":"user","content":"{text} {words}"}}"#);
-        let body = format!(r#"{rest},"messages":[{message}]"#);
-        Self::ask(reference, "/v1/chat/completions", body)
     }
 
     fn ask(reference: SocketAddr, path: &'static str, body: String) -> Result<Self> {
@@ -158,6 +188,8 @@ impl Client {
             let session = u64::from(self.number) << 32 | u64::from(turn / TURNS);
             let record = if self.number == 0 && turn % 4 == 0 {
                 self.ask(Kind::Long, session, turn)
+            } else if self.rng.random_bool(0.1) {
+                self.ask(Kind::Greeting, session, turn)
             } else if self.rng.random_bool(0.7) {
                 self.ask(Kind::Stream, session, turn)
             } else {
@@ -171,10 +203,10 @@ impl Client {
 
     fn ask(&mut self, kind: Kind, session: u64, turn: u32) -> Record {
         let wants_usage = self.rng.random_bool(0.25);
-        let question = Question::new(self.reference, kind, self.number, turn)
+        let question = Question::new(self.reference, kind, self.number, session, turn)
             .expect("nobody torments the reference");
         let question = &question;
-        let request = question.request(self.number, session, kind != Kind::Plain, wants_usage);
+        let request = question.request(self.number, session, kind.is_stream(), wants_usage);
         let sent = Instant::now();
         let mut seen = Seen { last: sent, pauses: Vec::new(), body: Vec::new(), replica: None };
         let (fate, why) = match seen.exchange(self.router, &request) {
@@ -236,16 +268,16 @@ fn judge(
         let code = answer::code(body).unwrap_or_else(|| format!("status {status}"));
         return (Fate::Refused, code);
     }
-    let read = if kind == Kind::Plain {
-        answer::read_plain(body)
-    } else {
+    let read = if kind.is_stream() {
         let stream = String::from_utf8_lossy(body);
         if let Some(code) = answer::error_event(&stream) {
             return (Fate::Broken, code);
         }
         answer::read_stream(&stream, question.path.ends_with("chat/completions"))
+    } else {
+        answer::read_plain(body)
     };
-    let figures = if kind == Kind::Plain || wants_usage { question.usage } else { None };
+    let figures = if !kind.is_stream() || wants_usage { question.usage } else { None };
     match read {
         Err(error) => (Fate::Wrong, error.to_string()),
         Ok((text, _)) if text != question.text => {

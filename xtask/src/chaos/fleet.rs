@@ -125,7 +125,8 @@ fn mock(
     let shown = name.split('-').next().unwrap_or(name);
     let mut command = Command::new(binary);
     command.args(["mock-replica", "--port", &port, "--model", "m", "--name", shown]);
-    command.args(["--seed", SEED, "--speed", speed]);
+    // A step that reads much of a long prompt holds up everybody's next token.
+    command.args(["--seed", SEED, "--speed", speed, "--batched-tokens", "2048"]);
     let mut server = Server::start(name, &mut command, folder)?;
     server
         .wait_for(START_LIMIT, |it| it.iter().any(|it| it.contains("listening")).then_some(()))?;
@@ -171,6 +172,11 @@ impl Router {
             ensure!(Instant::now() < until, "no successor:\n{said}");
             thread::sleep(POLL);
         }
+    }
+
+    /// Returns what all processes that have been the router have logged.
+    pub(super) fn said(&self) -> Result<String> {
+        self.first.said()
     }
 
     /// Counts the streams that went on elsewhere, over all processes that have been the router.

@@ -33,9 +33,9 @@ pub(crate) struct Args {
     /// Decides the order of faults, their victims and the load
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long faults go on; every kind once takes about two minutes
-    #[arg(long, default_value_t = 120)]
-    seconds: u64,
+    /// How often every kind of fault strikes; once takes about two minutes
+    #[arg(long, default_value_t = 1)]
+    rounds: u32,
     /// Clients that ask one request after the other
     #[arg(long, default_value_t = 16)]
     clients: u32,
@@ -56,8 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let load = Load::start(fleet.router.address, fleet.reference, args.clients, args.seed);
     println!("seed {}: {REPLICAS} replicas, {} clients", args.seed, args.clients);
     thread::sleep(MARGIN);
-    let until = Instant::now() + Duration::from_secs(args.seconds);
-    let faults = script::run(&mut fleet, args.seed, until)?;
+    let began = Instant::now();
+    let faults = script::run(&mut fleet, args.seed, args.rounds)?;
     thread::sleep(MARGIN);
     let records = load.stop();
     let resumed = fleet.router.resumed()?;
@@ -66,12 +66,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         (0..REPLICAS).map(|it| format!("http://{}", fleet.address(it))).collect();
     let run = Run {
         seed: args.seed,
-        seconds: args.seconds,
+        seconds: began.elapsed().as_secs(),
         records: &records,
         faults: &faults,
         changes: &changes,
         urls: &urls,
         resumed,
+        log: &fleet.router.said()?,
     };
     let report = run.report();
     report.print();

@@ -8,14 +8,22 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::client::{Fate, Kind, Record, reasons};
+use super::client::{Fate, Kind, PAUSE_MIN, Record, reasons};
 use super::script::{self, Fault};
 use super::watch::Change;
 
 /// How long after a fault a replica may still be out, or a session still move, because of it.
 const AFTERMATH: Duration = Duration::from_secs(20);
+/// A stream that breaks off had its last token no longer ago than this.
+const BEFORE: Duration = Duration::from_millis(500);
 /// Streams that may break in the worst run, of a thousand.
 const BROKEN_PER_MILLE_MAX: f64 = 1.0;
+/// What a crashed replica was writing must go on elsewhere within this.
+const REROUTED_MS_MAX: u128 = 1_000;
+/// A hang must be found within this, or within so many times the silence that its work explains. The
+/// log rounds to a tenth of a second.
+const HUNG_SECONDS_MAX: f64 = 5.05;
+const HUNG_FACTOR_MAX: f64 = 3.0;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -32,9 +40,12 @@ pub(super) struct Report {
     wrong: BTreeMap<String, u32>,
     sessions: usize,
     moves: usize,
+    sessions_moved: usize,
     moves_without_need: usize,
     ejected_without_cause: Vec<String>,
-    replicas_killed_by_poison_max: usize,
+    /// What everybody asks, refused as if it were poison.
+    greetings_blamed: usize,
+    hangs_found: Vec<HangFound>,
     faults: Vec<FaultFigures>,
 }
 
@@ -48,6 +59,19 @@ struct FaultFigures {
     detected_ms_max: Option<u128>,
     moving_again_ms_p50: Option<u128>,
     moving_again_ms_max: Option<u128>,
+    rerouted_ms_p50: Option<u128>,
+    rerouted_ms_max: Option<u128>,
+    replicas_dead_max: Option<usize>,
+    replicas_dead_allowed: Option<usize>,
+    is_crash: bool,
+    is_hang: bool,
+}
+
+/// A replica that was put out for its silence, by the router's own words.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct HangFound {
+    after_s: f64,
+    explained_s: f64,
 }
 
 /// Everything that was seen.
@@ -60,16 +84,20 @@ pub(super) struct Run<'a> {
     /// The replicas' addresses, as the router writes them.
     pub(super) urls: &'a [String],
     pub(super) resumed: u64,
+    /// What the router logged.
+    pub(super) log: &'a str,
 }
 
 impl Run<'_> {
     pub(super) fn report(&self) -> Report {
-        let (moves, moves_without_need) = self.moves();
+        let (moves, sessions_moved, moves_without_need) = self.moves();
         let mut sessions: Vec<u64> = self.records.iter().map(|it| it.session).collect();
         sessions.sort_unstable();
         sessions.dedup();
-        let poisoned = self.faults.iter().filter(|it| it.kind == script::Kind::Poison);
-        let is_stream = |it: &&Record| it.kind != Kind::Plain;
+        let is_stream = |it: &&Record| it.kind.is_stream();
+        let blamed = |it: &&Record| {
+            it.kind == Kind::Greeting && matches!(it.why.as_str(), "quarantined" | "suspected")
+        };
         Report {
             seed: self.seed,
             seconds: self.seconds,
@@ -79,14 +107,16 @@ impl Run<'_> {
             resumed: self.resumed,
             refused: self.count(|it| it.fate == Fate::Refused),
             lost: self.count(|it| it.fate == Fate::Lost),
-            streams_broken: self.count(|it| it.fate == Fate::Broken && it.kind != Kind::Plain),
-            plain_broken: self.count(|it| it.fate == Fate::Broken && it.kind == Kind::Plain),
+            streams_broken: self.count(|it| it.fate == Fate::Broken && it.kind.is_stream()),
+            plain_broken: self.count(|it| it.fate == Fate::Broken && !it.kind.is_stream()),
             wrong: self.count(|it| it.fate == Fate::Wrong),
             sessions: sessions.len(),
             moves,
+            sessions_moved,
             moves_without_need,
             ejected_without_cause: self.ejected_without_cause(),
-            replicas_killed_by_poison_max: poisoned.map(|it| it.replicas.len()).max().unwrap_or(0),
+            greetings_blamed: self.records.iter().filter(blamed).count(),
+            hangs_found: self.log.lines().filter_map(hang_found).collect(),
             faults: self.fault_figures(),
         }
     }
@@ -95,15 +125,19 @@ impl Run<'_> {
         reasons(self.records.iter().filter(which).map(|it| it.why.as_str()))
     }
 
-    /// Counts the turns that were answered by another replica than the turn before, and those of them
-    /// for which neither of the two had given cause.
-    fn moves(&self) -> (usize, usize) {
+    /// Counts the turns that were answered by another replica than the turn before, so that what was
+    /// cached of them was lost, the sessions that had any, and the turns for which neither of the two
+    /// replicas had given cause.
+    fn moves(&self) -> (usize, usize, usize) {
         let mut by_session: BTreeMap<u64, Vec<&Record>> = BTreeMap::new();
-        for record in self.records.iter().filter(|it| it.replica.is_some()) {
+        // Only turns of a chat have something cached where the turn before was.
+        let is_turn = |it: &&Record| matches!(it.kind, Kind::Stream | Kind::Plain);
+        for record in self.records.iter().filter(is_turn).filter(|it| it.replica.is_some()) {
             by_session.entry(record.session).or_default().push(record);
         }
-        let (mut moves, mut needless) = (0, 0);
+        let (mut moves, mut sessions, mut needless) = (0, 0, 0);
         for turns in by_session.values() {
+            sessions += usize::from(turns.windows(2).any(|it| it[0].replica != it[1].replica));
             for pair in turns.windows(2) {
                 let [one, other] = [&pair[0].replica, &pair[1].replica];
                 if one != other {
@@ -113,7 +147,7 @@ impl Run<'_> {
                 }
             }
         }
-        (moves, needless)
+        (moves, sessions, needless)
     }
 
     /// Tells whether a replica, by the name it gives itself, had a fault shortly before.
@@ -152,6 +186,7 @@ impl Run<'_> {
         let figures = by_kind.into_iter().map(|(kind, faults)| {
             let detected = sorted(faults.iter().filter_map(|it| self.detected_after(it)));
             let moving = sorted(faults.iter().filter_map(|it| self.moving_after(it)));
+            let rerouted = sorted(faults.iter().flat_map(|it| self.rerouted_after(it)));
             FaultFigures {
                 fault: kind.name(),
                 count: faults.len(),
@@ -160,6 +195,12 @@ impl Run<'_> {
                 detected_ms_max: detected.last().copied(),
                 moving_again_ms_p50: moving.get(moving.len() / 2).copied(),
                 moving_again_ms_max: moving.last().copied(),
+                rerouted_ms_p50: rerouted.get(rerouted.len() / 2).copied(),
+                rerouted_ms_max: rerouted.last().copied(),
+                replicas_dead_max: faults.iter().map(|it| it.replicas.len()).max(),
+                replicas_dead_allowed: kind.deaths_max(),
+                is_crash: kind.is_crash(),
+                is_hang: kind.is_hang(),
             }
         });
         figures.collect()
@@ -174,6 +215,21 @@ impl Run<'_> {
         Some((noticed.at - fault.began).as_millis())
     }
 
+    /// How long each stream stood still that a victim was writing when it broke off, and that went on.
+    fn rerouted_after(&self, fault: &Fault) -> Vec<u128> {
+        let names: Vec<String> = fault.replicas.iter().map(|it| format!("r{it}")).collect();
+        let is_there = |it: &&Record| {
+            it.kind == Kind::Stream && it.replica.as_ref().is_some_and(|it| names.contains(it))
+        };
+        let pauses = self.records.iter().filter(is_there).flat_map(|it| &it.pauses);
+        // A poison request takes its victims one after the other, all within the fault.
+        let began_in = |from: Instant| fault.began <= from + BEFORE && from <= fault.ended;
+        pauses
+            .filter(|it| began_in(it.0))
+            .map(|it| (it.1 - it.0.max(fault.began)).as_millis())
+            .collect()
+    }
+
     /// How long until everything that was under way when it began had moved: the longest silence a
     /// client saw from then on.
     fn moving_after(&self, fault: &Fault) -> Option<u128> {
@@ -184,6 +240,17 @@ impl Run<'_> {
         });
         silences.max()
     }
+}
+
+/// Reads how long a replica was silent that the log says was put out for it, and what explained that.
+fn hang_found(line: &str) -> Option<HangFound> {
+    if !line.contains("state=\"out\" reason=\"hung\"") {
+        return None;
+    }
+    let (lasted, explained) = line.split_once(" s, with work that explains ")?;
+    let after_s = lasted.rsplit(' ').next()?.parse().ok()?;
+    let explained_s = explained.split(' ').next()?.parse().ok()?;
+    Some(HangFound { after_s, explained_s })
 }
 
 fn sorted(values: impl Iterator<Item = u128>) -> Vec<u128> {
@@ -203,17 +270,22 @@ impl Report {
         println!("| streams broken, client told | {} |", listed(&self.streams_broken));
         println!("| plain answers broken | {} |", listed(&self.plain_broken));
         println!("| wrong | {} |", listed(&self.wrong));
-        let (moves, needless) = (self.moves, self.moves_without_need);
-        println!("| sessions | {}, moved {moves} times, {needless} without need |", self.sessions);
+        println!(
+            "| sessions | {}, of which {} moved, {} times; {} times without a fault |",
+            self.sessions, self.sessions_moved, self.moves, self.moves_without_need
+        );
         println!("| sound replicas put out | {} |", self.ejected_without_cause.len());
         for ejected in &self.ejected_without_cause {
             println!("    {ejected}");
         }
-        println!("| replicas one poison request killed | {} |", self.replicas_killed_by_poison_max);
+        println!("| greetings refused as if they were poison | {} |", self.greetings_blamed);
+        for HangFound { after_s, explained_s } in &self.hangs_found {
+            println!("| put out as hung after, explained | {after_s} s, {explained_s} s |");
+        }
         println!(
-            "\n| fault | times | noticed | noticed after ms, p50 / max | all moving again after ms, p50 / max |"
+            "\n| fault | times | noticed | noticed after ms, p50 / max | its streams went on after ms, p50 / max | all clients moving after ms, p50 / max | replicas dead, most |"
         );
-        println!("| --- | --- | --- | --- | --- |");
+        println!("| --- | --- | --- | --- | --- | --- | --- |");
         let pair = |p50: Option<u128>, max: Option<u128>| match (p50, max) {
             (Some(p50), Some(max)) => format!("{p50} / {max}"),
             _ => "–".to_owned(),
@@ -221,7 +293,15 @@ impl Report {
         for it in &self.faults {
             let detected = pair(it.detected_ms_p50, it.detected_ms_max);
             let moving = pair(it.moving_again_ms_p50, it.moving_again_ms_max);
-            println!("| {} | {} | {} | {detected} | {moving} |", it.fault, it.count, it.detected);
+            let rerouted = match it.rerouted_ms_max {
+                None => format!("< {}", PAUSE_MIN.as_millis()),
+                most => pair(it.rerouted_ms_p50, most),
+            };
+            let dead = if it.is_crash { it.replicas_dead_max.unwrap_or(0) } else { 0 };
+            let (fault, count, noticed) = (it.fault, it.count, it.detected);
+            println!(
+                "| {fault} | {count} | {noticed} | {detected} | {rerouted} | {moving} | {dead} |"
+            );
         }
     }
 
@@ -238,10 +318,30 @@ impl Report {
         must_be_none("answers with a wrong character", total(&self.wrong));
         let ejected = u32::try_from(self.ejected_without_cause.len()).unwrap_or(u32::MAX);
         must_be_none("sound replicas put out", ejected);
+        let blamed = u32::try_from(self.greetings_blamed).unwrap_or(u32::MAX);
+        must_be_none("greetings refused as if they were poison", blamed);
         let streams = u32::try_from(self.streams).map_or(f64::MAX, f64::from);
         let broken = f64::from(total(&self.streams_broken)) * 1000.0 / streams.max(1.0);
         if BROKEN_PER_MILLE_MAX < broken {
             missed.push(format!("streams broken: {broken:.1} of a thousand"));
+        }
+        for it in &self.hangs_found {
+            let limit_s = HUNG_SECONDS_MAX.max(HUNG_FACTOR_MAX * it.explained_s);
+            if limit_s < it.after_s {
+                missed.push(format!("a hang was found after {} s", it.after_s));
+            }
+        }
+        for it in &self.faults {
+            let fault = it.fault;
+            if it.is_hang && it.detected < it.count {
+                missed.push(format!("{fault}: not found"));
+            }
+            if let Some(ms) = it.rerouted_ms_max.filter(|ms| it.is_crash && REROUTED_MS_MAX < *ms) {
+                missed.push(format!("{fault}: a stream went on after {ms} ms"));
+            }
+            if it.replicas_dead_allowed.is_some_and(|most| Some(most) < it.replicas_dead_max) {
+                missed.push(format!("{fault}: killed {:?}", it.replicas_dead_max));
+            }
         }
         missed
     }
@@ -255,4 +355,18 @@ fn listed(reasons: &BTreeMap<String, u32>) -> String {
         write!(out, "; {count} × {reason}").expect("text grows");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_silence_of_a_hung_replica_is_read_from_the_log() {
+        let line = "WARN event kind=\"replica\" before=\"suspect\" state=\"out\" reason=\"hung\" \
+                    detail=\"nothing came from it for 4.6 s, with work that explains 0.1 s\"";
+        let found = HangFound { after_s: 4.6, explained_s: 0.1 };
+        assert_eq!(hang_found(line), Some(found));
+        assert_eq!(hang_found(&line.replace("\"out\"", "\"suspect\"")), None);
+    }
 }

@@ -11,8 +11,13 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
 use super::fleet::{Fleet, REPLICAS};
+use super::watch;
 use crate::http1;
 
+/// Copies of a poison request that come at once.
+const POISON_COPIES: usize = 4;
+/// How long a hang lasts at most; three times what a prompt of 100,000 tokens explains.
+const HANG_MAX: Duration = Duration::from_secs(40);
 /// How long the fleet has to recover from a fault.
 const REST: Duration = Duration::from_secs(4);
 
@@ -29,10 +34,11 @@ pub(super) enum Kind {
     Flapping,
     FrozenMetrics,
     Poison,
+    PoisonAtOnce,
     RouterRestart,
 }
 
-const ALL: [Kind; 12] = [
+const ALL: [Kind; 13] = [
     Kind::Kill,
     Kind::ColdRestart,
     Kind::Hang,
@@ -44,6 +50,7 @@ const ALL: [Kind; 12] = [
     Kind::Flapping,
     Kind::FrozenMetrics,
     Kind::Poison,
+    Kind::PoisonAtOnce,
     Kind::RouterRestart,
 ];
 
@@ -52,7 +59,7 @@ impl Kind {
         match self {
             Self::Kill => "SIGKILL, back after 3 s",
             Self::ColdRestart => "cold restart",
-            Self::Hang => "SIGSTOP for 8 s",
+            Self::Hang => "SIGSTOP",
             Self::Silence => "accepts, then silence",
             Self::Slow => "ten times slower",
             Self::Reset => "cut in mid-stream",
@@ -60,7 +67,8 @@ impl Kind {
             Self::Garbage => "garbage in stream",
             Self::Flapping => "flapping health",
             Self::FrozenMetrics => "frozen metrics",
-            Self::Poison => "poison request",
+            Self::Poison => "poison request, three times",
+            Self::PoisonAtOnce => "poison request, four at once",
             Self::RouterRestart => "router restart",
         }
     }
@@ -69,6 +77,23 @@ impl Kind {
     /// answers it gives.
     pub(super) const fn is_harmless(self) -> bool {
         matches!(self, Self::FrozenMetrics | Self::RouterRestart)
+    }
+
+    /// Whether the replica's process ends, so that what it had must go elsewhere within a second.
+    pub(super) const fn is_crash(self) -> bool {
+        matches!(self, Self::Kill | Self::ColdRestart | Self::Poison | Self::PoisonAtOnce)
+    }
+
+    /// How many replicas the fault may take: two if a request comes again and again, as many as it
+    /// was on when the first of them died if it comes several times at once.
+    pub(super) fn deaths_max(self) -> Option<usize> {
+        let at_once = (self == Self::PoisonAtOnce).then_some(POISON_COPIES);
+        at_once.or((self == Self::Poison).then_some(2))
+    }
+
+    /// Whether the replica stops without a word, and must be found out.
+    pub(super) const fn is_hang(self) -> bool {
+        matches!(self, Self::Hang | Self::Silence)
     }
 
     /// What makes the fault, where the mock replica does it itself.
@@ -85,6 +110,7 @@ impl Kind {
             | Self::Hang
             | Self::Flapping
             | Self::Poison
+            | Self::PoisonAtOnce
             | Self::RouterRestart => None,
         }
     }
@@ -100,21 +126,19 @@ pub(super) struct Fault {
     pub(super) ended: Instant,
 }
 
-/// Runs faults until the time is up, every kind before any twice.
-pub(super) fn run(fleet: &mut Fleet, seed: u64, until: Instant) -> Result<Vec<Fault>> {
+/// Runs every kind of fault so many times, each round in an order of its own.
+pub(super) fn run(fleet: &mut Fleet, seed: u64, rounds: u32) -> Result<Vec<Fault>> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut faults = Vec::new();
-    let mut due: Vec<Kind> = Vec::new();
-    while Instant::now() < until {
-        if due.is_empty() {
-            due.extend(ALL);
-            due.shuffle(&mut rng);
+    for _ in 0..rounds {
+        let mut kinds = ALL;
+        kinds.shuffle(&mut rng);
+        for kind in kinds {
+            let victim = rng.random_range(0..REPLICAS);
+            println!("  {} at replica {victim}", kind.name());
+            faults.push(strike(fleet, kind, victim)?);
+            thread::sleep(REST);
         }
-        let Some(kind) = due.pop() else { break };
-        let victim = rng.random_range(0..REPLICAS);
-        println!("  {} at replica {victim}", kind.name());
-        faults.push(strike(fleet, kind, victim)?);
-        thread::sleep(REST);
     }
     Ok(faults)
 }
@@ -135,7 +159,7 @@ fn strike(fleet: &mut Fleet, kind: Kind, victim: usize) -> Result<Fault> {
         }
         Kind::Hang => {
             fleet.signal(victim, "STOP")?;
-            seconds(8);
+            wait_until_out(fleet, victim);
             fleet.signal(victim, "CONT")?;
         }
         Kind::Flapping => {
@@ -146,17 +170,18 @@ fn strike(fleet: &mut Fleet, kind: Kind, victim: usize) -> Result<Fault> {
                 thread::sleep(Duration::from_millis(700));
             }
         }
-        Kind::Poison => replicas = poison(fleet)?,
+        Kind::Poison => replicas = poison(fleet, 3, 1)?,
+        Kind::PoisonAtOnce => replicas = poison(fleet, 1, POISON_COPIES)?,
         Kind::RouterRestart => {
             fleet.router.restart()?;
             replicas.clear();
         }
-        Kind::Silence
-        | Kind::Slow
-        | Kind::Reset
-        | Kind::Truncated
-        | Kind::Garbage
-        | Kind::FrozenMetrics => {
+        Kind::Silence => {
+            fleet.set_faults(victim, kind.faults().unwrap_or("{}"))?;
+            wait_until_out(fleet, victim);
+            fleet.set_faults(victim, "{}")?;
+        }
+        Kind::Slow | Kind::Reset | Kind::Truncated | Kind::Garbage | Kind::FrozenMetrics => {
             fleet.set_faults(victim, kind.faults().unwrap_or("{}"))?;
             seconds(5);
             fleet.set_faults(victim, "{}")?;
@@ -165,15 +190,34 @@ fn strike(fleet: &mut Fleet, kind: Kind, victim: usize) -> Result<Fault> {
     Ok(Fault { kind, replicas, began, ended: Instant::now() })
 }
 
-/// Sends a request that no replica survives; returns those that died of it, alive again.
-fn poison(fleet: &mut Fleet) -> Result<Vec<usize>> {
+/// Waits until the router has put a replica out, and a little longer.
+fn wait_until_out(fleet: &Fleet, victim: usize) {
+    let until = Instant::now() + HANG_MAX;
+    let url = format!("http://{}", fleet.address(victim));
+    while Instant::now() < until && !watch::is_out(fleet.router.admin, &url) {
+        thread::sleep(Duration::from_millis(100));
+    }
+    thread::sleep(Duration::from_secs(2));
+}
+
+/// Sends a request that no replica survives, so many times and so many at once; returns those that
+/// died of it, alive again.
+fn poison(fleet: &mut Fleet, times: usize, at_once: usize) -> Result<Vec<usize>> {
     for replica in 0..REPLICAS {
         fleet.set_faults(replica, r#"{"poison":true}"#)?;
     }
-    let body = r#"{"model":"m","max_tokens":8,"messages":[{"role":"user","content":"<|crash|>"}]}"#;
-    // However it is answered, what counts is how many it took with it.
-    for _ in 0..3 {
-        _ = http1::post(fleet.router.address, "/v1/chat/completions", body);
+    let words = format!("<|crash|> {at_once}");
+    let body = format!(
+        r#"{{"model":"m","max_tokens":8,"messages":[{{"role":"user","content":"{words}"}}]}}"#
+    );
+    let (router, body) = (fleet.router.address, &body);
+    for _ in 0..times {
+        thread::scope(|scope| {
+            for _ in 0..at_once {
+                // However it is answered, what counts is how many it took with it.
+                scope.spawn(move || _ = http1::post(router, "/v1/chat/completions", body));
+            }
+        });
     }
     let mut dead = Vec::new();
     for replica in 0..REPLICAS {

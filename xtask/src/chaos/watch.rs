@@ -73,6 +73,11 @@ impl Watch {
     }
 }
 
+/// Tells whether the router has put a replica out.
+pub(super) fn is_out(admin: SocketAddr, url: &str) -> bool {
+    look(admin).unwrap_or_default().iter().any(|it| it.url == url && it.state == "out")
+}
+
 fn look(admin: SocketAddr) -> Option<Vec<ReplicaStatus>> {
     let (_, body) = http1::get(admin, "/status").ok()?;
     let status: Status = serde_json::from_slice(&body).ok()?;

@@ -1,4 +1,4 @@
-//! Hangs, slowness, restarts and requests that bring replicas down, as events and what they must bring.
+//! Hangs, slowness and restarts, as events and what they must bring.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const LOOK_MS: u64 = 250;
 
 impl Bench {
     /// Lets so much time pass, with a look at the fleet as often as the brain wants one.
-    fn pass(&mut self, millis: u64) -> Vec<Action> {
+    pub(super) fn pass(&mut self, millis: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         for _ in 0..millis / LOOK_MS {
             self.now = self.now + Duration::from_millis(LOOK_MS);
@@ -16,7 +16,11 @@ impl Bench {
     }
 
     /// Sends a stream of so many prompt tokens in a session of its own; says where it went.
-    fn open_stream(&mut self, session: u32, prompt_tokens: u32) -> (RequestId, ReplicaId) {
+    pub(super) fn open_stream(
+        &mut self,
+        session: u32,
+        prompt_tokens: u32,
+    ) -> (RequestId, ReplicaId) {
         let request = RequestId(self.requests);
         self.requests += 1;
         let key = SliceKey::new(1, "m", &session.to_string());
@@ -50,9 +54,9 @@ impl Bench {
     }
 
     /// The replica goes down under a request, and nobody listens there any more.
-    fn die(&mut self, request: RequestId, replica: ReplicaId) -> Vec<Action> {
-        let actions = self.fail(request, Failure::Lost);
-        self.tell(Event::Probed { replica, probe: Probe::Refused });
+    pub(super) fn die(&mut self, request: RequestId, replica: ReplicaId) -> Vec<Action> {
+        let mut actions = self.fail(request, Failure::Lost);
+        actions.extend(self.tell(Event::Probed { replica, probe: Probe::Refused }));
         actions
     }
 }
@@ -79,7 +83,7 @@ fn asked(actions: &[Action]) -> Vec<ReplicaId> {
     asked.collect()
 }
 
-fn is_quarantined(actions: &[Action]) -> bool {
+pub(super) fn is_quarantined(actions: &[Action]) -> bool {
     let quarantined =
         |it: &Action| matches!(it, Action::Refuse { refusal: Refusal::Quarantined { .. }, .. });
     actions.iter().any(quarantined)
@@ -185,6 +189,8 @@ fn bytes_that_are_heard_of_late_clear_a_suspect() {
     bench.tell(Event::Answering { request });
     bench.pass(3000);
     assert_eq!(bench.state(replica), "suspect");
+    bench.tell(Event::Sign { replica, at: Moment::ZERO });
+    assert_eq!(bench.state(replica), "suspect", "old news");
     bench.tell(Event::Sign { replica, at: bench.now });
     assert_eq!(bench.state(replica), "up");
 }
@@ -213,7 +219,9 @@ fn a_hung_replica_comes_back_by_a_token_a_trial_and_a_trickle() {
     assert_eq!(bench.state(hung), "out");
     bench.tell(Event::Probed { replica: hung, probe: Probe::Passed });
     bench.wait(1);
-    assert_ne!(bench.open_stream(1, 100).1, hung, "a health check proves nothing");
+    let (meanwhile, elsewhere) = bench.open_stream(1, 100);
+    assert_ne!(elsewhere, hung, "a health check proves nothing");
+    bench.tell(ended(meanwhile, Outcome::Done));
     let actions = bench.pass(3000);
     assert!(asked(&actions).contains(&hung), "{actions:?}");
     bench.tell(Event::Probed { replica: hung, probe: Probe::Generated });
@@ -267,63 +275,6 @@ fn one_that_lags_behind_its_peers_is_put_out_and_when_all_lag_nobody_is() {
 }
 
 #[test]
-fn a_request_that_brings_two_replicas_down_is_not_sent_to_a_third() {
-    let mut bench = Bench::session(8);
-    let (poison, first) = bench.open_stream(1, 100);
-    let second = target(&bench.die(poison, first)).expect("one death proves nothing");
-    assert!(is_quarantined(&bench.die(poison, second)));
-    let again = RequestId(bench.requests);
-    bench.requests += 1;
-    let outline = Outline {
-        blocks: Arc::new([2]),
-        block_tokens: 64,
-        prompt_tokens: 100,
-        output_tokens: None,
-    };
-    let extent = Extent { streams: true, digest: 7, ..Extent::default() };
-    let key = SliceKey::new(1, "m", "another");
-    let actions = bench.tell(Event::Arrived {
-        request: again,
-        key,
-        outline,
-        extent,
-        claim: Claim::default(),
-    });
-    assert!(is_quarantined(&actions), "the same prompt in another session");
-    bench.open_stream(3, 100);
-    assert_eq!(bench.brain.snapshot().quarantined, 1);
-}
-
-#[test]
-fn bystanders_of_a_poisonous_request_are_served() {
-    let mut bench = Bench::session(8);
-    let sent: Vec<(RequestId, ReplicaId)> = (0..200).map(|it| bench.open_stream(it, 100)).collect();
-    let mut at: IndexMap<RequestId, ReplicaId> = sent.iter().copied().collect();
-    let poison = sent[0].0;
-    let (mut deaths, mut refused) = (0, Vec::new());
-    // Whoever has the poisonous request dies at once, with everything it has.
-    while let Some(dead) = at.get(&poison).copied() {
-        deaths += 1;
-        assert!(deaths <= 3, "it walks through the fleet");
-        let there: Vec<RequestId> = at.iter().filter(|it| *it.1 == dead).map(|it| *it.0).collect();
-        for request in there {
-            let actions = bench.die(request, dead);
-            at.swap_remove(&request);
-            if let Some(next) = target(&actions) {
-                at.insert(request, next);
-            } else {
-                refused.push(request);
-            }
-        }
-    }
-    assert_eq!(refused, [poison]);
-    for request in at.keys() {
-        bench.tell(Event::Answering { request: *request });
-        bench.tell(ended(*request, Outcome::Done));
-    }
-}
-
-#[test]
 fn a_restart_is_told_and_the_replica_is_filled_slowly() {
     let mut bench = Bench::session(2);
     let home = bench.served(0);
@@ -333,4 +284,35 @@ fn a_restart_is_told_and_the_replica_is_filled_slowly() {
     assert!(bench.brain.take_notices().contains(&Notice::Restarted { replica: home }));
     let there = (0..40).filter(|it| bench.open_stream(*it, 100).1 == home).count();
     assert_eq!(there, 2, "until it has answered");
+}
+
+#[test]
+fn a_hang_behind_whole_answers_is_found_by_a_token_that_does_not_come() {
+    for speaks in [false, true] {
+        let mut bench = Bench::session(2);
+        bench.prove();
+        let request = RequestId(bench.requests);
+        bench.requests += 1;
+        let key = SliceKey::new(1, "m", "whole");
+        let outline = Outline {
+            blocks: Arc::new([77]),
+            block_tokens: 64,
+            prompt_tokens: 500,
+            output_tokens: Some(20),
+        };
+        let extent = Extent { digest: 9, ..Extent::default() };
+        let claim = Claim::default();
+        let actions = bench.tell(Event::Arrived { request, key, outline, extent, claim });
+        let replica = target(&actions).unwrap();
+        let actions = bench.pass(2500);
+        assert_eq!((asked(&actions), bench.state(replica)), (vec![replica], "suspect"));
+        let asked_at = bench.now;
+        bench.pass(2000);
+        let mute = Probe::Mute { asked_at, last_byte_at: None };
+        let probe = if speaks { Probe::Generated } else { mute };
+        bench.tell(Event::Probed { replica, probe });
+        let actions = bench.pass(250);
+        assert_eq!(given_up(&actions).is_empty(), speaks, "{actions:?}");
+        assert_eq!(bench.state(replica), if speaks { "up" } else { "out" });
+    }
 }

@@ -1,0 +1,262 @@
+//! What quarantine promises: who is blamed, who is not, and for how long.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(seconds: u64) -> Moment {
+    Moment::ZERO + Duration::from_secs(seconds)
+}
+
+fn key(workload: u64, session: u64) -> SliceKey {
+    SliceKey((workload << 32) | session)
+}
+
+fn quarantine() -> Quarantine {
+    Quarantine::new(QuarantineSettings::default())
+}
+
+/// A replica dies with these prompts of workload 1 in flight, each its own session.
+fn death(it: &mut Quarantine, second: u64, replica: u32, prompts: &[u64]) {
+    let members = prompts.iter().map(|prompt| (key(1, *prompt), Fingerprint(*prompt)));
+    it.on_death(at(second), ReplicaId(replica), members);
+    it.on_confirmed(at(second), ReplicaId(replica));
+}
+
+fn judged(it: &mut Quarantine, second: u64, prompt: u64) -> Option<Circle> {
+    circle(it.judge(at(second), key(1, prompt), Fingerprint(prompt)))
+}
+
+fn circle(judgement: Judgement) -> Option<Circle> {
+    match judgement {
+        Judgement::Guilty(circle) => Some(circle),
+        Judgement::Innocent | Judgement::Open => None,
+    }
+}
+
+fn completes(it: &mut Quarantine, second: u64, prompt: u64, times: u32) {
+    (0..times).for_each(|_| _ = it.clear(at(second), key(1, prompt), Fingerprint(prompt)));
+}
+
+fn arrives(it: &Quarantine, second: u64, workload: u64, prompt: u64) -> Option<Circle> {
+    it.check(at(second), key(workload, prompt), Fingerprint(prompt), false)
+}
+
+#[test]
+fn one_death_proves_nothing_and_the_second_tells_who_it_was() {
+    let mut it = quarantine();
+    death(&mut it, 0, 0, &[1, 2, 3, 4]);
+    for prompt in 1..=4 {
+        assert_eq!(judged(&mut it, 0, prompt), None);
+    }
+    death(&mut it, 1, 1, &[4, 8, 9]);
+    assert_eq!(judged(&mut it, 1, 8), None, "a bystander");
+    assert_eq!(judged(&mut it, 1, 4), Some(Circle::Request));
+    assert_eq!(arrives(&it, 2, 1, 4), Some(Circle::Request));
+    assert_eq!(arrives(&it, 2, 1, 1), None);
+    assert_eq!(arrives(&it, 601, 1, 4), None, "nobody is held for ever");
+}
+
+#[test]
+fn two_who_were_at_both_deaths_share_the_blame_until_the_third() {
+    let mut it = quarantine();
+    death(&mut it, 0, 0, &[1, 2, 3]);
+    death(&mut it, 1, 1, &[2, 3]);
+    assert_eq!((judged(&mut it, 1, 2), judged(&mut it, 1, 3)), (None, None));
+    completes(&mut it, 1, 3, 1);
+    death(&mut it, 2, 2, &[2]);
+    assert_eq!(judged(&mut it, 2, 2), Some(Circle::Request));
+}
+
+#[test]
+fn a_rack_without_power_makes_nobody_guilty() {
+    let mut it = quarantine();
+    let all: Vec<u64> = (1..50).collect();
+    for replica in 0..8 {
+        death(&mut it, u64::from(replica), replica, &all);
+        assert!(all.iter().all(|prompt| judged(&mut it, 8, *prompt).is_none()));
+    }
+}
+
+#[test]
+fn the_same_death_counts_once_and_one_that_was_none_does_not_count() {
+    let mut it = quarantine();
+    death(&mut it, 0, 0, &[1]);
+    death(&mut it, 1, 0, &[1]);
+    assert_eq!(judged(&mut it, 1, 1), None, "told twice");
+    let member = [(key(1, 1), Fingerprint(1))];
+    it.on_death(at(10), ReplicaId(1), member.into_iter());
+    it.on_survivor(at(10), ReplicaId(1), at(5));
+    let open = it.judge(at(10), key(1, 1), Fingerprint(1));
+    assert_eq!(open, Judgement::Open, "that may have been on its way");
+    it.on_survivor(at(11), ReplicaId(1), at(5));
+    it.on_confirmed(at(11), ReplicaId(1));
+    assert_eq!(judged(&mut it, 11, 1), None, "somebody lived on there");
+    death(&mut it, 20, 2, &[1]);
+    it.on_survivor(at(21), ReplicaId(2), at(21));
+    assert_eq!(judged(&mut it, 21, 1), Some(Circle::Request), "that came after the restart");
+}
+
+#[test]
+fn it_is_open_for_a_while_whether_broken_connections_were_a_death() {
+    let mut it = quarantine();
+    death(&mut it, 0, 0, &[1]);
+    it.on_death(at(1), ReplicaId(1), [(key(1, 1), Fingerprint(1))].into_iter());
+    assert_eq!(it.judge(at(1), key(1, 1), Fingerprint(1)), Judgement::Open);
+    assert_eq!(it.judge(at(3), key(1, 1), Fingerprint(1)), Judgement::Innocent);
+    it.on_confirmed(at(4), ReplicaId(1));
+    assert_eq!(judged(&mut it, 4, 1), Some(Circle::Request), "late, but not too late");
+}
+
+#[test]
+fn completions_outweigh_deaths_and_end_a_quarantine_that_was_a_mistake() {
+    let mut it = quarantine();
+    completes(&mut it, 0, 1, 3);
+    death(&mut it, 1, 0, &[1]);
+    assert_eq!(it.suspicion(at(1), Fingerprint(1)), 0);
+    death(&mut it, 2, 1, &[1]);
+    assert_eq!((it.suspicion(at(2), Fingerprint(1)), judged(&mut it, 2, 1)), (1, None));
+    death(&mut it, 5, 2, &[1]);
+    assert_eq!(judged(&mut it, 5, 1), Some(Circle::Request));
+    assert_eq!(arrives(&it, 6, 1, 1), Some(Circle::Request));
+    assert!(it.clear(at(7), key(1, 1), Fingerprint(1)), "a copy that was under way");
+    assert_eq!((arrives(&it, 8, 1, 1), it.held()), (None, 0));
+}
+
+#[test]
+fn a_workload_that_is_served_well_is_not_held_for_a_few_of_its_requests() {
+    let mut it = quarantine();
+    (0..1000).for_each(|prompt| completes(&mut it, 0, 10_000 + prompt, 1));
+    for prompt in 1..=5 {
+        death(&mut it, 10 * prompt, 0, &[prompt]);
+        death(&mut it, 10 * prompt + 3, 1, &[prompt]);
+        assert!(judged(&mut it, 10 * prompt + 3, prompt).is_some());
+    }
+    assert_eq!(arrives(&it, 60, 1, 99), None);
+    assert_eq!(arrives(&it, 60, 1, 3), Some(Circle::Request));
+}
+
+proptest! {
+    /// Whatever crashes, whoever else is there: what completes often is not blamed for it.
+    #[test]
+    fn what_completes_often_is_never_held(
+        deaths in prop::collection::vec((0_u32..8, prop::collection::vec(2_u64..6, 0..4), 0_u64..20), 1..60),
+    ) {
+        let mut it = quarantine();
+        let often = u32::try_from(DEATHS_MAX).unwrap() * COMPLETIONS_PER_DEATH;
+        completes(&mut it, 0, 1, often);
+        let mut second = 0;
+        for (replica, others, pause) in deaths {
+            second += pause;
+            if 600 <= second {
+                // What it was served is forgotten by now.
+                break;
+            }
+            let mut there = others.clone();
+            there.push(1);
+            death(&mut it, second, replica, &there);
+            for prompt in others {
+                judged(&mut it, second, prompt);
+            }
+            prop_assert_eq!(judged(&mut it, second, 1), None);
+            prop_assert_eq!(it.suspicion(at(second), Fingerprint(1)), 0);
+            prop_assert!(!it.requests.contains_key(&Fingerprint(1)));
+        }
+    }
+
+    /// Alone, two deaths are enough, whatever else was served in between.
+    #[test]
+    fn who_never_completes_is_held_at_its_second_death(
+        others in prop::collection::vec(2_u64..100, 0..20),
+        pause in 3_u64..500,
+    ) {
+        let mut it = quarantine();
+        let mut there = others.clone();
+        there.push(1);
+        death(&mut it, 0, 0, &there);
+        for prompt in &others {
+            completes(&mut it, 1, *prompt, 1);
+        }
+        death(&mut it, pause, 1, &there);
+        prop_assert!(judged(&mut it, pause, 1).is_some());
+    }
+}
+
+#[test]
+fn connections_that_break_without_a_death_make_nobody_guilty() {
+    let mut it = quarantine();
+    let member = [(key(1, 1), Fingerprint(1))];
+    for replica in 0..5 {
+        it.on_death(at(10 * u64::from(replica)), ReplicaId(replica), member.into_iter());
+        assert_eq!(judged(&mut it, 10 * u64::from(replica), 1), None);
+    }
+}
+
+#[test]
+fn what_repeats_is_held_in_widening_circles() {
+    let mut it = quarantine();
+    let session = key(1, 77);
+    let offend = |it: &mut Quarantine, second: u64, session: SliceKey, prompt: u64| {
+        for replica in 0..2 {
+            let member = [(session, Fingerprint(prompt))].into_iter();
+            it.on_death(at(second + u64::from(replica)), ReplicaId(replica), member);
+            it.on_confirmed(at(second + u64::from(replica)), ReplicaId(replica));
+        }
+        circle(it.judge(at(second + 1), session, Fingerprint(prompt)))
+    };
+    assert_eq!(offend(&mut it, 0, session, 1), Some(Circle::Request));
+    assert_eq!(it.check(at(5), session, Fingerprint(50), true), None);
+    assert_eq!(offend(&mut it, 10, session, 2), Some(Circle::Session));
+    assert_eq!(it.check(at(15), session, Fingerprint(50), true), Some(Circle::Session));
+    assert_eq!(offend(&mut it, 20, key(1, 78), 3), Some(Circle::NewSessions));
+    assert_eq!(it.check(at(25), key(1, 90), Fingerprint(50), true), None, "it was there before");
+    assert_eq!(it.check(at(25), key(1, 90), Fingerprint(50), false), Some(Circle::NewSessions));
+    assert_eq!(offend(&mut it, 30, key(1, 90), 4), Some(Circle::Workload));
+    assert_eq!(it.check(at(35), key(1, 91), Fingerprint(51), true), Some(Circle::Workload));
+    assert_eq!(it.check(at(35), key(2, 91), Fingerprint(51), false), None, "others go on");
+    assert_eq!(it.held_total(), 4);
+}
+
+#[test]
+fn a_workload_that_offended_has_no_second_try_but_its_bystanders_keep_theirs() {
+    let mut it = quarantine();
+    death(&mut it, 0, 0, &[1]);
+    death(&mut it, 3, 1, &[1]);
+    assert!(judged(&mut it, 3, 1).is_some());
+    let other = (key(2, 5), Fingerprint(5));
+    let mine = (key(1, 6), Fingerprint(6));
+    it.on_death(at(10), ReplicaId(2), [other, mine].into_iter());
+    assert_eq!(it.judge(at(10), other.0, other.1), Judgement::Innocent);
+    assert_eq!(it.judge(at(10), mine.0, mine.1), Judgement::Open);
+    it.on_confirmed(at(11), ReplicaId(2));
+    let guilty = Judgement::Guilty(Circle::NewSessions);
+    assert_eq!(it.judge(at(11), mine.0, mine.1), guilty);
+}
+
+#[test]
+fn nothing_is_held_when_it_is_switched_off_or_when_nothing_is_known() {
+    let mut off = Quarantine::new(QuarantineSettings { ttl: Duration::ZERO });
+    let mut unknown = quarantine();
+    for replica in 0..4 {
+        death(&mut off, u64::from(replica), replica, &[1]);
+        death(&mut unknown, u64::from(replica), replica, &[0]);
+    }
+    assert_eq!((judged(&mut off, 4, 1), judged(&mut unknown, 4, 0)), (None, None));
+}
+
+#[test]
+fn however_many_offend_its_memory_stays_within_its_bound() {
+    let mut it = quarantine();
+    for prompt in 1..5000 {
+        let many: Vec<u64> = (prompt..prompt + 3000).collect();
+        death(&mut it, 10 * prompt, 0, &many);
+        it.hold(at(prompt), key(prompt, prompt), Fingerprint(prompt));
+    }
+    assert!(it.deaths.len() <= DEATHS_MAX);
+    assert!(it.deaths.iter().all(|death| death.members.len() <= MEMBERS_MAX));
+    assert!(it.requests.len() <= HELD_MAX && it.sessions.len() <= HELD_MAX);
+    assert!(it.workloads.len() <= HELD_MAX);
+    let bytes = it.deaths.iter().map(|it| it.members.capacity() * size_of::<Member>());
+    assert!(bytes.sum::<usize>() + HELD_MAX * 96 + Alibis::bytes() < Quarantine::bytes_max());
+    assert!(Quarantine::bytes_max() < 1 << 20);
+}
