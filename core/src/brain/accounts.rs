@@ -173,6 +173,7 @@ fn books(replica: &Replica, now: Moment, strangers_usual: f64) -> Books {
     Books {
         wait_ms: pace * line_ms,
         running: f64::from(answering + others.in_flight) + strangers.running,
+        reading_share: replica.ledger.reading_share(now, pace),
         decode_ms: pace * ms(own.decode_us + others.load.decode_us),
         kv_tokens: own.kv_tokens + others.load.kv_tokens + whole(strangers.kv_tokens),
         growth_tokens: own.growth_tokens + others.load.growth_tokens,

@@ -9,6 +9,9 @@ use std::time::Duration;
 use crate::cost::RequestCost;
 use crate::domain::{Moment, Outline, Usage};
 
+/// How long a prompt that was read is remembered: about as long as an answer takes to write.
+const READ_MEMORY_MS: f64 = 10_000.0;
+
 /// What one request weighs, or all of them at one replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
@@ -114,6 +117,9 @@ pub struct Ledger {
     moved_at: Moment,
     /// All prompts that were read here.
     prefilled_us: u64,
+    /// Those that were read lately, fading, as of the last of them.
+    read_ms: f64,
+    read_at: Moment,
     pub drift: Drift,
 }
 
@@ -145,6 +151,8 @@ impl Ledger {
         self.load -= read;
         *charge -= read;
         self.prefilled_us += read.prefill_us;
+        self.read_ms = self.read_lately_ms(now) + ms(read.prefill_us);
+        self.read_at = now;
         self.moved_at = now;
         self.waiting -= 1;
         self.answering += 1;
@@ -166,6 +174,16 @@ impl Ledger {
             self.waiting -= 1;
             self.moved_at = now;
         }
+    }
+
+    /// Estimates which share of its time goes to prompts: those read lately and those in line.
+    pub fn reading_share(&self, now: Moment, pace: f64) -> f64 {
+        let line_ms = pace * ms(self.load.prefill_us);
+        (pace * self.read_lately_ms(now) + line_ms) / (READ_MEMORY_MS + line_ms)
+    }
+
+    fn read_lately_ms(&self, now: Moment) -> f64 {
+        self.read_ms * (-span_ms(now.since(self.read_at)) / READ_MEMORY_MS).exp()
     }
 
     /// Measures the prompts that are still to be read. What time has passed since the line moved was
@@ -243,6 +261,26 @@ mod tests {
         assert_eq!(ledger.line_us(at(60_000), 1.0), 80_000, "it may hang");
         ledger.begin(at(60_000), &mut charge.clone());
         assert_eq!(ledger.line_us(at(60_000), 1.0), 80_000);
+    }
+
+    #[test]
+    fn prompts_take_the_share_of_time_that_reading_them_took_lately() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.reading_share(at(0), 1.0).abs() < 1e-12);
+        // A prompt of 300 ms every second.
+        for second in 1..=60 {
+            let mut charge = Load { prefill_us: 300_000, ..Load::default() };
+            ledger.book(at(second * 1_000), charge);
+            ledger.begin(at(second * 1_000 + 300), &mut charge);
+            ledger.close(at(second * 1_000 + 900), charge, true);
+        }
+        let share = ledger.reading_share(at(60_800), 1.0);
+        assert!((share - 0.3).abs() < 0.01, "{share}");
+        assert!((ledger.reading_share(at(60_800), 2.0) - 2.0 * share).abs() < 1e-9);
+        // What waits counts before it is read, and what was read is forgotten.
+        ledger.book(at(60_900), Load { prefill_us: 10_000_000, ..Load::default() });
+        assert!(0.6 < ledger.reading_share(at(60_900), 1.0));
+        assert!((ledger.reading_share(at(300_000), 1.0) - 0.5).abs() < 0.01);
     }
 
     proptest! {

@@ -6,6 +6,11 @@
 use crate::cost::{RequestCost, StepTimes, StepWork};
 use crate::domain::ReplicaId;
 
+use super::span::float;
+
+/// No replica is taken to read prompts for more than this share of its time: answers go on, slowly.
+const READING_SHARE_MAX: f64 = 0.95;
+
 /// What is booked on one replica, and what work takes there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Books {
@@ -13,6 +18,8 @@ pub struct Books {
     pub wait_ms: f64,
     /// Answers that are being written.
     pub running: f64,
+    /// The share of its time that goes to prompts, and not to answers.
+    pub reading_share: f64,
     /// What is still to come of all answers, as work of a busy replica.
     pub decode_ms: f64,
     /// Tokens in KV memory, as if no two requests shared any.
@@ -41,6 +48,18 @@ impl Books {
         self.pace * (self.step.new_token_ms + self.step.context_ms * f64::from(context))
     }
 
+    /// Predicts the time between two tokens of an answer: a step of all answers, and its share of the
+    /// prompts that are read in between.
+    pub fn gap_ms(&self) -> f64 {
+        let context = float(self.kv_tokens);
+        let step = StepWork {
+            new_tokens: self.running,
+            attention_pairs: context,
+            context_tokens: context,
+        };
+        self.pace * self.step.step_ms(&step) / (1.0 - self.reading_share.min(READING_SHARE_MAX))
+    }
+
     /// Predicts the time to the first token.
     pub fn ttft_ms(&self, new: u32, cached: u32) -> f64 {
         self.wait_ms + self.prefill_ms(new, cached) + self.residual_ms() + self.overhead_ms
@@ -63,6 +82,7 @@ impl Default for Books {
         Self {
             wait_ms: 0.0,
             running: 0.0,
+            reading_share: 0.0,
             decode_ms: 0.0,
             kv_tokens: 0,
             growth_tokens: 0,

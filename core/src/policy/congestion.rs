@@ -44,9 +44,16 @@ impl Congestion {
         let sent_ms_per_s = self.work_ms * self.kept(now) / MEMORY_S / share;
         let busy = sent_ms_per_s / (1e3 * replicas);
         let crowding = if busy < 1.0 { busy / (1.0 - busy) } else { f64::INFINITY };
-        // (1 + c²) / 2, where c is the coefficient of variation.
-        let unevenness = self.requests * self.squares_ms2 / self.work_ms.powi(2) / 2.0;
-        crowding.min(CROWDING_MAX) * unevenness.min(UNEVENNESS_MAX)
+        crowding.min(CROWDING_MAX) * (self.unevenness() / 2.0).min(UNEVENNESS_MAX)
+    }
+
+    /// Measures how uneven work is: 1 where all requests take as long, and 1 + c², where c is the
+    /// coefficient of variation.
+    pub(super) fn unevenness(&self) -> f64 {
+        if self.work_ms <= 0.0 {
+            return 1.0;
+        }
+        self.requests * self.squares_ms2 / self.work_ms.powi(2)
     }
 
     /// Predicts how long a request of usual size takes to its first token where a millisecond of work
@@ -95,6 +102,16 @@ mod tests {
         assert!(6.0 * even < uneven && uneven < 12.0 * even, "{even} {uneven}");
         let (half, whole) = (steady(&[250.0], 0.5), steady(&[500.0], 1.0));
         assert!((half - whole).abs() < 1e-9, "two routers with half the work each know the load");
+    }
+
+    #[test]
+    fn a_rare_giant_makes_work_uneven() {
+        let mut congestion = Congestion::default();
+        assert!((congestion.unevenness() - 1.0).abs() < 1e-12, "nothing is known yet");
+        (0..99).for_each(|_| congestion.on_sent(at(0), 10.0));
+        assert!((congestion.unevenness() - 1.0).abs() < 1e-9);
+        congestion.on_sent(at(0), 10_000.0);
+        assert!(80.0 < congestion.unevenness(), "{}", congestion.unevenness());
     }
 
     #[test]

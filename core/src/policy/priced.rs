@@ -30,9 +30,15 @@ const TOKENS_PER_FIRST: f64 = 5_000.0 / 80.0;
 const PATIENCE: f64 = 2.0;
 /// Shorter waits than this are never long, however short the usual ones are.
 const PATIENCE_MS_MIN: f64 = 5_000.0;
+/// Answers that are slow already mind a further millisecond more: at half of this gap between tokens
+/// twice as much as at none. It is the gap that is commonly promised.
+const GAP_MS: f64 = 80.0;
 /// A pause in an answer is noticed; that it lasts longer than this hardly makes it worse. Without
 /// a bound the longest prompts would wait for a replica on which nobody writes.
 const PAUSE_MS_MAX: f64 = 500.0;
+/// Where work is more uneven than this, the longest prompts are so rare that they had better wait,
+/// and the bound on pauses grows with the square of it.
+const UNEVENNESS_USUAL: f64 = 10.0;
 /// What an answer is taken for when nobody expects anything.
 const OUTPUT_TOKENS_UNKNOWN: u32 = 256;
 /// Shorter answers mind a pause no more than this: there is not much of them to pause.
@@ -53,6 +59,8 @@ struct Price {
     own: f64,
     evict: f64,
     hold_up: f64,
+    /// Between two tokens of the answers there.
+    gap: f64,
     /// How much of this work the others of the fleet would do in the same time, on average.
     speed: f64,
     traffic: Traffic,
@@ -65,6 +73,8 @@ struct Traffic {
     delayed: f64,
     /// The wait that counts double.
     patience_ms: f64,
+    /// How long a pause is counted for at most.
+    pause_ms_max: f64,
     /// What the whole prompt takes on an average replica.
     cold_ms: f64,
 }
@@ -76,7 +86,9 @@ impl Price {
         let again = ASKED_AGAIN * self.evict;
         // Fewer come to a slow replica, so a millisecond there delays fewer.
         let crowd = self.traffic.delayed * self.speed * (self.own + again);
-        felt + again + crowd + TOKENS_PER_FIRST * self.hold_up
+        // Gaps are felt as waits are, g + g²/GAP_MS; this is what a little more of them adds.
+        let minded = 1.0 + 2.0 * self.gap / GAP_MS;
+        felt + again + crowd + TOKENS_PER_FIRST * minded * self.hold_up
     }
 }
 
@@ -156,7 +168,9 @@ impl Priced {
         let cold_ms: f64 = candidates.iter().map(|it| cold_ms(ask.outline, it)).sum();
         let delayed = self.congestion.delayed(ask.now, replicas, share);
         let patience_ms = PATIENCE_MS_MIN.max(PATIENCE * self.congestion.usual_ms(delayed));
-        Traffic { delayed, patience_ms, cold_ms: cold_ms / replicas }
+        let giants = (self.congestion.unevenness() / UNEVENNESS_USUAL).max(1.0);
+        let pause_ms_max = PAUSE_MS_MAX * giants * giants;
+        Traffic { delayed, patience_ms, pause_ms_max, cold_ms: cold_ms / replicas }
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
@@ -164,13 +178,14 @@ impl Priced {
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
         // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
         // goes a little slower at every token. Answers there are taken to be as long as ours.
-        let pause = own.min(PAUSE_MS_MAX) / f64::from(output.max(OUTPUT_TOKENS_MIN));
+        let pause = own.min(traffic.pause_ms_max) / f64::from(output.max(OUTPUT_TOKENS_MIN));
         let slower = to.books.sequence_ms(outline.prompt_tokens);
         Price {
             wait: to.books.wait_ms,
             own,
             evict: self.evict_ms(outline, to, position, output),
             hold_up: in_flight(to) * (pause + slower),
+            gap: to.books.gap_ms(),
             speed: traffic.cold_ms / cold_ms(outline, to),
             traffic,
         }
@@ -306,6 +321,33 @@ mod tests {
         bench.send(&prompt(&[(1000, 235)]), 1);
         assert_eq!(bench.pick(&prompt(&[(0, 380)])), 1);
         assert_eq!(bench.pick(&prompt(&[(0, 1_060)])), 0);
+    }
+
+    #[test]
+    fn answers_that_are_slow_already_are_spared() {
+        let mut bench = Bench::new(PolicyName::Priced, 2);
+        bench.in_flight(&[20, 24]);
+        assert_eq!(bench.pick(&prompt(&[(0, 10)])), 0, "fewer would pause there");
+        bench.candidates[0].books.reading_share = 0.8;
+        assert_eq!(bench.pick(&prompt(&[(0, 10)])), 1);
+    }
+
+    #[test]
+    fn where_giants_are_rare_they_wait_so_as_not_to_pause_everybody() {
+        let giant = prompt(&[(10_000, 750)]);
+        let goes_to = |uneven: bool| {
+            let mut bench = Bench::new(PolicyName::Priced, 2);
+            for fresh in 0..200 {
+                bench.serve(&prompt(&[(1000 * fresh, if uneven { 1 } else { 100 })]), 0);
+            }
+            bench.serve(&prompt(&[(900_000, 700)]), 0);
+            bench.in_flight(&[20, 0]);
+            // A line of seven seconds on the replica where nobody writes.
+            bench.send(&prompt(&[(3_000_000, 800)]), 1);
+            let asked = Outline { output_tokens: Some(64), ..giant.clone() };
+            bench.pick(&asked)
+        };
+        assert_eq!((goes_to(false), goes_to(true)), (0, 1));
     }
 
     #[test]
