@@ -373,7 +373,8 @@ impl Quarantine {
         let before_in_session = if now < session.0 { session.1 } else { 0 };
         // In a workload that goes on offending, a session is not given a second time.
         *session = (until, before_in_session + if relapsed { 2 } else { 1 });
-        match (self.workloads[&key.workload()].sessions, session.1) {
+        let times = session.1;
+        match (self.offences(now, key.workload()).map_or(0, |it| it.sessions), times) {
             (3.., _) if another => Circle::Workload,
             (2, _) if another => Circle::NewSessions,
             (_, 2..) => Circle::Session,

@@ -8,6 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use cleave_core::brain::Failure;
@@ -161,10 +162,12 @@ impl Spare {
         visit: &mut Visit,
         failure: Failure,
     ) -> io::Result<AnswerBody> {
+        let cut = Instant::now();
         let member = visit
             .place_again(failure)
             .await
             .map_err(|refusal| io::Error::other(refusal.as_str()))?;
+        let sent_ms = cut.elapsed().as_millis();
         let Kept { body, headers, splices, .. } = &self.kept;
         let rest = Bytes::from(self.resume.body(body, splices));
         let head = write_for_replica(headers, &visit.request_id, Framed::Length(rest.len()));
@@ -176,7 +179,8 @@ impl Spare {
             return Err(io::Error::other(format!("answered {} to the rest", answer.status)));
         }
         let replica = visit.member().map(|it| it.origin.as_str());
-        info!(replica, said_bytes = self.resume.said_bytes(), "answer goes on elsewhere");
+        let (said_bytes, begun_ms) = (self.resume.said_bytes(), cut.elapsed().as_millis());
+        info!(replica, said_bytes, sent_ms, begun_ms, "answer goes on elsewhere");
         Ok(answer.body)
     }
 }

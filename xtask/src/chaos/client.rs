@@ -20,7 +20,7 @@ use crate::http1::{self, Connection};
 /// Turns of one session.
 const TURNS: u32 = 12;
 /// Shorter pauses are what streams are made of.
-pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Tokens of the long prompt that one client sends now and then: its prefill is no hang.
 const LONG_PROMPT_TOKENS: usize = 100_000;
 /// What every turn of a session begins with, so that it is better served where it was before.
@@ -76,6 +76,8 @@ pub(super) struct Record {
     pub(super) fate: Fate,
     pub(super) why: String,
     pub(super) replica: Option<String>,
+    /// Why it went there, in the router's words.
+    pub(super) decision: Option<String>,
     /// When nothing came for longer than usual.
     pub(super) pauses: Vec<(Instant, Instant)>,
 }
@@ -140,7 +142,8 @@ impl Question {
                 let words = format!("{text} {}", "word".repeat(LONG_PROMPT_TOKENS));
                 Self::ask(reference, chat, format!("{},{}", limited(8), message(&words)))
             }
-            Kind::Stream | Kind::Plain if turn % 3 == 2 => {
+            // A session keeps to one way of asking: prompts of two share nothing.
+            Kind::Stream | Kind::Plain if session % 3 == 2 => {
                 let body = format!(r#"{},"prompt":"{preamble} {text}\n""#, limited(tokens));
                 Self::ask(reference, "/v1/completions", body)
             }
@@ -166,7 +169,7 @@ impl Question {
         };
         let body = format!("{{{}{stream}}}", self.body);
         format!(
-            "POST {} HTTP/1.1\r\nHost: chaos\r\nAuthorization: Bearer client-{client}\r\nContent-Type: application/json\r\nConnection: close\r\nx-session-id: chaos-{session}\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST {} HTTP/1.1\r\nHost: chaos\r\nAuthorization: Bearer client-{client}\r\nContent-Type: application/json\r\nConnection: close\r\nx-cleave-explain: 1\r\nx-session-id: chaos-{session}\r\nContent-Length: {}\r\n\r\n{body}",
             self.path,
             body.len()
         )
@@ -208,14 +211,14 @@ impl Client {
         let question = &question;
         let request = question.request(self.number, session, kind.is_stream(), wants_usage);
         let sent = Instant::now();
-        let mut seen = Seen { last: sent, pauses: Vec::new(), body: Vec::new(), replica: None };
+        let mut seen = Seen::since(sent);
         let (fate, why) = match seen.exchange(self.router, &request) {
             Ok(status) => judge(question, kind, wants_usage, status, &seen.body),
             Err((true, error)) => (Fate::Broken, error.to_string()),
             Err((false, error)) => (Fate::Lost, error.to_string()),
         };
-        let Seen { pauses, replica, .. } = seen;
-        Record { kind, session, ended: Instant::now(), fate, why, replica, pauses }
+        let Seen { pauses, replica, decision, .. } = seen;
+        Record { kind, session, ended: Instant::now(), fate, why, replica, decision, pauses }
     }
 }
 
@@ -225,9 +228,14 @@ struct Seen {
     pauses: Vec<(Instant, Instant)>,
     body: Vec<u8>,
     replica: Option<String>,
+    decision: Option<String>,
 }
 
 impl Seen {
+    const fn since(last: Instant) -> Self {
+        Self { last, pauses: Vec::new(), body: Vec::new(), replica: None, decision: None }
+    }
+
     /// Sends a request and reads its answer; returns the status. A failure says whether anything of the
     /// answer had come.
     fn exchange(&mut self, router: SocketAddr, request: &str) -> Result<u16, (bool, io::Error)> {
@@ -238,6 +246,7 @@ impl Seen {
         let head = head.ok_or((false, io::ErrorKind::UnexpectedEof.into()))?;
         self.on_sign_of_life();
         self.replica = head.header("x-mock-replica").map(str::to_owned);
+        self.decision = head.header("x-cleave-decision").map(str::to_owned);
         let read = connection.read_body(head.length, |piece| {
             self.on_sign_of_life();
             self.body.extend_from_slice(piece);

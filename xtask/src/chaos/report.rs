@@ -8,17 +8,15 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::client::{Fate, Kind, PAUSE_MIN, Record, reasons};
+use super::client::{Fate, Kind, Record, reasons};
 use super::script::{self, Fault};
 use super::watch::Change;
 
 /// How long after a fault a replica may still be out, or a session still move, because of it.
 const AFTERMATH: Duration = Duration::from_secs(20);
-/// A stream that breaks off had its last token no longer ago than this.
-const BEFORE: Duration = Duration::from_millis(500);
 /// Streams that may break in the worst run, of a thousand.
 const BROKEN_PER_MILLE_MAX: f64 = 1.0;
-/// What a crashed replica was writing must go on elsewhere within this.
+/// What a crashed replica was writing must be sent elsewhere within this.
 const REROUTED_MS_MAX: u128 = 1_000;
 /// A hang must be found within this, or within so many times the silence that its work explains. The
 /// log rounds to a tenth of a second.
@@ -38,15 +36,26 @@ pub(super) struct Report {
     streams_broken: BTreeMap<String, u32>,
     plain_broken: BTreeMap<String, u32>,
     wrong: BTreeMap<String, u32>,
-    sessions: usize,
-    moves: usize,
-    sessions_moved: usize,
-    moves_without_need: usize,
+    moves: Moves,
     ejected_without_cause: Vec<String>,
     /// What everybody asks, refused as if it were poison.
     greetings_blamed: usize,
     hangs_found: Vec<HangFound>,
     faults: Vec<FaultFigures>,
+}
+
+/// Turns that were answered by another replica than the turn before.
+#[derive(Debug, Default, Serialize)]
+struct Moves {
+    sessions: usize,
+    sessions_moved: usize,
+    times: usize,
+    /// Where neither of the two replicas had given cause.
+    without_fault: usize,
+    /// Those of them that had less than half of their prompt in the cache of the other one.
+    lost_without_fault: usize,
+    /// Why they went there, in the router's words.
+    why_without_fault: BTreeMap<String, u32>,
 }
 
 /// All faults of one kind.
@@ -59,8 +68,12 @@ struct FaultFigures {
     detected_ms_max: Option<u128>,
     moving_again_ms_p50: Option<u128>,
     moving_again_ms_max: Option<u128>,
-    rerouted_ms_p50: Option<u128>,
-    rerouted_ms_max: Option<u128>,
+    resumed: usize,
+    /// From the moment an answer broke off.
+    sent_elsewhere_ms_p50: Option<u128>,
+    sent_elsewhere_ms_max: Option<u128>,
+    going_on_ms_p50: Option<u128>,
+    going_on_ms_max: Option<u128>,
     replicas_dead_max: Option<usize>,
     replicas_dead_allowed: Option<usize>,
     is_crash: bool,
@@ -90,10 +103,6 @@ pub(super) struct Run<'a> {
 
 impl Run<'_> {
     pub(super) fn report(&self) -> Report {
-        let (moves, sessions_moved, moves_without_need) = self.moves();
-        let mut sessions: Vec<u64> = self.records.iter().map(|it| it.session).collect();
-        sessions.sort_unstable();
-        sessions.dedup();
         let is_stream = |it: &&Record| it.kind.is_stream();
         let blamed = |it: &&Record| {
             it.kind == Kind::Greeting && matches!(it.why.as_str(), "quarantined" | "suspected")
@@ -110,10 +119,7 @@ impl Run<'_> {
             streams_broken: self.count(|it| it.fate == Fate::Broken && it.kind.is_stream()),
             plain_broken: self.count(|it| it.fate == Fate::Broken && !it.kind.is_stream()),
             wrong: self.count(|it| it.fate == Fate::Wrong),
-            sessions: sessions.len(),
-            moves,
-            sessions_moved,
-            moves_without_need,
+            moves: self.moves(),
             ejected_without_cause: self.ejected_without_cause(),
             greetings_blamed: self.records.iter().filter(blamed).count(),
             hangs_found: self.log.lines().filter_map(hang_found).collect(),
@@ -125,29 +131,33 @@ impl Run<'_> {
         reasons(self.records.iter().filter(which).map(|it| it.why.as_str()))
     }
 
-    /// Counts the turns that were answered by another replica than the turn before, so that what was
-    /// cached of them was lost, the sessions that had any, and the turns for which neither of the two
-    /// replicas had given cause.
-    fn moves(&self) -> (usize, usize, usize) {
+    /// Counts the turns that were answered by another replica than the turn before.
+    fn moves(&self) -> Moves {
         let mut by_session: BTreeMap<u64, Vec<&Record>> = BTreeMap::new();
         // Only turns of a chat have something cached where the turn before was.
         let is_turn = |it: &&Record| matches!(it.kind, Kind::Stream | Kind::Plain);
         for record in self.records.iter().filter(is_turn).filter(|it| it.replica.is_some()) {
             by_session.entry(record.session).or_default().push(record);
         }
-        let (mut moves, mut sessions, mut needless) = (0, 0, 0);
+        let mut moves = Moves { sessions: by_session.len(), ..Moves::default() };
         for turns in by_session.values() {
-            sessions += usize::from(turns.windows(2).any(|it| it[0].replica != it[1].replica));
-            for pair in turns.windows(2) {
-                let [one, other] = [&pair[0].replica, &pair[1].replica];
-                if one != other {
-                    moves += 1;
-                    let mut names = [one, other].into_iter().flatten();
-                    needless += usize::from(!names.any(|it| self.had_cause(it, pair[1].ended)));
+            let elsewhere = turns.windows(2).filter(|it| it[0].replica != it[1].replica);
+            let before = moves.times;
+            for pair in elsewhere {
+                moves.times += 1;
+                let mut names = [&pair[0].replica, &pair[1].replica].into_iter().flatten();
+                let had_cause = names.any(|it| self.had_cause(it, pair[1].ended));
+                let has_lost = pair[1].decision.as_deref().is_some_and(has_lost_cache);
+                if !had_cause {
+                    moves.without_fault += 1;
+                    moves.lost_without_fault += usize::from(has_lost);
+                    let why = pair[1].decision.as_deref().and_then(why).unwrap_or("unknown");
+                    *moves.why_without_fault.entry(why.to_owned()).or_default() += 1;
                 }
             }
+            moves.sessions_moved += usize::from(before < moves.times);
         }
-        (moves, sessions, needless)
+        moves
     }
 
     /// Tells whether a replica, by the name it gives itself, had a fault shortly before.
@@ -186,7 +196,8 @@ impl Run<'_> {
         let figures = by_kind.into_iter().map(|(kind, faults)| {
             let detected = sorted(faults.iter().filter_map(|it| self.detected_after(it)));
             let moving = sorted(faults.iter().filter_map(|it| self.moving_after(it)));
-            let rerouted = sorted(faults.iter().flat_map(|it| self.rerouted_after(it)));
+            let sent = sorted(faults.iter().flat_map(|it| self.gone_on(it, "sent_ms=")));
+            let begun = sorted(faults.iter().flat_map(|it| self.gone_on(it, "begun_ms=")));
             FaultFigures {
                 fault: kind.name(),
                 count: faults.len(),
@@ -195,8 +206,11 @@ impl Run<'_> {
                 detected_ms_max: detected.last().copied(),
                 moving_again_ms_p50: moving.get(moving.len() / 2).copied(),
                 moving_again_ms_max: moving.last().copied(),
-                rerouted_ms_p50: rerouted.get(rerouted.len() / 2).copied(),
-                rerouted_ms_max: rerouted.last().copied(),
+                resumed: sent.len(),
+                sent_elsewhere_ms_p50: sent.get(sent.len() / 2).copied(),
+                sent_elsewhere_ms_max: sent.last().copied(),
+                going_on_ms_p50: begun.get(begun.len() / 2).copied(),
+                going_on_ms_max: begun.last().copied(),
                 replicas_dead_max: faults.iter().map(|it| it.replicas.len()).max(),
                 replicas_dead_allowed: kind.deaths_max(),
                 is_crash: kind.is_crash(),
@@ -215,18 +229,13 @@ impl Run<'_> {
         Some((noticed.at - fault.began).as_millis())
     }
 
-    /// How long each stream stood still that a victim was writing when it broke off, and that went on.
-    fn rerouted_after(&self, fault: &Fault) -> Vec<u128> {
-        let names: Vec<String> = fault.replicas.iter().map(|it| format!("r{it}")).collect();
-        let is_there = |it: &&Record| {
-            it.kind == Kind::Stream && it.replica.as_ref().is_some_and(|it| names.contains(it))
-        };
-        let pauses = self.records.iter().filter(is_there).flat_map(|it| &it.pauses);
-        // A poison request takes its victims one after the other, all within the fault.
-        let began_in = |from: Instant| fault.began <= from + BEFORE && from <= fault.ended;
-        pauses
-            .filter(|it| began_in(it.0))
-            .map(|it| (it.1 - it.0.max(fault.began)).as_millis())
+    /// Reads a figure of every answer that went on elsewhere because of a fault.
+    fn gone_on(&self, fault: &Fault, figure: &str) -> Vec<u128> {
+        let next = self.faults.iter().map(|it| it.log_from).filter(|it| fault.log_from < *it).min();
+        let lines = self.log.get(fault.log_from..next.unwrap_or(self.log.len())).unwrap_or("");
+        let gone_on = lines.lines().filter(|it| it.contains("answer goes on elsewhere"));
+        gone_on
+            .filter_map(|it| it.split(' ').find_map(|it| it.strip_prefix(figure)?.parse().ok()))
             .collect()
     }
 
@@ -240,6 +249,21 @@ impl Run<'_> {
         });
         silences.max()
     }
+}
+
+/// Reads the reason out of a decision.
+fn why(decision: &str) -> Option<&str> {
+    decision.split(' ').find_map(|it| it.strip_prefix("why="))
+}
+
+/// Tells whether less than half of a prompt was in the cache of the replica that was chosen.
+fn has_lost_cache(decision: &str) -> bool {
+    let figure = |name: &str| {
+        let words = decision.split(' ');
+        words.into_iter().find_map(|it| it.strip_prefix(name)?.parse::<u32>().ok())
+    };
+    let cached = figure("cached_tokens=").unwrap_or(0);
+    figure("prompt_tokens=").is_some_and(|prompt| 2 * cached < prompt)
 }
 
 /// Reads how long a replica was silent that the log says was put out for it, and what explained that.
@@ -270,10 +294,13 @@ impl Report {
         println!("| streams broken, client told | {} |", listed(&self.streams_broken));
         println!("| plain answers broken | {} |", listed(&self.plain_broken));
         println!("| wrong | {} |", listed(&self.wrong));
+        let Moves { sessions, sessions_moved, times, without_fault, lost_without_fault, .. } =
+            self.moves;
+        println!("| sessions, of which moved, how often | {sessions}, {sessions_moved}, {times} |");
         println!(
-            "| sessions | {}, of which {} moved, {} times; {} times without a fault |",
-            self.sessions, self.sessions_moved, self.moves, self.moves_without_need
+            "| moves without a fault, of which lost their cache | {without_fault}, {lost_without_fault} |"
         );
+        println!("| why those | {} |", listed(&self.moves.why_without_fault));
         println!("| sound replicas put out | {} |", self.ejected_without_cause.len());
         for ejected in &self.ejected_without_cause {
             println!("    {ejected}");
@@ -283,9 +310,9 @@ impl Report {
             println!("| put out as hung after, explained | {after_s} s, {explained_s} s |");
         }
         println!(
-            "\n| fault | times | noticed | noticed after ms, p50 / max | its streams went on after ms, p50 / max | all clients moving after ms, p50 / max | replicas dead, most |"
+            "\n| fault | times | noticed | noticed after ms, p50 / max | streams resumed | sent elsewhere after ms, p50 / max | going on after ms, p50 / max | all clients moving after ms, p50 / max | replicas dead, most |"
         );
-        println!("| --- | --- | --- | --- | --- | --- | --- |");
+        println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
         let pair = |p50: Option<u128>, max: Option<u128>| match (p50, max) {
             (Some(p50), Some(max)) => format!("{p50} / {max}"),
             _ => "–".to_owned(),
@@ -293,14 +320,12 @@ impl Report {
         for it in &self.faults {
             let detected = pair(it.detected_ms_p50, it.detected_ms_max);
             let moving = pair(it.moving_again_ms_p50, it.moving_again_ms_max);
-            let rerouted = match it.rerouted_ms_max {
-                None => format!("< {}", PAUSE_MIN.as_millis()),
-                most => pair(it.rerouted_ms_p50, most),
-            };
+            let sent = pair(it.sent_elsewhere_ms_p50, it.sent_elsewhere_ms_max);
+            let begun = pair(it.going_on_ms_p50, it.going_on_ms_max);
             let dead = if it.is_crash { it.replicas_dead_max.unwrap_or(0) } else { 0 };
-            let (fault, count, noticed) = (it.fault, it.count, it.detected);
+            let (fault, times, noticed, resumed) = (it.fault, it.count, it.detected, it.resumed);
             println!(
-                "| {fault} | {count} | {noticed} | {detected} | {rerouted} | {moving} | {dead} |"
+                "| {fault} | {times} | {noticed} | {detected} | {resumed} | {sent} | {begun} | {moving} | {dead} |"
             );
         }
     }
@@ -336,8 +361,9 @@ impl Report {
             if it.is_hang && it.detected < it.count {
                 missed.push(format!("{fault}: not found"));
             }
-            if let Some(ms) = it.rerouted_ms_max.filter(|ms| it.is_crash && REROUTED_MS_MAX < *ms) {
-                missed.push(format!("{fault}: a stream went on after {ms} ms"));
+            let sent_ms = it.sent_elsewhere_ms_max.filter(|_| it.is_crash);
+            if let Some(ms) = sent_ms.filter(|ms| REROUTED_MS_MAX < *ms) {
+                missed.push(format!("{fault}: a stream was sent elsewhere after {ms} ms"));
             }
             if it.replicas_dead_allowed.is_some_and(|most| Some(most) < it.replicas_dead_max) {
                 missed.push(format!("{fault}: killed {:?}", it.replicas_dead_max));
@@ -368,5 +394,14 @@ mod tests {
         let found = HangFound { after_s: 4.6, explained_s: 0.1 };
         assert_eq!(hang_found(line), Some(found));
         assert_eq!(hang_found(&line.replace("\"out\"", "\"suspect\"")), None);
+    }
+
+    #[test]
+    fn what_was_cached_is_read_from_the_decision() {
+        let decision =
+            |cached: u32| format!("r1 why=price cached_tokens={cached} prompt_tokens=100");
+        assert!(has_lost_cache(&decision(49)) && !has_lost_cache(&decision(50)));
+        assert!(!has_lost_cache("r1 why=home"));
+        assert_eq!(why(&decision(1)), Some("price"));
     }
 }

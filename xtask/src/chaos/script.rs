@@ -124,6 +124,8 @@ pub(super) struct Fault {
     pub(super) replicas: Vec<usize>,
     pub(super) began: Instant,
     pub(super) ended: Instant,
+    /// How much the router had logged before.
+    pub(super) log_from: usize,
 }
 
 /// Runs every kind of fault so many times, each round in an order of its own.
@@ -144,6 +146,7 @@ pub(super) fn run(fleet: &mut Fleet, seed: u64, rounds: u32) -> Result<Vec<Fault
 }
 
 fn strike(fleet: &mut Fleet, kind: Kind, victim: usize) -> Result<Fault> {
+    let log_from = fleet.router.said()?.len();
     let began = Instant::now();
     let seconds = |it| thread::sleep(Duration::from_secs(it));
     let mut replicas = vec![victim];
@@ -187,7 +190,7 @@ fn strike(fleet: &mut Fleet, kind: Kind, victim: usize) -> Result<Fault> {
             fleet.set_faults(victim, "{}")?;
         }
     }
-    Ok(Fault { kind, replicas, began, ended: Instant::now() })
+    Ok(Fault { kind, replicas, began, ended: Instant::now(), log_from })
 }
 
 /// Waits until the router has put a replica out, and a little longer.
