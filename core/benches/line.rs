@@ -31,6 +31,7 @@ fn ticket(number: u64) -> Ticket {
         weight: Weight::ONE,
         lane: Lane(u32::try_from(lot % 4).unwrap_or(0)),
         deadline: lot.is_multiple_of(2).then(|| Moment::from_nanos(lot)),
+        target: lot.is_multiple_of(3).then(|| Moment::from_nanos(lot / 2)),
         expires_at: Moment::from_nanos(lot.wrapping_mul(3)),
         joined_at: Moment::ZERO,
         work: Work::from_parts(1_000 + lot % 1_000_000),
@@ -62,17 +63,15 @@ fn main() {
     let [mut joins, mut nexts, mut aheads, mut removes, mut closed] = [const { Vec::new() }; 5];
     for number in WAITING..WAITING + ROUNDS {
         let ticket = ticket(number);
-        timed(&mut aheads, || {
-            line.ahead(ticket.class, ticket.tenant, ticket.weight, ticket.deadline)
-        });
+        timed(&mut aheads, || line.ahead(Moment::ZERO, &ticket));
         timed(&mut joins, || line.join(ticket, &mut displaced)).expect("the line has room");
-        timed(&mut closed, || line.next(|it| it == Lane(9), |_| false));
+        timed(&mut closed, || line.next(Moment::ZERO, |it| it == Lane(9), |_| false));
         if number.is_multiple_of(8) {
             let whose = RequestId(number - spread(number) % WAITING);
             timed(&mut removes, || line.remove(whose));
         } else {
             timed(&mut nexts, || {
-                line.next(|it| it != Lane(3) || number.is_multiple_of(3), |_| false)
+                line.next(Moment::ZERO, |it| it != Lane(3) || number.is_multiple_of(3), |_| false)
             });
         }
     }

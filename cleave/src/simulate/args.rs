@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::hardware::Hardware;
 
-use super::scenario::{Pace, ReplicaClass, Scenario, Span};
+use super::scenario::{ClassName, Pace, ReplicaClass, Scenario, Span};
 
 /// What to simulate.
 #[derive(Clone, Debug, clap::Args)]
@@ -75,6 +75,9 @@ pub(crate) struct What {
     /// Let Claude Code sessions with equal tools share them
     #[arg(long)]
     share_tools: bool,
+    /// Play the requests of this class alone, when they would come among the others
+    #[arg(long, value_name = "CLASS")]
+    only: Option<String>,
     /// Policies to compare, with commas between them, or all
     #[arg(long = "policy", value_name = "NAMES", value_delimiter = ',')]
     policies: Vec<String>,
@@ -178,6 +181,7 @@ impl What {
             workload.sessions_per_second = self.sessions_per_second;
             workload.sessions_at_once = self.sessions_at_once;
         }
+        lay(&mut workload.only, self.only.map(ClassName::Name));
         if !self.policies.is_empty() {
             scenario.policies = self.policies;
         }

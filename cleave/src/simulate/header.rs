@@ -32,6 +32,18 @@ pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
             all.insert(name, shares.join(", "));
         }
     }
+    if let Some(only) = plan.only {
+        all.insert("only", only.to_string());
+    }
+    let line = &settings.brain.line;
+    let (hold, gate) = (line.holds, line.gates.then_some(line.gate.kv_share));
+    all.insert(
+        "line",
+        format!(
+            "hold {hold}, gate {}",
+            gate.map_or_else(|| "false".to_owned(), |it| format!("at {it} of KV"))
+        ),
+    );
     if let Some(warmup) = &plan.warmup {
         all.insert("warmup", warmup.display().to_string());
     }

@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) settings: Settings,
     pub(crate) source: Source,
     pub(crate) mix: Mix,
+    /// The class whose requests alone are played.
+    pub(crate) only: Option<Class>,
     pub(crate) warmup: Option<PathBuf>,
     pub(crate) replay: Replay,
     pub(crate) classes: Vec<ReplicaClass>,
@@ -87,12 +89,15 @@ impl Plan {
             seeds,
             settings,
             mix: mix(&scenario.workload, &source)?,
+            only: scenario.workload.only.as_ref().map(class).transpose()?,
             source,
             warmup: scenario.workload.warmup.clone(),
             replay,
             classes: scenario.fleet,
         };
         load::settle(&mut plan, &scenario.workload)?;
+        let closed = plan.replay.pace == Loop::Closed;
+        ensure!(plan.only.is_none() || !closed, "only is for open loops");
         Ok(plan)
     }
 
@@ -110,7 +115,11 @@ impl Plan {
 
     /// Opens the workload for one run.
     pub(crate) fn workload(&self, seed: u64) -> Result<Workload, TraceError> {
-        self.workload_as(&Replay { seed, ..self.replay.clone() })
+        let workload = self.workload_as(&Replay { seed, ..self.replay.clone() })?;
+        Ok(match self.only {
+            Some(class) => workload.only(class),
+            None => workload,
+        })
     }
 
     /// Opens the workload to be played in a given way.
@@ -195,16 +204,20 @@ fn source(it: &WorkloadSection) -> anyhow::Result<Source> {
     }
 }
 
+fn class(name: &ClassName) -> anyhow::Result<Class> {
+    match name {
+        ClassName::Number(number) => Ok(Class(*number)),
+        ClassName::Name(name) => Class::named(name).with_context(|| {
+            format!("no class is called {name:?}; there are interactive, standard and batch")
+        }),
+    }
+}
+
 fn mix(it: &WorkloadSection, source: &Source) -> anyhow::Result<Mix> {
     let is_share = |share: f64| share.is_finite() && 0.0 < share;
     let classes = it.class.iter().map(|line| {
         ensure!(is_share(line.share), "the share of a class must be above 0");
-        let class = match &line.class {
-            ClassName::Number(number) => Class(*number),
-            ClassName::Name(name) => Class::named(name).with_context(|| {
-                format!("no class is called {name:?}; there are interactive, standard and batch")
-            })?,
-        };
+        let class = class(&line.class)?;
         let deadline = line.deadline.map(|Span(time)| time);
         Ok(ClassShare { class, share: line.share, deadline })
     });

@@ -75,6 +75,8 @@ pub(crate) struct WorkloadSection {
     /// So much of the KV the fleet has, in place of a number of sessions.
     pub(crate) kv_load: Option<f64>,
     pub(crate) class: Vec<ClassLine>,
+    /// The class whose requests alone are played, when they would come among the others.
+    pub(crate) only: Option<ClassName>,
     pub(crate) tenant: Vec<TenantLine>,
 }
 

@@ -1,7 +1,7 @@
 //! Is a replica past its knee? There it gets no more done for more requests, they only wait longer.
-//! Three things bring it there: so many answers at once that the next one slows all others as much as it
-//! gets done, prompts that wait for others to be read, and KV memory that is used up. The first is
-//! predicted from step times for the contexts that are really seen, and corrected live as
+//! Two things bring it there: so many answers at once that the next one slows all others as much as it
+//! gets done, and KV memory that is used up. (How long prompts may wait for others to be read depends
+//! on whose they are: that is `line/headroom`.) The first is predicted from step times for the contexts that are really seen, and corrected live as
 //! congestion control does: first tokens that come far later than predicted say that the engine has
 //! a line of its own. Nobody sets a number of requests.
 
@@ -21,7 +21,8 @@ const SEQUENCES_MAX: u32 = 512;
 const NEW_SHARE: f64 = 0.002;
 /// Requests after which the knees are looked up anew.
 const LOOK_STEP: u32 = 64;
-/// A first token that takes so many times as long as predicted, and more than prompts may wait, is late.
+/// A first token that takes so many times as long as predicted, and more than anybody should wait, is
+/// late.
 const LATE_FACTOR: f64 = 2.0;
 /// One that is late was behind a long prompt; so many in a row are behind a line.
 const LATE_IN_A_ROW: u32 = 16;
@@ -39,8 +40,8 @@ pub(super) struct Knees {
     /// Of the requests that are seen, on average.
     context_tokens: f64,
     seen: u32,
-    /// How long prompts may wait for others before the replica counts as full.
-    backlog_ms_max: f64,
+    /// How much later than predicted a first token may come.
+    patience_ms: f64,
 }
 
 #[derive(Debug)]
@@ -56,10 +57,10 @@ struct Knee {
 }
 
 impl Knees {
-    pub(super) fn new(backlog_max: Duration) -> Self {
+    pub(super) fn new(patience: Duration) -> Self {
         let context_tokens = Mix::USUAL.context_tokens().into();
-        let backlog_ms_max = backlog_max.as_secs_f64() * 1e3;
-        Self { replicas: FxHashMap::default(), context_tokens, seen: 0, backlog_ms_max }
+        let patience_ms = patience.as_secs_f64() * 1e3;
+        Self { replicas: FxHashMap::default(), context_tokens, seen: 0, patience_ms }
     }
 
     pub(super) fn on_joined(&mut self, replica: ReplicaId, hardware: &Hardware) {
@@ -96,7 +97,7 @@ impl Knees {
     ) {
         let Some(knee) = self.replicas.get_mut(&replica.id) else { return };
         let in_flight = f64::from(replica.in_flight);
-        if LATE_FACTOR * predicted_ms + self.backlog_ms_max < taken_ms {
+        if LATE_FACTOR * predicted_ms + self.patience_ms < taken_ms {
             knee.late += u32::from(knee.cut_at <= sent_at);
             if LATE_IN_A_ROW <= knee.late {
                 knee.seen_max = (LATE_CUT * in_flight.min(knee.sequences_max)).max(1.0);
@@ -118,19 +119,15 @@ impl Knees {
         let others = replica.hearsay.booked_elsewhere(now);
         let in_flight = f64::from(replica.in_flight + others.in_flight);
         let sequences = in_flight / knee.sequences_max.min(knee.seen_max);
-        sequences.max(self.backlog(now, replica)).max(kv_fill(now, replica))
+        sequences.max(kv_fill(now, replica))
     }
+}
 
-    /// Says how long prompts wait at a replica; from 1 on longer than they should.
-    pub(super) fn backlog(&self, now: Moment, replica: &Replica) -> f64 {
-        let others = replica.hearsay.booked_elsewhere(now);
-        let prefill_us = replica.ledger.load().prefill_us + others.load.prefill_us;
-        replica.pace.factor() * ms(prefill_us) / self.backlog_ms_max
-    }
-
-    pub(super) fn is_long(&self, prefill_ms: f64) -> bool {
-        self.backlog_ms_max < prefill_ms
-    }
+/// Predicts how long the next prompt waits at a replica for others to be read.
+pub(super) fn wait_ms(now: Moment, replica: &Replica) -> f64 {
+    let pace = replica.pace.factor();
+    let others = replica.hearsay.booked_elsewhere(now);
+    pace * ms(replica.ledger.line_us(now, pace) + others.load.prefill_us)
 }
 
 fn kv_fill(now: Moment, replica: &Replica) -> f64 {
@@ -208,13 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn prompts_that_wait_fill_it_until_they_are_read() {
-        let (knees, mut replica) = bench();
+    fn prompts_make_the_next_one_wait_until_they_are_read() {
+        let (_, mut replica) = bench();
         let mut long = load(600);
         replica.on_sent(Moment::ZERO, long);
-        assert!(1.0 <= knees.fill(Moment::ZERO, &replica));
-        replica.ledger.begin(Moment::ZERO, &mut long);
-        assert!(knees.fill(Moment::ZERO, &replica) < 0.1);
+        let after = |ms: u64| Moment::ZERO + Duration::from_millis(ms);
+        assert!((wait_ms(Moment::ZERO, &replica) - 600.0).abs() < 1e-9);
+        assert!((wait_ms(after(400), &replica) - 200.0).abs() < 1e-9, "most of it is read");
+        replica.ledger.begin(after(500), &mut long);
+        assert!(wait_ms(after(500), &replica) < 1e-9);
     }
 
     #[test]

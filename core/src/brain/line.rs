@@ -4,6 +4,7 @@
 //! same way. The order is the queue's and the place is the policy's; this file only brings them
 //! together, and keeps the books of both when a request ends.
 
+mod headroom;
 mod hold;
 mod lanes;
 
@@ -15,19 +16,17 @@ use crate::fleet::Replica;
 use crate::policy::Ask;
 use crate::queue::{Admission, Ticket, Use, Work};
 
-use super::{Action, Booking, Brain, Refusal};
+use super::{Action, Booking, Brain, Refusal, knee};
 
 use hold::Parked;
 pub(super) use hold::{Arrival, Hold, Toll};
 use lanes::{Fill, LaneKey, Scene};
 
-/// Capacity is idle below this share of the knee: what is beyond a contract may have it.
-const IDLE_FILL: f64 = 0.5;
-/// How far past its knee a session's own replica may be and still get it when others have room: its
+/// Capacity is idle below this part of a class's limits: what is beyond a contract may have it.
+const IDLE_PART: f64 = 0.5;
+/// How far past its limits a session's own replica may be and still get it when others have room: its
 /// cache is there.
-const HOME_FILL: f64 = 1.5;
-/// The first class may go past the knee by this much, so that it seldom waits for the others.
-const FIRST_CLASS_FILL: f64 = 1.25;
+const HOME_PART: f64 = 1.5;
 
 impl Brain {
     /// Takes in a request that has just arrived: sends it, holds it, or refuses it.
@@ -56,10 +55,11 @@ impl Brain {
         if toll.latest.is_some_and(|it| it < now) {
             return Err(Refusal::DeadlineUnmeetable);
         }
-        let tokens = toll.tokens;
+        let (tokens, class) = (toll.tokens, toll.class.index());
+        self.hold.headroom.on_arrival(now, class, toll.work);
         let account = self.hold.contracts.account(toll.tenant);
         let held = account.reserve(now, toll.work, tokens);
-        if held.usage == Use::BestEffort && !self.is_idle(now) {
+        if held.usage == Use::BestEffort && !self.is_idle(now, class) {
             let account = self.hold.contracts.account(parked.toll.tenant);
             account.cancel(held);
             let over = account.over(parked.toll.work, tokens);
@@ -90,7 +90,7 @@ impl Brain {
             return self.place(now, request, parked, actions);
         }
         let ticket = self.hold.ticket(now, request, &parked, lane.into());
-        let wait = self.hold.predict_wait(&ticket);
+        let wait = self.hold.predict_wait(now, &ticket);
         if parked.toll.latest.is_some_and(|it| it < now + wait) {
             self.hold.refund(&parked.toll);
             return Err(Refusal::DeadlineUnmeetable);
@@ -98,12 +98,12 @@ impl Brain {
         let mut displaced = Vec::new();
         let joined = self.hold.line.join(ticket, &mut displaced);
         for ticket in displaced {
-            let retry_after = self.hold.retry_after(&ticket);
+            let retry_after = self.hold.retry_after(now, &ticket);
             self.turn_away(&ticket, Refusal::LineFull { retry_after }, actions);
         }
         if joined.is_err() {
             self.hold.refund(&parked.toll);
-            return Err(Refusal::LineFull { retry_after: self.hold.retry_after(&ticket) });
+            return Err(Refusal::LineFull { retry_after: self.hold.retry_after(now, &ticket) });
         }
         self.hold.parked.insert(request, parked);
         Ok(())
@@ -112,12 +112,12 @@ impl Brain {
     /// Places those who may go, in their order, until nobody may.
     pub(super) fn pump(&mut self, now: Moment, actions: &mut Vec<Action>) {
         while let Some(ticket) = self.hold.line.expired(now) {
-            let refusal = self.why_expired(&ticket);
+            let refusal = self.why_expired(now, &ticket);
             self.turn_away(&ticket, refusal, actions);
         }
         while !self.hold.line.is_empty() {
             self.look_around(now);
-            let Some(ticket) = self.hold.next() else { return };
+            let Some(ticket) = self.hold.next(now) else { return };
             let Some(parked) = self.hold.parked.swap_remove(&ticket.request) else { continue };
             // Replicas may have gone down under others like it while it waited.
             if let Some(circle) = self.circle_of(now, parked.key, &parked.outline, &parked.extent) {
@@ -226,17 +226,17 @@ impl Brain {
         parked: Parked,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        let reach = reach(parked.toll.class.index());
-        let reach = match parked.toll.held {
-            Some(held) if held.usage == Use::BestEffort => IDLE_FILL,
-            Some(_) | None => reach,
+        let limit = self.hold.headroom.limit(parked.toll.class.index());
+        let limit = match parked.toll.held {
+            Some(held) if held.usage == Use::BestEffort => limit.times(IDLE_PART),
+            Some(_) | None => limit,
         };
         let ask = parked.ask(now);
         let fills = std::mem::take(&mut self.hold.fills);
         let home = parked.home;
         let chosen = self.pick_among(&ask, &[], |it| {
-            let reach = if Some(it.id) == home { reach.max(HOME_FILL) } else { reach };
-            fills.iter().find(|fill| fill.id == it.id).is_some_and(|it| it.level < reach)
+            let limit = if Some(it.id) == home { limit.times(HOME_PART) } else { limit };
+            fills.iter().find(|fill| fill.id == it.id).is_some_and(|it| limit.admits(it))
         });
         self.hold.fills = fills;
         let Some(replica) = chosen else {
@@ -254,9 +254,18 @@ impl Brain {
     }
 
     /// Tells whether there is capacity that nobody wants.
-    fn is_idle(&self, now: Moment) -> bool {
-        let idle = |it: &Replica| it.admits(now) && self.hold.knees.fill(now, it) < IDLE_FILL;
-        self.hold.line.is_empty() && self.takers().any(idle)
+    fn is_idle(&self, now: Moment, class: usize) -> bool {
+        let limit = self.hold.headroom.limit(class).times(IDLE_PART);
+        let is_idle = |it: &Replica| it.admits(now) && limit.admits(&self.fill(now, it));
+        self.hold.line.is_empty() && self.takers().any(is_idle)
+    }
+
+    fn fill(&self, now: Moment, replica: &Replica) -> Fill {
+        Fill {
+            id: replica.id,
+            level: self.hold.knees.fill(now, replica),
+            wait_ms: knee::wait_ms(now, replica),
+        }
     }
 
     /// Notes how full every replica is, for the choice of who goes next.
@@ -264,15 +273,14 @@ impl Brain {
         let mut fills = std::mem::take(&mut self.hold.fills);
         self.fills(now, &mut fills);
         self.hold.fills = fills;
+        self.hold.look(now);
     }
 
     fn fills(&self, now: Moment, into: &mut Vec<Fill>) {
-        let (knees, holds) = (&self.hold.knees, self.settings.line.holds);
         // Where nobody is held, everybody has room.
-        let fill = |it: &Replica| Fill {
-            id: it.id,
-            level: if holds { knees.fill(now, it) } else { 0.0 },
-            is_reading_long: holds && 1.0 <= knees.backlog(now, it),
+        let free = |it: &Replica| Fill { id: it.id, level: 0.0, wait_ms: 0.0 };
+        let fill = |it: &Replica| {
+            if self.settings.line.holds { self.fill(now, it) } else { free(it) }
         };
         into.clear();
         into.extend(self.takers().filter(|it| it.admits(now)).map(fill));
@@ -309,23 +317,25 @@ impl Brain {
         let decode_ms = cost.decode_ms(output, prompt.saturating_add(output / 2));
         let classes = &self.settings.line.classes;
         let class = claim.class.unwrap_or(classes.default_id());
+        let first_token = classes.get(class).first_token;
         let toll = Toll {
             class,
-            first_token: classes.get(class).first_token,
+            first_token,
             tenant: claim.tenant,
             weight: claim.weight,
             work: work_of(&hardware, prefill_ms + decode_ms),
             tokens: u64::from(prompt) + u64::from(output),
-            is_long: self.hold.knees.is_long(prefill_ms),
+            is_long: self.hold.headroom.is_long(class.index(), prefill_ms),
             latest: hold::latest_start(&claim, prefill_ms, &hardware, output),
+            target: first_token.map(|it| hold::before(now + it, prefill_ms + hardware.overhead_ms)),
             bytes: claim.bytes,
             held: None,
         };
         Parked { key, outline, extent, home, admission, toll }
     }
 
-    fn why_expired(&self, ticket: &Ticket) -> Refusal {
-        let retry_after = self.hold.retry_after(ticket);
+    fn why_expired(&self, now: Moment, ticket: &Ticket) -> Refusal {
+        let retry_after = self.hold.retry_after(now, ticket);
         if ticket.deadline.is_some_and(|it| it <= ticket.expires_at) {
             Refusal::DeadlinePassed
         } else if LaneKey::from(ticket.lane).is_fresh && !self.hold.gate.is_open() {
@@ -350,11 +360,6 @@ impl Brain {
         let scene = Scene { fills: &fills, ..self.hold.scene() };
         self.hold.parked.values().any(|it| scene.is_open(it.lane(), false))
     }
-}
-
-/// Says how full a replica may be and still take a request of this class.
-fn reach(class: usize) -> f64 {
-    if class == 0 { FIRST_CLASS_FILL } else { 1.0 }
 }
 
 /// Turns time of one class of replicas into work.

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::work::whole;
 
 /// So many classes fit a dashboard and a head.
-const CLASSES_MAX: usize = 16;
+pub const CLASSES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 64;
 
 /// A share relative to others, in thousandths: from 0.001 to 1000.

@@ -42,6 +42,8 @@ pub struct Ticket {
     pub lane: Lane,
     /// When it must have begun, where that was said.
     pub deadline: Option<Moment>,
+    /// When it should have begun for its class's target, where there is one.
+    pub target: Option<Moment>,
     /// When it leaves the line unserved.
     pub expires_at: Moment,
     pub joined_at: Moment,
@@ -53,8 +55,8 @@ pub struct Ticket {
 
 impl Ticket {
     /// Orders tickets of one tenant and class.
-    pub(super) fn due(&self) -> Moment {
-        self.deadline.unwrap_or(Moment::from_nanos(u64::MAX))
+    pub fn due(&self) -> Moment {
+        self.deadline.or(self.target).unwrap_or(Moment::from_nanos(u64::MAX))
     }
 }
 
@@ -172,6 +174,7 @@ impl Line {
     /// served, one whose request is `near` goes first.
     pub fn next(
         &mut self,
+        now: Moment,
         mut open: impl FnMut(Lane) -> bool,
         mut near: impl FnMut(&Ticket) -> bool,
     ) -> Option<Ticket> {
@@ -179,7 +182,7 @@ impl Line {
             return None;
         }
         let chosen = self.classes.order().find_map(|(_, class)| {
-            self.rooms[class.index()].choose(&mut open, |it| near(&self.tickets[&it].1))
+            self.rooms[class.index()].choose(now, &mut open, |it| near(&self.tickets[&it].1))
         })?;
         let ticket = self.remove(chosen)?;
         self.charge(ticket.class, ticket.tenant, ticket.work);
@@ -234,17 +237,12 @@ impl Line {
 
     /// Predicts the work that is done before a request that joins now goes: what its tenant has waiting
     /// that is due earlier, and what others get meanwhile. At most so much, seldom much less.
-    pub fn ahead(
-        &self,
-        class: ClassId,
-        tenant: Tenant,
-        weight: Weight,
-        due: Option<Moment>,
-    ) -> Work {
-        let class = self.known(class);
+    pub fn ahead(&self, now: Moment, ticket: &Ticket) -> Work {
+        let (tenant, weight) = (ticket.tenant, ticket.weight);
+        let class = self.known(ticket.class);
         let room = &self.rooms[class.index()];
-        let due = due.unwrap_or(Moment::from_nanos(u64::MAX));
-        let own = room.shelves.get(&tenant).map_or(Work::ZERO, |it| self.due_by(it, due));
+        let due = ticket.due();
+        let own = room.shelves.get(&tenant).map_or(Work::ZERO, |it| self.due_by(it, now, due));
         let own_all = room.shelves.get(&tenant).map_or(Work::ZERO, Shelf::work);
         let others = room.tenants.weight_waiting().saturating_sub(u64::from(weight.thousandths()));
         let in_class = own + share(own, others, weight).min(room.work.saturating_sub(own_all));
@@ -278,6 +276,11 @@ impl Line {
     pub fn class(&self, class: ClassId) -> ClassSnapshot {
         let room = &self.rooms[self.known(class).index()];
         ClassSnapshot { count: room.count, work: room.work }
+    }
+
+    /// Lists the lanes in which somebody waits.
+    pub fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
+        self.lanes.keys().copied()
     }
 
     pub fn waiting_in(&self, lane: Lane) -> u32 {
@@ -338,11 +341,11 @@ impl Line {
         }
     }
 
-    fn due_by(&self, theirs: &Shelf, due: Moment) -> Work {
+    fn due_by(&self, theirs: &Shelf, now: Moment, due: Moment) -> Work {
         if COUNTED_MAX < theirs.count() && due == Moment::from_nanos(u64::MAX) {
             return theirs.work();
         }
-        let earlier = theirs.due_by(due).take(COUNTED_MAX);
+        let earlier = theirs.due_by(now, due).take(COUNTED_MAX);
         let (count, work) = earlier.fold((0, Work::ZERO), |(count, work), it| {
             (count + 1, work + self.tickets[&it].1.work)
         });
@@ -353,12 +356,13 @@ impl Line {
 impl Room {
     fn choose(
         &self,
+        now: Moment,
         open: &mut impl FnMut(Lane) -> bool,
         mut near: impl FnMut(RequestId) -> bool,
     ) -> Option<RequestId> {
         let order = self.tenants.order();
         let mut heads = order.filter_map(|(tag, tenant)| {
-            let head = self.shelves.get(&tenant)?.first(&mut *open)?;
+            let head = self.shelves.get(&tenant)?.first(now, &mut *open)?;
             Some((tag, head))
         });
         let (least, first) = heads.next()?;

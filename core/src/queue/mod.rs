@@ -19,7 +19,7 @@ mod work;
 
 pub use bucket::{Allowance, Use};
 pub use claim::Claim;
-pub use class::{Class, ClassId, Classes, ClassesError, Weight};
+pub use class::{CLASSES_MAX, Class, ClassId, Classes, ClassesError, Weight};
 pub use contract::{Account, Contracts, Limits, OverContract, Reservation, Usage, Used};
 pub use gate::{Admission, Gate, GateSettings, GateSnapshot};
 pub use line::{ClassSnapshot, Full, Lane, Line, LineSettings, Tenant, Ticket};

@@ -19,6 +19,7 @@ enum Step {
         tenant: u64,
         lane: u32,
         deadline: Option<u64>,
+        target: Option<u64>,
         wait: u64,
         mu: f64,
         bytes: usize,
@@ -56,13 +57,14 @@ fn steps() -> impl Strategy<Value = Step> {
         0..5_u64,
         0..3_u32,
         prop::option::of(moments()),
+        prop::option::of(moments()),
         moments(),
         amounts(),
         prop_oneof![9 => 0..300_usize, 1 => Just(usize::MAX)],
     );
     prop_oneof![
-        6 => join.prop_map(|(class, tenant, lane, deadline, wait, mu, bytes)| {
-            Step::Join { class, tenant, lane, deadline, wait, mu, bytes }
+        6 => join.prop_map(|(class, tenant, lane, deadline, target, wait, mu, bytes)| {
+            Step::Join { class, tenant, lane, deadline, target, wait, mu, bytes }
         }),
         4 => (0..8_u32).prop_map(|lanes| Step::Next { lanes }),
         1 => any::<usize>().prop_map(|which| Step::Remove { which }),
@@ -97,14 +99,14 @@ impl Model {
     fn next(&mut self, line: &mut Line, lanes: u32) -> Result<(), TestCaseError> {
         let open = |it: &&Ticket| Self::is_open(lanes, it.lane);
         let eligible: Vec<Ticket> = self.waiting.values().filter(open).copied().collect();
-        let next = line.next(|it| Self::is_open(lanes, it), |it| it.request.0 % 5 == 0);
+        let next = line.next(self.now, |it| Self::is_open(lanes, it), |it| it.request.0 % 5 == 0);
         // Somebody goes exactly if somebody may.
         prop_assert_eq!(next.is_some(), !eligible.is_empty());
         let Some(next) = next else { return Ok(()) };
         prop_assert!(eligible.contains(&next));
         let peers = eligible.iter().filter(|it| (it.class, it.tenant) == (next.class, next.tenant));
-        let first = peers.min_by_key(|it| (it.due(), it.request)).copied();
-        prop_assert_eq!(first, Some(next), "earliest deadline first");
+        let first = peers.min_by_key(|it| (it.due() < self.now, it.due(), it.request)).copied();
+        prop_assert_eq!(first, Some(next), "in time, then earliest deadline first");
         self.waiting.remove(&next.request);
         self.served.push(next);
         Ok(())
@@ -129,7 +131,7 @@ proptest! {
         let mut model = Model::default();
         for (number, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Join { class, tenant, lane, deadline, wait, mu, bytes } => {
+                Step::Join { class, tenant, lane, deadline, target, wait, mu, bytes } => {
                     let ticket = Ticket {
                         request: RequestId(u64::try_from(number).unwrap()),
                         class: ClassId(class.min(2)),
@@ -137,6 +139,7 @@ proptest! {
                         weight: Weight::new(1.0 + f64::from(lane)).unwrap(),
                         lane: Lane(lane),
                         deadline: deadline.map(Moment::from_nanos),
+                        target: target.map(Moment::from_nanos),
                         expires_at: model.now + Duration::from_nanos(wait.max(1)),
                         joined_at: model.now,
                         work: Work::from_mu(mu),
@@ -186,6 +189,7 @@ proptest! {
                 weight,
                 lane: Lane(0),
                 deadline: None,
+                target: None,
                 expires_at: Moment::from_nanos(u64::MAX),
                 joined_at: Moment::ZERO,
                 work: Work::from_mu(mu),
@@ -195,7 +199,7 @@ proptest! {
         }
         let mut got = [0.0; 3];
         while (0..3).all(|it| 0 < line.waiting_of(Tenant(it))) {
-            let next = line.next(|_| true, |it| it.request.0 % 3 == 0).unwrap();
+            let next = line.next(Moment::ZERO, |_| true, |it| it.request.0 % 3 == 0).unwrap();
             let tenant = usize::try_from(next.tenant.0).unwrap();
             got[tenant] += next.work.as_mu() / f64::from(weights[tenant]);
             for (one, other) in [(0, 1), (1, 2), (0, 2)] {

@@ -43,10 +43,20 @@ impl Shelf {
         }
     }
 
-    /// Finds the earliest of those that may go.
-    pub(super) fn first(&self, mut open: impl FnMut(Lane) -> bool) -> Option<RequestId> {
-        let heads = self.lanes.iter().filter(|it| open(it.0)).filter_map(|it| it.1.first());
-        heads.min().map(|it| it.2)
+    /// Finds who goes next of those that may: the earliest that can still be in time, or else the
+    /// earliest. What is lost already must not cost the next one its time too.
+    pub(super) fn first(
+        &self,
+        now: Moment,
+        mut open: impl FnMut(Lane) -> bool,
+    ) -> Option<RequestId> {
+        let in_time = (now, 0, RequestId(0));
+        let (mut soonest, mut oldest) = (None, None);
+        for (_, stands) in self.lanes.iter().filter(|it| open(it.0)) {
+            soonest = soonest.into_iter().chain(stands.range(in_time..).next()).min();
+            oldest = oldest.into_iter().chain(stands.first()).min();
+        }
+        soonest.or(oldest).map(|it| it.2)
     }
 
     /// Finds the one that can wait the longest.
@@ -54,10 +64,12 @@ impl Shelf {
         self.lanes.iter().filter_map(|it| it.1.last()).max().map(|it| it.2)
     }
 
-    /// Lists those that are due before `deadline`, or at it.
-    pub(super) fn due_by(&self, deadline: Moment) -> impl Iterator<Item = RequestId> + '_ {
-        let upto = (deadline, u64::MAX, RequestId(u64::MAX));
-        self.lanes.iter().flat_map(move |it| it.1.range(..=upto)).map(|it| it.2)
+    /// Lists those that go before one that joins now and is due then: those that can still be in time
+    /// and are due no later.
+    pub(super) fn due_by(&self, now: Moment, due: Moment) -> impl Iterator<Item = RequestId> + '_ {
+        let upto = (due.max(now), u64::MAX, RequestId(u64::MAX));
+        let from = (now, 0, RequestId(0));
+        self.lanes.iter().flat_map(move |it| it.1.range(from..=upto)).map(|it| it.2)
     }
 
     pub(super) fn count(&self) -> usize {

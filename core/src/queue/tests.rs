@@ -22,6 +22,7 @@ fn ticket(request: u64, class: u8, tenant: u64) -> Ticket {
         weight: Weight::ONE,
         lane: Lane(0),
         deadline: None,
+        target: None,
         expires_at: at(1_000),
         joined_at: at(0),
         work: mu(1.0),
@@ -40,7 +41,7 @@ fn join(line: &mut Line, ticket: Ticket) {
 }
 
 fn next(line: &mut Line) -> Option<u64> {
-    line.next(|_| true, |_| false).map(|it| it.request.0)
+    line.next(Moment::ZERO, |_| true, |_| false).map(|it| it.request.0)
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn tenants_of_a_class_share_it_by_work_whatever_they_ask_for() {
     }
     let mut work = [0.0; 3];
     for _ in 0..200 {
-        let served = line.next(|_| true, |_| false).unwrap();
+        let served = line.next(Moment::ZERO, |_| true, |_| false).unwrap();
         work[usize::try_from(served.tenant.0).unwrap()] += served.work.as_mu();
     }
     assert!((work[1] - work[2]).abs() <= 1.0, "{work:?}");
@@ -95,7 +96,8 @@ fn a_closed_lane_holds_up_nobody_else() {
     join(&mut line, Ticket { deadline: Some(at(1)), ..ticket(1, 0, 1) });
     join(&mut line, Ticket { lane: Lane(1), ..ticket(2, 0, 1) });
     join(&mut line, Ticket { lane: Lane(1), ..ticket(3, 2, 2) });
-    let mut open_one = || line.next(|it| it == Lane(1), |_| false).map(|it| it.request.0);
+    let mut open_one =
+        || line.next(Moment::ZERO, |it| it == Lane(1), |_| false).map(|it| it.request.0);
     assert_eq!([open_one(), open_one(), open_one()], [Some(2), Some(3), None]);
     assert_eq!((line.len(), line.waiting_in(Lane(0)), line.waiting_in(Lane(1))), (1, 1, 0));
 }
@@ -104,7 +106,8 @@ fn a_closed_lane_holds_up_nobody_else() {
 fn a_tenant_near_its_cache_goes_first_until_it_is_a_deficit_ahead() {
     let mut line = line(1_000, 1 << 20);
     (0..100).for_each(|it| join(&mut line, Ticket { work: mu(0.25), ..ticket(it, 1, it % 2) }));
-    let mut near = || line.next(|_| true, |it| it.tenant == Tenant(1)).unwrap().tenant.0;
+    let mut near =
+        || line.next(Moment::ZERO, |_| true, |it| it.tenant == Tenant(1)).unwrap().tenant.0;
     let order: Vec<u64> = (0..40).map(|_| near()).collect();
     let ones = order.iter().take_while(|it| **it == 1).count();
     assert!((4..=6).contains(&ones), "{order:?}");
@@ -151,12 +154,28 @@ fn what_is_ahead_is_the_own_and_the_share_of_others() {
     (10..60).for_each(|it| join(&mut line, ticket(it, 1, 2)));
     (60..100).for_each(|it| join(&mut line, ticket(it, 2, 3)));
     let ahead = |class, tenant, due: Option<u64>| {
-        line.ahead(ClassId(class), Tenant(tenant), Weight::ONE, due.map(at)).as_mu()
+        let ticket = Ticket { deadline: due.map(at), ..ticket(1_000, class, tenant) };
+        line.ahead(Moment::ZERO, &ticket).as_mu()
     };
     assert!((ahead(0, 9, None) - 0.0).abs() < 1e-9, "nobody of its own waits");
     // Four of its own, as many of the other tenant, and a quarter of that of the lesser class.
     assert!((ahead(1, 1, Some(3)) - 10.0).abs() < 1e-9, "{}", ahead(1, 1, Some(3)));
     assert!((ahead(2, 3, None) - 100.0).abs() < 1e-9, "everybody goes before the last of these");
+}
+
+#[test]
+fn what_is_too_late_already_waits_for_what_is_not() {
+    let mut line = line(1_000, 1 << 20);
+    for request in 0..6 {
+        join(&mut line, Ticket { target: Some(at(request)), ..ticket(request, 1, 1) });
+    }
+    join(&mut line, Ticket { deadline: Some(at(4)), target: Some(at(0)), ..ticket(6, 1, 1) });
+    let ahead = line.ahead(at(3), &Ticket { target: Some(at(4)), ..ticket(7, 1, 1) });
+    assert!((ahead.as_mu() - 3.0).abs() < 1e-9, "the late ones do not go before it");
+    let order: Vec<u64> = std::iter::from_fn(|| line.next(at(3), |_| true, |_| false))
+        .map(|it| it.request.0)
+        .collect();
+    assert_eq!(order, [3, 4, 6, 5, 0, 1, 2], "what a client said counts before what is usual");
 }
 
 #[test]

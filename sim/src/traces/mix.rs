@@ -91,5 +91,14 @@ mod tests {
             (request.class, request.tenant)
         };
         assert_eq!(labels(&mut request.clone()), labels(&mut request));
+        let mut alone = play().labelled(3, mix.clone()).only(Class(0));
+        let mut among = play().labelled(3, mix);
+        while let Some(request) = among.take().unwrap() {
+            if request.class == Class(0) {
+                assert_eq!(alone.next_arrival().unwrap(), Some(request.arrival));
+                assert_eq!(alone.take().unwrap().unwrap().prompt, request.prompt);
+            }
+        }
+        assert_eq!(alone.next_arrival().unwrap(), None);
     }
 }

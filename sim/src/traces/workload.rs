@@ -18,7 +18,7 @@ use super::player::Player;
 use super::readers::servegen::Clients;
 use super::readers::{Bailian, BurstGpt, LmCache, RequestLines, SessionLines};
 use super::replay::{Loop, Replay, Scale};
-use super::request::{Request, Session, Ticket};
+use super::request::{Class, Request, Session, Ticket};
 use super::source::{OpenLoop, Requests, Sessions, Source};
 use super::synthetic::Synthetic;
 use super::tenants::Composition;
@@ -35,6 +35,9 @@ pub struct Workload {
     left: u64,
     /// What sessions are labelled with, by this seed.
     labels: Option<(u64, Mix)>,
+    /// The class whose requests alone are played, and the next of them.
+    only: Option<Class>,
+    next: Option<Request>,
 }
 
 /// What a file holds.
@@ -118,7 +121,8 @@ impl Workload {
     }
 
     fn new(source: impl Source + 'static, replay: &Replay) -> Self {
-        Self { source: Box::new(source), left: replay.requests_max, labels: None }
+        let (labels, only, next) = (None, None, None);
+        Self { source: Box::new(source), left: replay.requests_max, labels, only, next }
     }
 
     /// Deals tenants and classes to its sessions, over what the recording says.
@@ -127,13 +131,40 @@ impl Workload {
         Self { labels: Some((seed, mix)), ..self }
     }
 
+    /// Leaves out the requests of all classes but one, which come when they would come among the
+    /// others. For open loops: nobody waits for what is left out.
+    #[must_use]
+    pub fn only(self, class: Class) -> Self {
+        Self { only: Some(class), ..self }
+    }
+
     /// Says when the next request arrives. None: nothing more comes until something ends, or ever.
     pub fn next_arrival(&mut self) -> Result<Option<Moment>, TraceError> {
+        if self.only.is_some() {
+            self.find_next()?;
+            return Ok(self.next.as_ref().map(|it| it.arrival));
+        }
         if self.left == 0 { Ok(None) } else { self.source.next_arrival() }
     }
 
     /// Takes the next request.
     pub fn take(&mut self) -> Result<Option<Request>, TraceError> {
+        if self.only.is_some() {
+            self.find_next()?;
+            return Ok(self.next.take());
+        }
+        self.pull()
+    }
+
+    fn find_next(&mut self) -> Result<(), TraceError> {
+        while self.next.is_none() {
+            let Some(request) = self.pull()? else { return Ok(()) };
+            self.next = Some(request).filter(|it| Some(it.class) == self.only);
+        }
+        Ok(())
+    }
+
+    fn pull(&mut self) -> Result<Option<Request>, TraceError> {
         if self.left == 0 {
             return Ok(None);
         }

@@ -17,12 +17,8 @@ use crate::queue::{
 use super::super::booking::Booking;
 use super::super::knee::Knees;
 use super::super::settings::LineSettings;
+use super::headroom::Headroom;
 use super::lanes::{Fill, LaneKey, Scene};
-
-/// A prompt may wait for others at a replica for this part of the shortest first-token target.
-const BACKLOG_PART: u32 = 4;
-/// What the shortest target is where no class has one.
-const FIRST_TOKEN_TARGET: Duration = Duration::from_secs(1);
 
 /// A request as it arrived.
 #[derive(Debug)]
@@ -41,6 +37,7 @@ pub(in super::super) struct Hold {
     pub(in super::super) gate: Gate,
     pub(in super::super) knees: Knees,
     pub(in super::super) pace: Pace,
+    pub(super) headroom: Headroom,
     /// The requests in the line. As many, so bounded as it is.
     pub(super) parked: IndexMap<RequestId, Parked, FxBuildHasher>,
     /// How full those are that may take something; reused by every look.
@@ -72,10 +69,12 @@ pub(in super::super) struct Toll {
     pub(super) work: Work,
     /// Tokens of prompt and answer.
     pub(super) tokens: u64,
-    /// Whether its prompt takes longer to read than others should wait.
+    /// Whether its prompt takes so long to read that it must leave a door open.
     pub(super) is_long: bool,
     /// When it must be sent to be in time.
     pub(super) latest: Option<Moment>,
+    /// When it should be sent to meet its class's target.
+    pub(super) target: Option<Moment>,
     pub(super) bytes: usize,
     pub(super) held: Option<Reservation>,
 }
@@ -102,14 +101,14 @@ impl Parked {
 
 impl Hold {
     pub(in super::super) fn new(settings: &LineSettings) -> Self {
-        let targets = settings.classes.iter().filter_map(|it| it.1.first_token);
-        let backlog_max = targets.min().unwrap_or(FIRST_TOKEN_TARGET) / BACKLOG_PART;
+        let headroom = Headroom::new(&settings.classes);
         Self {
             line: Line::new(settings.limits, &settings.classes),
             contracts: Contracts::default(),
             gate: Gate::new(settings.gate),
-            knees: Knees::new(backlog_max),
+            knees: Knees::new(headroom.patience_min()),
             pace: Pace::new(Work::ZERO),
+            headroom,
             parked: IndexMap::default(),
             fills: Vec::new(),
             waits_max: settings.classes.iter().map(|it| it.1.wait_max).collect(),
@@ -118,17 +117,22 @@ impl Hold {
     }
 
     pub(super) fn scene(&self) -> Scene<'_> {
-        Scene { gate: &self.gate, fills: &self.fills }
+        Scene { gate: &self.gate, headroom: &self.headroom, fills: &self.fills }
+    }
+
+    /// Works out what each class may take now.
+    pub(super) fn look(&mut self, now: Moment) {
+        self.headroom.look(now, &self.line, self.capacity_per_min);
     }
 
     /// Takes out who goes next: first among those who can go where their cache is or have none, then
     /// among all, so that no capacity is idle while somebody waits.
-    pub(super) fn next(&mut self) -> Option<Ticket> {
-        let Self { line, gate, fills, .. } = self;
-        let scene = Scene { gate, fills };
+    pub(super) fn next(&mut self, now: Moment) -> Option<Ticket> {
+        let Self { line, gate, headroom, fills, .. } = self;
+        let scene = Scene { gate, headroom, fills };
         let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
-        line.next(|it| scene.is_open(it.into(), true), has_home)
-            .or_else(|| line.next(|it| scene.is_open(it.into(), false), has_home))
+        line.next(now, |it| scene.is_open(it.into(), true), has_home)
+            .or_else(|| line.next(now, |it| scene.is_open(it.into(), false), has_home))
     }
 
     pub(super) fn ticket(
@@ -148,6 +152,7 @@ impl Hold {
             weight: toll.weight,
             lane,
             deadline: toll.latest,
+            target: toll.target,
             expires_at: toll.latest.map_or(waited_out, |it| it.min(waited_out)),
             joined_at: now,
             work: toll.work,
@@ -156,15 +161,13 @@ impl Hold {
     }
 
     /// Predicts how long a request that joins now waits; nothing where nothing is known.
-    pub(super) fn predict_wait(&self, ticket: &Ticket) -> Duration {
-        let Ticket { class, tenant, weight, deadline, .. } = *ticket;
-        self.pace.wait(self.line.ahead(class, tenant, weight, deadline)).unwrap_or(Duration::ZERO)
+    pub(super) fn predict_wait(&self, now: Moment, ticket: &Ticket) -> Duration {
+        self.pace.wait(self.line.ahead(now, ticket)).unwrap_or(Duration::ZERO)
     }
 
     /// Says when one who is turned away should come back: when what waits before it will be gone.
-    pub(super) fn retry_after(&self, ticket: &Ticket) -> Duration {
-        let Ticket { class, tenant, weight, .. } = *ticket;
-        self.pace.retry_after(self.line.ahead(class, tenant, weight, None))
+    pub(super) fn retry_after(&self, now: Moment, ticket: &Ticket) -> Duration {
+        self.pace.retry_after(self.line.ahead(now, ticket))
     }
 
     /// Lists those who wait.
@@ -208,7 +211,7 @@ pub(super) fn latest_start(
     [claim.sent_by, first, done].into_iter().flatten().min()
 }
 
-fn before(at: Moment, ms: f64) -> Moment {
+pub(super) fn before(at: Moment, ms: f64) -> Moment {
     let nanos = micros(ms).saturating_mul(1_000);
     Moment::from_nanos(at.as_nanos().saturating_sub(nanos))
 }

@@ -5,12 +5,9 @@
 use crate::domain::ReplicaId;
 use crate::queue::{Gate, Lane};
 
-use super::reach;
+use super::headroom::Headroom;
 
 const HOME_BITS: u32 = 26;
-/// This part of the replicas never reads a long prompt of a lesser class, so that there is always a
-/// place where nobody waits for one.
-const DOORS_PART: usize = 4;
 
 /// What a request needs to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +15,7 @@ pub(super) struct LaneKey {
     pub(super) class: u8,
     /// It begins a session and was not let in yet.
     pub(super) is_fresh: bool,
-    /// Its prompt takes longer to read than others should wait.
+    /// Its prompt takes so long to read that it must leave a door open.
     pub(super) is_long: bool,
     /// Where its cache is.
     pub(super) home: Option<ReplicaId>,
@@ -49,6 +46,7 @@ impl From<Lane> for LaneKey {
 #[derive(Clone, Copy)]
 pub(super) struct Scene<'a> {
     pub(super) gate: &'a Gate,
+    pub(super) headroom: &'a Headroom,
     /// How full those are that may take something.
     pub(super) fills: &'a [Fill],
 }
@@ -59,8 +57,8 @@ pub(super) struct Fill {
     pub(super) id: ReplicaId,
     /// From 1 on it is past its knee.
     pub(super) level: f64,
-    /// Whether prompts wait there for longer than they should.
-    pub(super) is_reading_long: bool,
+    /// How long the next prompt would wait there.
+    pub(super) wait_ms: f64,
 }
 
 impl Scene<'_> {
@@ -69,22 +67,15 @@ impl Scene<'_> {
         if lane.is_fresh && !self.gate.is_open() {
             return false;
         }
-        if lane.is_long && lane.class != 0 && !self.has_door() {
+        if lane.is_long && !self.headroom.has_door(self.fills) {
             return false;
         }
-        let reach = reach(usize::from(lane.class));
+        let limit = self.headroom.limit(lane.class.into());
         let mut fills = self.fills.iter();
         match lane.home.filter(|_| strict) {
-            Some(home) => fills.find(|it| it.id == home).is_some_and(|it| it.level < reach),
-            None => fills.any(|it| it.level < reach),
+            Some(home) => fills.find(|it| it.id == home).is_some_and(|it| limit.admits(it)),
+            None => fills.any(|it| limit.admits(it)),
         }
-    }
-
-    fn has_door(self) -> bool {
-        let replicas = self.fills.len();
-        let doors = (replicas / DOORS_PART).max(1);
-        let closed = self.fills.iter().filter(|it| it.is_reading_long).count();
-        replicas < 2 || closed + doors < replicas
     }
 }
 
