@@ -46,14 +46,7 @@ async fn replicas_of_a_file_join_and_whoever_is_taken_out_finishes_its_streams()
     let list = List::new("replicas", &[leaving.url()]);
     let router = router(&format!("file:{}", list.0.display()));
     router.until("the first one is up", |it| it.count(|it| it.state == "up") == 1).await;
-    let mut client = Wire::connect(router.address).await;
-    client.send(&Request::stream("hi").bytes()).await;
-    let mut exchange = requests.next().await;
-    exchange.body().await;
-    exchange.send(sse_head()).await;
-    exchange.chunk("data: 1\n\n").await;
-    client.head().await.unwrap();
-    client.piece().await.unwrap().unwrap();
+    let (mut client, mut exchange) = requests.begin(router.address, &Request::stream("hi")).await;
 
     let staying = Mock::start(&["--speed", "inf"]);
     list.write(&[format!("{} # new", staying.url())]);

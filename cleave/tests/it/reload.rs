@@ -9,19 +9,6 @@ async fn well() -> Scripted {
     Scripted::answering(json_answer(200, "{}")).await
 }
 
-/// A stream that has begun, at both of its ends.
-async fn begun(router: &Router, requests: &mut Requests) -> (Wire, Exchange) {
-    let mut client = Wire::connect(router.address).await;
-    client.send(&Request::stream("hi").session("streaming").bytes()).await;
-    let mut exchange = requests.next().await;
-    exchange.body().await;
-    exchange.send(sse_head()).await;
-    exchange.chunk("data: 1\n\n").await;
-    client.head().await.unwrap();
-    client.piece().await.unwrap().unwrap();
-    (client, exchange)
-}
-
 async fn finish(mut client: Wire, mut exchange: Exchange) {
     exchange.chunk("data: [DONE]\n\n").await;
     exchange.send("0\r\n\r\n").await;
@@ -46,7 +33,8 @@ async fn a_replica_that_is_removed_finishes_its_streams_first() {
     let (leaving, mut requests) = Scripted::by_hand().await;
     let staying = well().await;
     let router = Router::start(&[leaving.url()], "").await;
-    let (client, exchange) = begun(&router, &mut requests).await;
+    let (client, exchange) =
+        requests.begin(router.address, &Request::stream("hi").session("streaming")).await;
     router.write(&config(&[(&staying.url(), 1.0)], ""));
     router.process.signal("HUP");
     router
@@ -112,7 +100,8 @@ async fn a_heavier_replica_gets_a_larger_share_of_new_sessions() {
 async fn a_broken_file_changes_nothing_and_is_logged_with_its_remedy() {
     let (replica, mut requests) = Scripted::by_hand().await;
     let router = Router::start(&[replica.url()], "").await;
-    let (client, exchange) = begun(&router, &mut requests).await;
+    let (client, exchange) =
+        requests.begin(router.address, &Request::stream("hi").session("streaming")).await;
     for broken in ["replicas = [", "replicas = []", "replcas = [\"http://a:1\"]", ""] {
         let said = router.process.log().matches("configuration not changed").count();
         router.write(broken);

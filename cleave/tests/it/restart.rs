@@ -9,14 +9,7 @@ use crate::support::{Mock, Request, Router, Scripted, Wire, ask, eventually, sse
 async fn a_successor_takes_the_listener_and_streams_at_the_old_one_finish() {
     let (replica, mut requests) = Scripted::by_hand().await;
     let mut router = Router::start(&[replica.url()], "").await;
-    let mut client = Wire::connect(router.address).await;
-    client.send(&Request::stream("hi").bytes()).await;
-    let mut exchange = requests.next().await;
-    exchange.body().await;
-    exchange.send(sse_head()).await;
-    exchange.chunk("data: 1\n\n").await;
-    client.head().await.unwrap();
-    client.piece().await.unwrap().unwrap();
+    let (mut client, mut exchange) = requests.begin(router.address, &Request::stream("hi")).await;
     // Connected before, asks after: it is served all the same.
     let mut early = Wire::connect(router.address).await;
 

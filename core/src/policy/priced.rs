@@ -30,8 +30,8 @@ const TOKENS_PER_FIRST: f64 = 5_000.0 / 80.0;
 const PATIENCE: f64 = 2.0;
 /// Shorter waits than this are never long, however short the usual ones are.
 const PATIENCE_MS_MIN: f64 = 5_000.0;
-/// Answers that are slow already mind a further millisecond more: at half of this gap between tokens
-/// twice as much as at none. It is the gap that is commonly promised.
+/// The gap between tokens that is commonly promised. A gap is felt by its square over this: readers
+/// do not notice much shorter ones, and mind one that is twice as long more than twice as much.
 const GAP_MS: f64 = 80.0;
 /// A pause in an answer is noticed; that it lasts longer than this hardly makes it worse. Without
 /// a bound the longest prompts would wait for a replica on which nobody writes.
@@ -59,8 +59,6 @@ struct Price {
     own: f64,
     evict: f64,
     hold_up: f64,
-    /// Between two tokens of the answers there.
-    gap: f64,
     /// How much of this work the others of the fleet would do in the same time, on average.
     speed: f64,
     traffic: Traffic,
@@ -86,9 +84,7 @@ impl Price {
         let again = ASKED_AGAIN * self.evict;
         // Fewer come to a slow replica, so a millisecond there delays fewer.
         let crowd = self.traffic.delayed * self.speed * (self.own + again);
-        // Gaps are felt as waits are, g + g²/GAP_MS; this is what a little more of them adds.
-        let minded = 1.0 + 2.0 * self.gap / GAP_MS;
-        felt + again + crowd + TOKENS_PER_FIRST * minded * self.hold_up
+        felt + again + crowd + TOKENS_PER_FIRST * self.hold_up
     }
 }
 
@@ -184,8 +180,7 @@ impl Priced {
             wait: to.books.wait_ms,
             own,
             evict: self.evict_ms(outline, to, position, output),
-            hold_up: in_flight(to) * (pause + slower),
-            gap: to.books.gap_ms(),
+            hold_up: in_flight(to) * felt_more_ms(to.books.gap_ms(), pause + slower),
             speed: traffic.cold_ms / cold_ms(outline, to),
             traffic,
         }
@@ -200,6 +195,11 @@ impl Priced {
         // A token deep in a long context costs more than one at its start: attention grows.
         float(evicted) * cold_ms(outline, to) / f64::from(depth_tokens(outline))
     }
+}
+
+/// Says how much more a gap between tokens is felt when it grows by `more`.
+fn felt_more_ms(gap: f64, more: f64) -> f64 {
+    more * (2.0 * gap + more) / GAP_MS
 }
 
 /// Predicts how long a context as deep as this one takes there with nothing cached.
@@ -301,6 +301,7 @@ mod tests {
     fn a_prompt_that_pauses_many_answers_waits_a_little_to_pause_few_but_not_in_proportion() {
         let mut bench = Bench::new(PolicyName::Priced, 2);
         bench.in_flight(&[20, 0]);
+        bench.candidates[0].books.reading_share = 0.9;
         // A line of 0.5 s on the replica where nobody writes. Twenty answers that pause for
         // 10,000 tokens count for more; those that pause for 100 tokens do not.
         bench.send(&prompt(&[(1000, 150)]), 1);
@@ -318,6 +319,7 @@ mod tests {
         // seconds takes the line, one of eleven seconds takes no more on itself.
         let mut bench = Bench::new(PolicyName::Priced, 2);
         bench.in_flight(&[16, 0]);
+        bench.candidates[0].books.reading_share = 0.85;
         bench.send(&prompt(&[(1000, 235)]), 1);
         assert_eq!(bench.pick(&prompt(&[(0, 380)])), 1);
         assert_eq!(bench.pick(&prompt(&[(0, 1_060)])), 0);

@@ -1,7 +1,8 @@
 //! `cargo xtask bench policies`: remakes the tables of policies in `docs/benchmarks.md`. Each cell is one
-//! `cleave simulate` over a recorded or made-up workload near its knee; what is printed is the share of
-//! good requests and the 99th percentile of the first token, with intervals over seeds. It knows no
-//! figures of its own: a cell is a line of flags, and anybody can run it by hand.
+//! `cleave simulate` of a recorded or made-up workload at a load up to its knee. What is printed is how
+//! every policy did, and then, in one line for each cell, whether one policy (`priced`) is the best, is
+//! within noise of the best, or behind. It knows no figures of its own: a cell is a line of flags, and
+//! anybody can run it by hand.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,6 +24,9 @@ pub(crate) struct Args {
     /// Policies to compare, with commas between them, or all
     #[arg(long, default_value = "all")]
     policies: String,
+    /// The policy that is held against the others in the closing table
+    #[arg(long, default_value = "priced")]
+    judge: String,
     /// Seeds of each cell, from 0 on
     #[arg(long, default_value_t = 5)]
     seeds: u32,
@@ -31,42 +35,100 @@ pub(crate) struct Args {
     only: String,
 }
 
-/// A name, and the flags of `cleave simulate`; `@x` is the trace x of the folder.
-type Cell = (&'static str, &'static str);
+/// One workload at several loads.
+struct Workload {
+    name: &'static str,
+    /// Flags of `cleave simulate`; `@x` is the trace x of the folder.
+    flags: &'static str,
+    /// The flag that sets the load, and its values on eight replicas.
+    load: (&'static str, &'static [f64]),
+    /// Its values on 32 replicas.
+    at_32: &'static [f64],
+}
 
-const CELLS: [Cell; 14] = [
-    ("conversation × 2.8", "--trace @mooncake-conversation --rate-scale 2.8 --requests 5000"),
-    ("synthetic × 2.6", "--trace @mooncake-synthetic --rate-scale 2.6"),
-    ("tool agent × 3", "--trace @mooncake-toolagent-first1000 --rate-scale 3"),
-    (
-        "Claude Code 0.04/s",
-        "--trace @claude-code-sessions --sessions-per-second 0.04 --share-tools --think-max 120s \
-         --prompt-tokens-max 200000 --requests 4000 --kv-tokens 840000",
-    ),
-    (
-        "Claude Code 0.07/s",
-        "--trace @claude-code-sessions --sessions-per-second 0.07 --share-tools --think-max 120s \
-         --prompt-tokens-max 200000 --requests 4000 --kv-tokens 840000",
-    ),
-    ("tau airline, 200 at once", "--trace @tau-airline-gpt4o --sessions-at-once 200"),
-    ("Azure code × 8", "--trace @azure2023-code --rate-scale 8"),
-    (
-        "ServeGen over conversation × 0.04",
-        "--compose --trace @servegen-mlarge-clients @mooncake-conversation --rate-scale 0.04 \
-         --requests 4000",
-    ),
-    ("b2b-saas × 2", "--synthetic b2b-saas --rate-scale 2 --requests 6000"),
-    ("smg-600-prefixes × 8", "--synthetic smg-600-prefixes --rate-scale 8"),
-    ("heavy-tail × 8", "--synthetic heavy-tail --rate-scale 8 --requests 8000"),
-    ("code-generation", "--synthetic code-generation --requests 3000"),
-    (
-        "32 replicas: conversation × 11.2",
-        "--trace @mooncake-conversation --rate-scale 11.2 --replicas 32",
-    ),
-    (
-        "32 replicas: synthetic × 10.4",
-        "--trace @mooncake-synthetic --rate-scale 10.4 --replicas 32",
-    ),
+const CLAUDE_CODE: &str = "--trace @claude-code-sessions --share-tools --think-max 120s \
+     --prompt-tokens-max 200000 --requests 4000 --kv-tokens 840000";
+const RATE: &str = "--rate-scale";
+
+const WORKLOADS: [Workload; 13] = [
+    Workload {
+        name: "conversation",
+        flags: "--trace @mooncake-conversation --requests 5000",
+        load: (RATE, &[1.5, 2.2, 2.8]),
+        at_32: &[8.8, 11.2],
+    },
+    Workload {
+        name: "synthetic",
+        flags: "--trace @mooncake-synthetic",
+        load: (RATE, &[1.5, 2.0, 2.6]),
+        at_32: &[8.0, 10.4],
+    },
+    Workload {
+        name: "tool agent",
+        flags: "--trace @mooncake-toolagent-first1000",
+        load: (RATE, &[1.5, 2.2, 3.0]),
+        at_32: &[8.8, 12.0],
+    },
+    Workload {
+        name: "Claude Code, sessions/s",
+        flags: CLAUDE_CODE,
+        load: ("--sessions-per-second", &[0.02, 0.03, 0.04]),
+        at_32: &[0.12, 0.16],
+    },
+    Workload {
+        name: "ServeGen over conversation",
+        flags: "--compose --trace @servegen-mlarge-clients @mooncake-conversation --requests 4000",
+        load: (RATE, &[0.02, 0.03, 0.04]),
+        at_32: &[0.12],
+    },
+    Workload {
+        name: "Azure code",
+        flags: "--trace @azure2023-code",
+        load: (RATE, &[4.0, 8.0, 10.0]),
+        at_32: &[32.0],
+    },
+    Workload {
+        name: "Azure conversation",
+        flags: "--trace @azure2023-conv --requests 6000",
+        load: (RATE, &[20.0, 30.0, 36.0]),
+        at_32: &[],
+    },
+    Workload {
+        name: "tau airline, sessions",
+        flags: "--trace @tau-airline-gpt4o",
+        load: ("--sessions-at-once", &[100.0, 400.0]),
+        at_32: &[],
+    },
+    Workload {
+        name: "b2b-saas",
+        flags: "--synthetic b2b-saas --requests 6000",
+        load: (RATE, &[1.0, 2.0]),
+        at_32: &[],
+    },
+    Workload {
+        name: "smg-600-prefixes",
+        flags: "--synthetic smg-600-prefixes",
+        load: (RATE, &[8.0]),
+        at_32: &[],
+    },
+    Workload {
+        name: "code-generation",
+        flags: "--synthetic code-generation --requests 3000",
+        load: (RATE, &[0.2, 0.4]),
+        at_32: &[],
+    },
+    Workload {
+        name: "multi-turn",
+        flags: "--synthetic multi-turn --requests 4000",
+        load: (RATE, &[200.0]),
+        at_32: &[],
+    },
+    Workload {
+        name: "heavy-tail",
+        flags: "--synthetic heavy-tail --requests 8000",
+        load: (RATE, &[8.0, 20.0]),
+        at_32: &[],
+    },
 ];
 
 #[derive(Deserialize)]
@@ -89,20 +151,21 @@ struct Interval {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    for (name, flags) in CELLS.iter().filter(|it| it.0.starts_with(&args.only)) {
-        let document = simulate(args, flags)?;
-        println!("\n{name}: `cleave simulate {}`\n", flags.replace('@', ""));
-        println!("| policy | good, % | TTFT p99, s | TTFT mean, s |\n| --- | ---: | ---: | ---: |");
-        for it in &document.policies {
-            println!(
-                "| `{}` | {} | {} | {} |",
-                it.policy,
-                show(it.good_share, 100.0),
-                show(it.ttft_p99_s, 1.0),
-                show(it.ttft_mean_s, 1.0)
-            );
+    let mut verdicts = Vec::new();
+    for workload in WORKLOADS.iter().filter(|it| it.name.starts_with(&args.only)) {
+        let (flag, loads) = workload.load;
+        let cells = loads.iter().map(|load| (8, load));
+        for (replicas, load) in cells.chain(workload.at_32.iter().map(|load| (32, load))) {
+            let flags = format!("{} {flag} {load} --replicas {replicas}", workload.flags);
+            let document = simulate(args, &flags)?;
+            print_all(&flags, &document);
+            let name = format!("{} × {load}, {replicas} replicas", workload.name);
+            verdicts.extend(verdict(&args.judge, &name, &document.policies));
         }
     }
+    println!("\n| | good, % | best other | | TTFT p99, s | best other | |");
+    println!("| --- | ---: | ---: | --- | ---: | ---: | --- |");
+    verdicts.iter().for_each(|it| println!("{it}"));
     Ok(())
 }
 
@@ -125,6 +188,47 @@ fn simulate(args: &Args, flags: &str) -> Result<Document> {
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn print_all(flags: &str, document: &Document) {
+    println!("\n`cleave simulate {}`\n", flags.replace('@', ""));
+    println!("| policy | good, % | TTFT p99, s | TTFT mean, s |\n| --- | ---: | ---: | ---: |");
+    for it in &document.policies {
+        let good = show(it.good_share, 100.0);
+        let (p99, mean) = (show(it.ttft_p99_s, 1.0), show(it.ttft_mean_s, 1.0));
+        println!("| `{}` | {good} | {p99} | {mean} |", it.policy);
+    }
+}
+
+/// Holds one policy against the best of the others in each measure, as a row of the closing table.
+fn verdict(judged: &str, name: &str, all: &[Summary]) -> Option<String> {
+    let own = all.iter().find(|it| it.policy == judged)?;
+    let others = || all.iter().filter(|it| it.policy != judged);
+    let good = others().max_by(|a, b| a.good_share.mean.total_cmp(&b.good_share.mean))?;
+    // Who refuses or breaks most requests may have a short tail; only those who serve are rivals.
+    let serving = others().filter(|it| 0.9 * own.good_share.mean <= it.good_share.mean);
+    let p99 = serving.min_by(|a, b| a.ttft_p99_s.mean.total_cmp(&b.ttft_p99_s.mean))?;
+    Some(format!(
+        "| {name} | {} | {} `{}` | {} | {} | {} `{}` | {} |",
+        show(own.good_share, 100.0),
+        show(good.good_share, 100.0),
+        good.policy,
+        standing(own.good_share.mean - good.good_share.mean, own.good_share, good.good_share),
+        show(own.ttft_p99_s, 1.0),
+        show(p99.ttft_p99_s, 1.0),
+        p99.policy,
+        standing(p99.ttft_p99_s.mean - own.ttft_p99_s.mean, own.ttft_p99_s, p99.ttft_p99_s),
+    ))
+}
+
+/// Says who leads: by `ahead`, unless the intervals of the two overlap.
+fn standing(ahead: f64, own: Interval, other: Interval) -> &'static str {
+    let noise = own.half_width.unwrap_or(0.0) + other.half_width.unwrap_or(0.0);
+    match ahead {
+        _ if ahead.abs() <= noise => "=",
+        _ if 0.0 < ahead => "ahead",
+        _ => "behind",
+    }
 }
 
 fn show(it: Interval, times: f64) -> String {

@@ -79,12 +79,7 @@ async fn anthropic_clients_are_told_in_their_own_words() {
 async fn a_stream_that_falls_silent_ends_with_an_error_event() {
     let (replica, mut requests) = Scripted::by_hand().await;
     let router = Router::start(&[replica.url()], "timeouts.idle = \"200ms\"").await;
-    let mut client = Wire::connect(router.address).await;
-    client.send(&Request::stream("hi").bytes()).await;
-    let mut exchange = requests.next().await;
-    exchange.body().await;
-    exchange.send(sse_head()).await;
-    exchange.chunk("data: 1\n\n").await;
+    let (mut client, mut exchange) = requests.open(router.address, &Request::stream("hi")).await;
     expect_cut_event(client.answer().await.text());
     exchange.wire.closed().await;
 }

@@ -73,14 +73,8 @@ async fn what_does_not_finish_in_time_is_cut_and_counted() {
     let mut router = Router::start(&[replica.url()], "timeouts.drain = \"200ms\"").await;
     let mut running = Vec::new();
     for _ in 0..3 {
-        let mut client = Wire::connect(router.address).await;
-        client.send(&Request::stream("hi").bytes()).await;
-        let mut exchange = requests.next().await;
-        exchange.body().await;
-        exchange.send(sse_head()).await;
-        exchange.chunk("data: 1\n\n").await;
-        client.head().await.unwrap();
-        client.piece().await.unwrap().unwrap();
+        let (mut client, mut exchange) =
+            requests.begin(router.address, &Request::stream("hi")).await;
         running.push((client, exchange));
     }
     router.process.signal("TERM");

@@ -49,12 +49,7 @@ async fn a_stream_of_a_replica_that_falls_silent_ends_with_an_error_event() {
     let router = Router::start(&[replica.url()], "").await;
     let both = [(replica.url(), 1.0), (well.url(), 1.0)];
     let both: Vec<(&str, f64)> = both.iter().map(|it| (it.0.as_str(), it.1)).collect();
-    let mut client = Wire::connect(router.address).await;
-    client.send(&Request::stream("hi").bytes()).await;
-    let mut exchange = requests.next().await;
-    exchange.body().await;
-    exchange.send(sse_head()).await;
-    exchange.chunk("data: 1\n\n").await;
+    let (mut client, mut exchange) = requests.open(router.address, &Request::stream("hi")).await;
     client.head().await.unwrap();
     // Nobody is given up before there is somebody else.
     router.write(&config(&both, ""));

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::PATIENCE;
+use super::client::Request;
 use super::wire::{Head, Wire};
 
 const MODELS: &str = r#"{"object":"list","data":[{"id":"m","object":"model"}]}"#;
@@ -136,6 +137,30 @@ impl Requests {
     pub(crate) async fn next(&mut self) -> Exchange {
         let next = timeout(PATIENCE, self.0.recv()).await.expect("a request comes in time");
         next.expect("the replica runs")
+    }
+
+    /// Opens a stream through the router and lets its first event come to the client. Returns both of
+    /// its ends.
+    pub(crate) async fn begin(
+        &mut self,
+        router: SocketAddr,
+        request: &Request,
+    ) -> (Wire, Exchange) {
+        let (mut client, exchange) = self.open(router, request).await;
+        client.head().await.unwrap();
+        client.piece().await.unwrap().unwrap();
+        (client, exchange)
+    }
+
+    /// Opens a stream whose first event the replica has sent and the client has not read.
+    pub(crate) async fn open(&mut self, router: SocketAddr, request: &Request) -> (Wire, Exchange) {
+        let mut client = Wire::connect(router).await;
+        client.send(&request.bytes()).await;
+        let mut exchange = self.next().await;
+        exchange.body().await;
+        exchange.send(sse_head()).await;
+        exchange.chunk("data: 1\n\n").await;
+        (client, exchange)
     }
 }
 
