@@ -74,6 +74,8 @@ struct Workload {
     workload: String,
     name: Option<String>,
     replicas: Vec<String>,
+    #[serde(default)]
+    zones: Vec<String>,
     mu_per_min: f64,
     pinned: bool,
     exclusive: bool,
@@ -159,12 +161,17 @@ fn write_pool(out: &mut String, pool: &Pool, slices_max: usize) -> std::fmt::Res
     )?;
     writeln!(out, "  two small workloads share {:.1} replicas on average", pool.overlap_expected)?;
     for it in &pool.workloads {
-        let name = it.name.as_deref().unwrap_or(&it.workload);
+        let digits = &it.workload;
+        let name = it.name.as_ref().map_or_else(|| digits.clone(), |it| format!("{it} ({digits})"));
+        let zones = match it.zones.len() {
+            0 => String::new(),
+            count => format!(" in {count} zones"),
+        };
         let pinned = if it.pinned { " pinned" } else { "" };
         let exclusive = if it.exclusive { " exclusive" } else { "" };
         writeln!(
             out,
-            "  workload {name:<16} {:>8.1} MU/min on {:>3} replicas{pinned}{exclusive}: {}",
+            "  workload {name:<16} {:>8.1} MU/min on {:>3} replicas{zones}{pinned}{exclusive}: {}",
             it.mu_per_min,
             it.replicas.len(),
             it.replicas.join(" "),
@@ -254,8 +261,9 @@ mod tests {
             spilled: 4,
             workloads: vec![Workload {
                 workload: "0123abcd".to_owned(),
-                name: None,
+                name: Some("acme × chat".to_owned()),
                 replicas: vec!["http://a:1".to_owned()],
+                zones: vec!["rack-7".to_owned()],
                 mu_per_min: 12.0,
                 pinned: true,
                 exclusive: false,
@@ -280,6 +288,7 @@ mod tests {
         {
             assert!(text.contains(part), "{part} in {text}");
         }
+        assert!(text.contains("acme × chat (0123abcd)") && text.contains("in 1 zones"), "{text}");
         assert!(text.contains("and 1 slices more") && text.contains("pinned"), "{text}");
         assert!(table(&pool(false), 1).contains("not divided"));
     }

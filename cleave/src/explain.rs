@@ -100,13 +100,13 @@ fn page(it: &Explained) -> String {
 }
 
 fn write_try(text: &mut String, number: usize, it: &Try) {
-    let Try { replica, because, policy, prompt_tokens, .. } = it;
+    let Try { replica, because, policy, prompt_tokens, workload, .. } = it;
     let expected =
         it.output_tokens_expected.map_or("an unknown number of".to_owned(), |it| it.to_string());
     write!(
         text,
         "\ntry {number}: {replica} by {policy}: {because}\n{}\
-         prompt of {prompt_tokens} tokens, answer of {expected} expected\n{}\n",
+         workload {workload}, prompt of {prompt_tokens} tokens, answer of {expected} expected\n{}\n",
         beyond(it),
         candidates(it)
     )

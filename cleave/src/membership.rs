@@ -89,8 +89,8 @@ impl State {
             for origin in &watch.found {
                 // What the configuration says of a replica counts.
                 if pool.replicas.iter().all(|it| it.origin != *origin) {
-                    let (origin, hardware) = (origin.clone(), Arc::default());
-                    pool.replicas.push(ReplicaSettings { origin, weight: 1.0, hardware });
+                    let (origin, hardware, zone) = (origin.clone(), Arc::default(), None);
+                    pool.replicas.push(ReplicaSettings { origin, weight: 1.0, hardware, zone });
                 }
             }
         }

@@ -153,6 +153,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         limits: Limits::default(),
         timeouts: Timeouts { drain: DRAIN, ..Timeouts::default() },
+        workload_header: None,
         session_headers: default_session_headers(),
         state_dir: None,
         explain: ExplainSettings::default(),
@@ -165,7 +166,9 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
 
 /// Names the pool after its policy: another name is another pool, with a brain of its own.
 fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettings {
-    let replica = |origin| ReplicaSettings { origin, weight: 1.0, hardware: Arc::default() };
+    let hardware = Arc::default;
+    let replica =
+        |origin| ReplicaSettings { origin, weight: 1.0, hardware: hardware(), zone: None };
     PoolSettings {
         name: policy.to_string(),
         models: vec![MODEL.to_owned()],

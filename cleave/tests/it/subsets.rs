@@ -2,7 +2,7 @@
 //! restart.
 
 use crate::support::{
-    Answer, Request, Requests, Router, Scripted, Wire, ask, eventually, json_answer,
+    Answer, Request, Requests, Router, Scripted, Wire, ask, config, eventually, json_answer,
 };
 
 /// A folder of its own, gone at the end.
@@ -144,4 +144,40 @@ async fn a_session_that_moves_names_its_previous_replica_to_the_next() {
     assert_ne!(first, second);
     assert_eq!(previous.as_deref(), Some(urls[first].as_str()));
     assert_eq!(client.answer().await.status(), 200);
+}
+
+/// The SHA-256 of `key-a`.
+const KEY_A: &str = "f10f781241e2246678b6b45c857069208152a53863e47fac33f607ab405006f4";
+
+#[tokio::test]
+async fn workloads_are_shown_by_tenant_model_and_zones_and_a_trusted_header_names_others() {
+    let (fleet, folder) = (fleet().await, Folder::new("names"));
+    let urls: Vec<String> = fleet.iter().map(Scripted::url).collect();
+    let weighed: Vec<(&str, f64)> = urls.iter().map(|it| (it.as_str(), 1.0)).collect();
+    let settings = format!(
+        "health.interval = \"1h\"\nkeys.unknown = \"share\"\n[subsets]\nfloor = 2\ncap = 2\n\
+         workload_header = \"x-team\"\nstate_dir = {:?}\n\
+         [[tenants]]\nname = \"acme\"\nkey_sha256 = [\"{KEY_A}\"]\n",
+        folder.0
+    );
+    let mut text = config(&weighed, &settings);
+    for url in &urls[..3] {
+        let plain = format!("\"{url}\", weight = 1.0");
+        text = text.replace(&plain, &format!("{plain}, zone = \"rack-7\""));
+    }
+    for url in &urls[3..] {
+        let plain = format!("\"{url}\", weight = 1.0");
+        text = text.replace(&plain, &format!("{plain}, zone = \"rack-8\""));
+    }
+    let router = Router::start_with(&text);
+    router.until("all are up", |it| it.count(|it| it.state == "up") == fleet.len()).await;
+    assert_eq!(turn(&router, "Bearer key-a", "s").await.status(), 200);
+    assert_eq!(turn(&router, "Bearer nobody", "s").await.status(), 200);
+    until_shown(&router, "\"name\":\"acme × m\"").await;
+    until_shown(&router, "\"name\":\"default × m\"").await;
+    until_shown(&router, "\"zones\":[\"rack-7\",\"rack-8\"]").await;
+    // Named by a header it is another workload, of which only the digits are known.
+    let other = Request::chat("hi").session("s").header("authorization", "Bearer key-a");
+    assert_eq!(router.ask(&other.header("x-team", "batch")).await.status(), 200);
+    until_shown(&router, "\"name\":null").await;
 }

@@ -56,10 +56,9 @@ pub(super) fn choose(draft: &Draft<'_>, piece: u32, lift: f64, taken: &[u32]) ->
     let number = draft.group_of(piece);
     let group = &draft.groups[at(number)];
     let low = draft.pieces[at(piece)].slice.low;
-    let held = draft.pieces[at(piece)].holders.len() + taken.len();
-    let spread = held < group.zones;
+    let fewest = draft.fewest_in_zone(piece, taken);
     let fits = |seat: u32| draft.allows(piece, taken, seat);
-    let spreads = |seat: u32| !spread || draft.is_new_zone(piece, taken, seat);
+    let spreads = |seat: u32| fewest.is_none_or(|it| draft.in_zone_of(piece, taken, seat) <= it);
     let seats = u64::try_from(group.seats.len()).unwrap_or(1).max(1);
     for probe in 0..PROBES {
         let position = usize::try_from(mix(low, probe) % seats).unwrap_or(0);

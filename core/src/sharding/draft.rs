@@ -204,10 +204,25 @@ impl Draft<'_> {
             || others().any(|holder| zone(*holder) == zone(from))
     }
 
-    pub(super) fn is_new_zone(&self, piece: u32, taken: &[u32], seat: u32) -> bool {
+    /// Counts the holders of a piece, those to be included, in the zone of a seat.
+    pub(super) fn in_zone_of(&self, piece: u32, taken: &[u32], seat: u32) -> usize {
         let zone = self.seats[at(seat)].zone;
         let holders = self.pieces[at(piece)].holders.iter().chain(taken);
-        holders.copied().all(|it| self.seats[at(it)].zone != zone)
+        holders.filter(|it| self.seats[at(**it)].zone == zone).count()
+    }
+
+    /// Counts the holders of a piece in the zone that has the fewest; `None` where zones do not
+    /// matter.
+    pub(super) fn fewest_in_zone(&self, piece: u32, taken: &[u32]) -> Option<usize> {
+        let zones = self.groups[at(self.group_of(piece))].zones;
+        if zones < 2 {
+            return None;
+        }
+        let holders = self.pieces[at(piece)].holders.iter().chain(taken);
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        holders.for_each(|it| *counts.entry(self.seats[at(*it)].zone).or_default() += 1);
+        let fewest = counts.values().copied().min().unwrap_or(0);
+        Some(if counts.len() < zones { 0 } else { fewest })
     }
 
     pub(super) fn add_holders(&mut self, piece: u32, seats: &[u32]) {

@@ -10,7 +10,7 @@ use cleave_core::brain::{AssignmentView, Order, SliceView, WorkloadView};
 use cleave_core::domain::Place;
 use serde::Serialize;
 
-use crate::proxy::{Pool, Router};
+use crate::proxy::{Pool, Router, WorkloadNames};
 
 /// What `/assignment` answers.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +37,8 @@ pub struct PoolAssignment {
     pub stood_in: u64,
     pub moved_tokens: u64,
     pub hot_keys: Vec<HotKey>,
+    /// Of the replicas that are in one.
+    pub zones: BTreeMap<String, String>,
     pub workloads: Vec<WorkloadFigures>,
     pub slices: Vec<SliceFigures>,
 }
@@ -71,8 +73,11 @@ pub struct HotKey {
 pub struct WorkloadFigures {
     /// The workload half of its keys, by which it can be pinned.
     pub workload: String,
+    /// What the configuration calls it, or its tenant and model where both are known.
     pub name: Option<String>,
     pub replicas: Vec<String>,
+    /// The zones these are in.
+    pub zones: Vec<String>,
     pub mu_per_min: f64,
     pub pinned: bool,
     pub exclusive: bool,
@@ -91,18 +96,22 @@ pub struct SliceFigures {
     pub previous: Option<String>,
 }
 
-/// Addresses by place.
-struct Names(BTreeMap<Place, String>);
+/// Addresses by place, and zones by address.
+struct Names {
+    places: BTreeMap<Place, String>,
+    zones: BTreeMap<String, String>,
+}
 
 impl Names {
     fn of(pool: &Pool) -> Self {
         let replicas = pool.snapshot().replicas.into_iter();
-        Self(replicas.map(|it| (Place::of(&it.name), it.name)).collect())
+        let places = replicas.map(|it| (Place::of(&it.name), it.name)).collect();
+        Self { places, zones: pool.zones() }
     }
 
     /// Names a place; one whose replica is gone by its number.
     fn name(&self, place: Place) -> String {
-        self.0.get(&place).cloned().unwrap_or_else(|| format!("{:016x}", place.0))
+        self.places.get(&place).cloned().unwrap_or_else(|| format!("{:016x}", place.0))
     }
 
     fn names(&self, places: &[Place]) -> Vec<String> {
@@ -111,8 +120,8 @@ impl Names {
 }
 
 impl PoolAssignment {
-    fn of(pool: &Pool) -> Self {
-        let names = Names::of(pool);
+    fn of(router: &Router, pool: &Pool) -> Self {
+        let (names, known) = (Names::of(pool), router.workload_names(pool));
         let view = pool.assignment();
         let AssignmentView { balance, totals, .. } = view;
         Self {
@@ -145,17 +154,24 @@ impl PoolAssignment {
                 .iter()
                 .map(|it| HotKey { key: format!("{:016x}", it.key), mu_per_min: it.load * 60.0 })
                 .collect(),
-            workloads: view.workloads.iter().map(|it| workload(it, &names)).collect(),
+            zones: names.zones.clone(),
+            workloads: view.workloads.iter().map(|it| workload(it, &names, &known)).collect(),
             slices: view.slices.iter().map(|it| slice(it, &names)).collect(),
         }
     }
 }
 
-fn workload(it: &WorkloadView, names: &Names) -> WorkloadFigures {
+fn workload(it: &WorkloadView, names: &Names, known: &WorkloadNames) -> WorkloadFigures {
+    let replicas = names.names(&it.replicas);
+    let mut zones: Vec<String> =
+        replicas.iter().filter_map(|it| names.zones.get(it).cloned()).collect();
+    zones.sort_unstable();
+    zones.dedup();
     WorkloadFigures {
         workload: format!("{:08x}", it.workload),
-        name: it.name.clone(),
-        replicas: names.names(&it.replicas),
+        name: it.name.clone().or_else(|| known.find(it.workload).map(str::to_owned)),
+        replicas,
+        zones,
         mu_per_min: it.mu_per_min,
         pinned: it.pinned,
         exclusive: it.exclusive,
@@ -175,7 +191,9 @@ fn slice(it: &SliceView, names: &Names) -> SliceFigures {
 }
 
 pub(super) async fn show(State(router): State<Arc<Router>>) -> Json<Assignments> {
-    Json(Assignments { pools: router.pools().iter().map(|it| PoolAssignment::of(it)).collect() })
+    Json(Assignments {
+        pools: router.pools().iter().map(|it| PoolAssignment::of(&router, it)).collect(),
+    })
 }
 
 type Said = (StatusCode, String);

@@ -6,7 +6,7 @@ use cleave_core::domain::Moment;
 use cleave_core::policy;
 use serde::{Deserialize, Serialize};
 
-use crate::proxy::{Came, Kept, Router};
+use crate::proxy::{Came, Kept, Router, WorkloadNames};
 
 /// How many decisions the list shows.
 const LISTED: usize = 50;
@@ -40,6 +40,9 @@ pub struct Try {
     #[serde(default)]
     pub home: Option<String>,
     pub policy: String,
+    /// The tenant and the model, or the digits of both where they have no name.
+    #[serde(default)]
+    pub workload: String,
     /// The session's place in the key space, not its name.
     pub session: String,
     pub prompt_tokens: u32,
@@ -103,13 +106,13 @@ pub struct OutcomeSeen {
 /// Lists the latest decisions, the newest first.
 pub(super) fn latest(router: &Router) -> Vec<Explained> {
     let now = router.now();
-    router.explanations.latest(LISTED).iter().map(|it| Explained::of(it, now)).collect()
+    router.explanations.latest(LISTED).iter().map(|it| Explained::of(router, it, now)).collect()
 }
 
 /// Finds one decision, or says how to have it kept.
 pub(super) fn find(router: &Router, request_id: &str) -> Result<Explained, String> {
     let kept = router.explanations.find(request_id);
-    kept.map(|it| Explained::of(&it, router.now())).ok_or_else(|| {
+    kept.map(|it| Explained::of(router, &it, router.now())).ok_or_else(|| {
         let percent = 100.0 * router.explanations.sample();
         format!(
             "no decision is kept under this id: {percent}% of all are (explain.sample), and of those \
@@ -120,13 +123,16 @@ pub(super) fn find(router: &Router, request_id: &str) -> Result<Explained, Strin
 }
 
 impl Explained {
-    fn of(kept: &Kept, now: Moment) -> Self {
+    fn of(router: &Router, kept: &Kept, now: Moment) -> Self {
+        let pools = router.pools();
+        let pool = pools.iter().find(|it| it.name == kept.pool);
+        let names = pool.map(|it| router.workload_names(it)).unwrap_or_default();
         let first = kept.choices.first().map_or(now, |it| it.at);
         Self {
             request_id: kept.request_id.clone(),
             pool: kept.pool.clone(),
             age_seconds: now.since(first).as_secs_f64(),
-            tries: kept.choices.iter().map(Try::of).collect(),
+            tries: kept.choices.iter().map(|it| Try::of(it, &names)).collect(),
             refusal: kept.refusal.map(str::to_owned),
             outcome: kept.came.as_ref().map(OutcomeSeen::of),
         }
@@ -134,7 +140,7 @@ impl Explained {
 }
 
 impl Try {
-    fn of(choice: &Explanation) -> Self {
+    fn of(choice: &Explanation, names: &WorkloadNames) -> Self {
         let what_if = choice.others.iter().map(|it| WhatIf {
             policy: it.policy.to_string(),
             replica: it.name.clone(),
@@ -150,6 +156,7 @@ impl Try {
             why: choice.why.as_str().to_owned(),
             because: choice.why.sentence().to_owned(),
             policy: choice.policy.to_string(),
+            workload: names.name(choice.key.workload()),
             session: choice.key.to_string(),
             prompt_tokens: choice.prompt_tokens,
             output_tokens_expected: choice.output_tokens,

@@ -57,6 +57,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
         explain: settle_explain(&raw.explain, admin.token.as_ref()),
+        workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
     Config { proxy, pools, discover, tenants, admin, telemetry: raw.log.into() }
@@ -249,10 +250,10 @@ fn settle_replicas(
     let mut seen = BTreeMap::new();
     let mut settled = Vec::with_capacity(raw.len());
     for (index, replica) in raw.into_iter().enumerate() {
-        let (origin, weight, class) = match replica {
+        let (origin, weight, class, zone) = match replica {
             None => continue,
-            Some(Replica::Url(url)) => (url.0, 1.0, None),
-            Some(Replica::Table(table)) => (table.url.0, table.weight, table.class),
+            Some(Replica::Url(url)) => (url.0, 1.0, None, None),
+            Some(Replica::Table(it)) => (it.url.0, it.weight, it.class, it.zone),
         };
         if let Some(first) = seen.get(&origin) {
             let what = format!("{origin} is already {path}[{first}]");
@@ -272,7 +273,7 @@ fn settle_replicas(
                 Arc::default()
             }
         };
-        settled.push(ReplicaSettings { origin, weight, hardware });
+        settled.push(ReplicaSettings { origin, weight, hardware, zone });
     }
     settled
 }

@@ -95,7 +95,9 @@ async fn serve(
     let Route { pool, model: known_as } =
         table.route(model).map_err(|why| ServeError::no_route(why, model))?;
     let model = known_as.as_deref().or(model).unwrap_or("");
-    let key = SliceKey::new(caller.salt, model, session);
+    let workload = router.settings.workload_header.as_ref();
+    let workload = workload.and_then(|it| parts.headers.get(it)?.to_str().ok());
+    let key = SliceKey::new(caller.salt, workload.unwrap_or(model), session);
     let resumes = found.stream && pool.spec().resume;
     let (urgency, bytes) = (&found.urgency, taken.held_bytes());
     let claim = claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)

@@ -24,6 +24,7 @@ mod tenants;
 mod tls;
 mod visit;
 mod worker;
+mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Came, Explanations, Kept};
@@ -36,3 +37,4 @@ pub use settings::{
 };
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use tls::TlsError;
+pub use workloads::WorkloadNames;

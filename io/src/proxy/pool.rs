@@ -17,6 +17,7 @@ use cleave_core::queue::{Classes, Tenant, Usage};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use twox_hash::XxHash3_64;
 
 use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::{Events, PoolMetrics};
@@ -458,6 +459,7 @@ impl Pool {
                     self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
                     let hardware = Arc::clone(&replica.hardware);
                     self.tell(Event::Classed { replica: member.id, hardware });
+                    self.tell_zone(member.id, replica);
                 }
                 None => joined.push(self.join(replica, ids)),
             }
@@ -484,7 +486,22 @@ impl Pool {
         let name = member.origin.as_str().to_owned();
         let hardware = Arc::clone(&replica.hardware);
         self.tell(Event::Joined { replica: member.id, name, weight, hardware });
+        self.tell_zone(member.id, replica);
         member
+    }
+
+    fn tell_zone(&self, id: ReplicaId, replica: &ReplicaSettings) {
+        // Names differ in their hashes, but for a chance of one in 2^32.
+        let number = |it: &String| (XxHash3_64::oneshot(it.as_bytes()) >> 32).try_into().ok();
+        let zone = replica.zone.as_ref().and_then(number);
+        self.tell(Event::Ordered(Order::Zone { replica: id, zone }));
+    }
+
+    /// Names the zones of its replicas, by their address, as far as they are in one.
+    pub fn zones(&self) -> BTreeMap<String, String> {
+        let spec = self.spec.load();
+        let zone = |it: &ReplicaSettings| Some((it.origin.as_str().to_owned(), it.zone.clone()?));
+        spec.replicas.iter().filter_map(zone).collect()
     }
 
     /// Tells operators, while the replica is still known by its address.
@@ -533,6 +550,7 @@ mod tests {
             origin: format!("http://replica-{number}:8000").parse().unwrap(),
             weight: 1.0,
             hardware: Arc::default(),
+            zone: None,
         };
         let sessions = SessionSettings { bytes_max: TABLE_BYTES, ..SessionSettings::default() };
         let settings = PoolSettings {

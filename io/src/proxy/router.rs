@@ -29,6 +29,7 @@ use super::pool::{Member, Pool, Question, keep_time};
 use super::settings::{PoolSettings, Settings};
 use super::table::Table;
 use super::tenants::Tenants;
+use super::workloads::WorkloadNames;
 
 /// Bodies are counted against their common limit in units of this many bytes.
 pub(super) const BUFFER_UNIT_BYTES: usize = 4 << 10;
@@ -119,6 +120,11 @@ impl Router {
     /// Who is known by which key.
     pub fn tenants(&self) -> Arc<Tenants> {
         self.tenants.load_full()
+    }
+
+    /// Tells what the workloads of a pool are called.
+    pub fn workload_names(&self, pool: &Pool) -> WorkloadNames {
+        WorkloadNames::of(pool, &self.tenants())
     }
 
     pub(super) fn next_request(&self) -> RequestId {
@@ -232,13 +238,18 @@ impl Router {
                 pace: it.pace,
                 drift: it.drift,
             });
+            let names = WorkloadNames::of(pool, &known);
             let own = PoolGauges {
                 sessions_moved_total: snapshot.sessions_moved_total,
                 quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
                 shadows: pool.shadows(),
                 foresight: snapshot.foresight.clone(),
-                workloads: pool.workload_drifts(),
+                workloads: pool
+                    .workload_drifts()
+                    .into_iter()
+                    .map(|it| (names.name(it.workload), it.drift))
+                    .collect(),
             };
             self.metrics.set_pool(&pool.name, own, gauges);
             let view = pool.assignment();

@@ -25,6 +25,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Headers that may carry a session id, in order; `x-session-id` always comes first.
     pub session_headers: Vec<HeaderName>,
+    /// A header whose value names the workload in place of the model, set by somebody trusted.
+    pub workload_header: Option<HeaderName>,
     /// Where assignments are kept over a restart, if anywhere.
     pub state_dir: Option<PathBuf>,
     pub explain: ExplainSettings,
@@ -113,6 +115,8 @@ pub struct ReplicaSettings {
     pub weight: f64,
     /// What work takes there.
     pub hardware: Arc<Hardware>,
+    /// Where it can be lost together with others, if that is known.
+    pub zone: Option<String>,
 }
 
 impl Default for ExplainSettings {

@@ -120,6 +120,11 @@ impl Tenants {
         self.all.iter().find(|it| Self::id(&it.name) == tenant).map(|it| it.name.as_str())
     }
 
+    /// Lists the tenants by what salts their keys.
+    pub(super) fn salts(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.all.iter().map(|it| (Self::id(&it.name).0, it.name.as_str()))
+    }
+
     /// Lists what each tenant may use in a pool.
     pub fn limits(&self, pool: &str) -> Vec<(Tenant, Limits)> {
         let limits = |it: &TenantSettings| *it.pool_limits.get(pool).unwrap_or(&it.limits);

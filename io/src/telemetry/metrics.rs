@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use cleave_core::brain::{Foresight, Shadows, SubsetTotals, WorkloadDrift};
+use cleave_core::brain::{Foresight, Shadows, SubsetTotals};
 use cleave_core::fleet::{Drift, ms};
 use cleave_core::sharding::Balance;
 use cleave_core::tokens::Misses;
@@ -266,7 +266,8 @@ pub struct PoolGauges {
     pub misses: Misses,
     pub shadows: Shadows,
     pub foresight: Foresight,
-    pub workloads: Vec<WorkloadDrift>,
+    /// By name.
+    pub workloads: Vec<(String, Drift)>,
 }
 
 /// One replica's state at the time of a scrape.
@@ -506,9 +507,8 @@ impl Metrics {
             let error_s = own.foresight.error_ms(share) / 1e3;
             self.first_token_error.get_or_create(&label).set(error_s);
         }
-        for it in &own.workloads {
-            let workload = format!("{:08x}", it.workload);
-            for (kind, us) in kinds(&it.drift) {
+        for (workload, drift) in &own.workloads {
+            for (kind, us) in kinds(drift) {
                 let (pool, workload) = (pool.to_owned(), workload.clone());
                 let label = WorkloadLabel { pool, workload, kind };
                 store_seconds(&self.workload_work.get_or_create(&label), us);
@@ -703,7 +703,7 @@ mod tests {
             pace: 1.0,
             drift: Drift { predicted_us: 2_500_000, ..Drift::default() },
         };
-        let workloads = vec![WorkloadDrift { workload: 7, drift: replica.drift }];
+        let workloads = vec![("acme × chat".to_owned(), replica.drift)];
         let own = PoolGauges { workloads, ..idle() };
         metrics.set_pool("p", own, [replica].into_iter());
         let (totals, balance) = (SubsetTotals::default(), Balance::default());
@@ -726,7 +726,7 @@ mod tests {
             text.contains("cleave_replica_sent_total{pool=\"p\",replica=\"http://gpu-0:8000\"} 3")
         );
         assert!(text.contains("replica=\"http://gpu-0:8000\"} 1.5\n"));
-        assert!(text.contains("workload=\"00000007\",kind=\"predicted\"} 2.5\n"), "{text}");
+        assert!(text.contains("workload=\"acme × chat\",kind=\"predicted\"} 2.5\n"), "{text}");
     }
 
     #[test]

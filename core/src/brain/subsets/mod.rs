@@ -83,6 +83,8 @@ pub(super) struct Subsets {
     /// Replicas that an assignment from before names, until when they are waited for.
     expected: Option<Moment>,
     drained: Vec<Place>,
+    /// Of those who are in one.
+    zones: BTreeMap<Place, u32>,
     pinned: BTreeMap<u32, Vec<Place>>,
     frozen: bool,
     /// Who is there has changed since the last round.
@@ -115,6 +117,7 @@ impl Subsets {
             out_since: BTreeMap::new(),
             expected: None,
             drained: Vec::new(),
+            zones: BTreeMap::new(),
             pinned: BTreeMap::new(),
             frozen: false,
             stale: true,
@@ -151,6 +154,8 @@ impl Subsets {
         self.peers.clear();
         self.peers.extend(peers);
         self.peers.sort_unstable_by_key(|it| it.place);
+        let peers = &self.peers;
+        self.zones.retain(|place, _| peers.binary_search_by_key(place, |it| it.place).is_ok());
         let members = self.members(now);
         let serving = members.iter().filter(|it| !it.draining).count();
         let fresh = self.assignment.is_empty();
@@ -202,6 +207,7 @@ impl Subsets {
         let mut members: Vec<Member> = present
             .map(|it| Member {
                 draining: it.closed || self.drained.contains(&it.place),
+                zone: self.zones.get(&it.place).copied().unwrap_or(0),
                 ..Member::new(it.place, it.capacity_mu_per_min / 60.0)
             })
             .collect();

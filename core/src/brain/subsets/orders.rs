@@ -26,6 +26,11 @@ pub enum Order {
     Undrain {
         replica: ReplicaId,
     },
+    /// Says where a replica can be lost together with others; nowhere in particular without a zone.
+    Zone {
+        replica: ReplicaId,
+        zone: Option<u32>,
+    },
     /// Goes on from an assignment of an earlier run.
     Restore {
         assignment: Arc<Assignment>,
@@ -58,6 +63,13 @@ impl Subsets {
             Order::Undrain { replica } => {
                 let place = place(replica);
                 self.drained.retain(|it| Some(*it) != place);
+            }
+            Order::Zone { replica, zone } => {
+                if let (Some(place), Some(zone)) = (place(replica), zone) {
+                    self.zones.insert(place, zone);
+                } else if let Some(place) = place(replica) {
+                    self.zones.remove(&place);
+                }
             }
             Order::Restore { assignment } => {
                 // Only what is newer: whoever restores may be late.

@@ -43,11 +43,11 @@ impl SubsetSettings {
         Self { floor: Some(u32::MAX), ..Self::default() }
     }
 
-    /// Tells the fewest replicas a workload has in a pool of so many: an eighth of them, since that
+    /// Tells the fewest replicas a workload has in a pool of so many: a sixteenth of them, since that
     /// many are lost with the workload, but two at least, and no more than four.
     pub(super) fn floor_in(&self, replicas: usize) -> u32 {
-        let eighth = || u32::try_from(replicas.div_ceil(8)).unwrap_or(u32::MAX).clamp(2, 4);
-        self.floor.map_or_else(eighth, |it| it.max(1))
+        let part = || u32::try_from(replicas.div_ceil(16)).unwrap_or(u32::MAX).clamp(2, 4);
+        self.floor.map_or_else(part, |it| it.max(1))
     }
 
     /// Tells whether a pool of so many is divided at all. One that was is not put together because

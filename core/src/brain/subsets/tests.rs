@@ -57,8 +57,8 @@ fn a_pool_no_larger_than_the_floor_is_not_divided() {
 }
 
 #[test]
-fn the_floor_is_an_eighth_of_the_pool_and_a_small_pool_is_not_divided() {
-    for (replicas, floor) in [(8, 2), (16, 2), (17, 3), (32, 4), (100, 4)] {
+fn the_floor_is_a_sixteenth_of_the_pool_and_a_small_pool_is_not_divided() {
+    for (replicas, floor) in [(8, 2), (32, 2), (33, 3), (64, 4), (100, 4)] {
         let mut subsets = planned(SubsetSettings::default(), replicas);
         assert_eq!(subset(&mut subsets, key(1, 1)).len(), floor, "{replicas}");
     }
@@ -123,13 +123,13 @@ fn a_small_workload_has_the_floor_and_all_its_sessions_the_same_replicas() {
     load(&mut subsets, 2, 1000.0, 1..20);
     load(&mut subsets, 1, 1.0, 20..22);
     let one = subset(&mut subsets, key(1, 7));
-    assert_eq!(one.len(), 4);
+    assert_eq!(one.len(), 2);
     assert_eq!(subset(&mut subsets, key(1, u32::MAX)), one);
 }
 
 #[test]
 fn a_workload_grows_with_its_demand_and_no_further_than_its_cap() {
-    let settings = SubsetSettings { cap: 8, ..SubsetSettings::default() };
+    let settings = SubsetSettings { floor: Some(4), cap: 8, ..SubsetSettings::default() };
     let mut subsets = planned(settings, 32);
     let before = subset(&mut subsets, key(1, 7));
     load(&mut subsets, 2, 1000.0, 1..40);
@@ -274,4 +274,27 @@ fn tables_stay_within_bytes_whatever_workloads_come() {
     let all = peers(64);
     (2..10).for_each(|it| subsets.plan(at_s(it * 2), all.iter().copied()));
     assert!(subsets.bytes() < 1 << 20, "{}", subsets.bytes());
+}
+
+#[test]
+fn the_replicas_of_a_workload_are_spread_over_zones() {
+    let four = SubsetSettings { floor: Some(4), ..SubsetSettings::default() };
+    let mut subsets = Subsets::new(four);
+    (1000..1002).for_each(|it| subsets.on_sent(at_s(0), key(it, 0), 1e-6, 1));
+    let all = peers(16);
+    let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
+    // Twelve replicas in one zone, four in the other.
+    let zone_of = |id: ReplicaId| if id.0 < 12 { 7 } else { 8 };
+    for it in &all {
+        let order = Order::Zone { replica: it.id, zone: Some(zone_of(it.id)) };
+        subsets.obey(at_s(0), order, place);
+    }
+    subsets.plan(at_s(1), all.iter().copied());
+    for workload in 0..50 {
+        let places = subset(&mut subsets, key(workload, 7));
+        let small = all.iter().filter(|it| zone_of(it.id) == 8 && places.contains(&it.place));
+        assert_eq!((places.len(), small.count()), (4, 2), "workload {workload}");
+    }
+    subsets.plan(at_s(4), all.iter().copied().take(12));
+    assert_eq!(subsets.zones.len(), 12, "who left is forgotten");
 }

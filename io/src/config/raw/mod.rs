@@ -145,7 +145,7 @@ pub(super) struct Pool {
 #[serde(transparent)]
 pub(super) struct ModelName(#[schemars(length(min = 1, max = 256))] pub String);
 
-/// One replica: its URL alone, or a table with its weight and its class.
+/// One replica: its URL alone, or a table with its weight, its class and its zone.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Replica {
@@ -153,7 +153,7 @@ pub(super) enum Replica {
     Table(ReplicaTable),
 }
 
-/// One replica, its weight and its class.
+/// One replica, its weight, its class and its zone.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReplicaTable {
@@ -166,6 +166,10 @@ pub(super) struct ReplicaTable {
     /// The class of its hardware; the pool's `class` unless given.
     #[schemars(length(min = 1, max = 256), extend("x-default" = "the pool's `class`"))]
     pub class: Option<String>,
+    /// Where it can be lost together with others: a rack, a zone. A workload's replicas are spread
+    /// over zones.
+    #[schemars(length(min = 1, max = 256), extend("x-default" = "none"))]
+    pub zone: Option<String>,
 }
 
 impl Default for Raw {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cleave_core::brain::{SubsetSettings, WorkloadSettings};
+use http::HeaderName;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -22,7 +23,7 @@ pub(in crate::config) struct Subsets {
     /// The fewest replicas a workload has.
     #[schemars(
         range(min = 1, max = 100_000),
-        extend("x-default" = "an eighth of the pool, from 2 to 4")
+        extend("x-default" = "a sixteenth of the pool, from 2 to 4")
     )]
     pub floor: Option<u32>,
     /// The most replicas a workload has, however much it asks for.
@@ -34,6 +35,11 @@ pub(in crate::config) struct Subsets {
     /// How many replicas beyond its subset a workload may use then; always the same ones.
     #[schemars(range(min = 0, max = 1000))]
     pub spill_max: u32,
+    /// A header whose value names the workload, in place of the model. It is believed, so whoever
+    /// stands before the router must set it or take it away: a client that chooses its workload
+    /// chooses its replicas. Tenants are kept apart all the same.
+    #[schemars(extend("x-default" = "none"))]
+    pub workload_header: Option<Text<HeaderName>>,
     /// Folder in which each pool's assignment is kept, so that after a restart the same sessions go
     /// to the same replicas. Without one it is planned anew, which gives the same where load is even.
     #[schemars(extend("x-default" = "the state folder of the service or the user"))]
@@ -43,7 +49,14 @@ pub(in crate::config) struct Subsets {
 impl Default for Subsets {
     fn default() -> Self {
         let SubsetSettings { spill_after, spill_max, .. } = SubsetSettings::default();
-        Self { floor: None, cap: None, spill_after: Text(spill_after), spill_max, state_dir: None }
+        Self {
+            floor: None,
+            cap: None,
+            spill_after: Text(spill_after),
+            spill_max,
+            workload_header: None,
+            state_dir: None,
+        }
     }
 }
 

@@ -93,7 +93,8 @@ fn a_problem_names_the_variable_or_the_flag_it_came_from() {
          listen address such as \"127.0.0.1:8080\"",
         "CLEAVE__LOG: log.format: xml is not a choice; give one of \"text\", \"json\"",
         "CLEAVE__REPLICAS__0__WEIGHT: replicas[0]: nothing can be set inside, because it is text; \
-         give a replica address such as \"http://gpu-0:8000\" or a table of url, weight, class",
+         give a replica address such as \"http://gpu-0:8000\" or a table of url, weight, class, \
+         zone",
         "CLEAVE__REPLICAS__7: replicas.7: is no index of the list; the next free index is 1",
         "cleave__threads: says the same as CLEAVE__THREADS; unset one of the two",
         "--admin: admin.listen: is not an address to listen on; write it as IP:PORT, for example \
@@ -115,7 +116,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 44] = [
+const OTHERS: [(&str, &str); 45] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -137,6 +138,7 @@ const OTHERS: [(&str, &str); 44] = [
     ("subsets.cap", "7"),
     ("subsets.spill_after", "9ms"),
     ("subsets.spill_max", "1"),
+    ("subsets.workload_header", "x-workload"),
     ("subsets.state_dir", "other"),
     ("retries.tries_max", "1"),
     ("retries.share", "0"),

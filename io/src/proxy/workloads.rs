@@ -1,0 +1,44 @@
+//! What people call a workload: its tenant and its model. A key holds only a hash of both, so names are
+//! found the other way round, from every tenant and model that is known here. Nothing is kept for it
+//! and no request pays for it. A workload of a tenant known only by its API key, or named by a header,
+//! has no name but its digits.
+
+use std::collections::BTreeMap;
+
+use cleave_core::domain::SliceKey;
+
+use super::pool::Pool;
+use super::tenants::Tenants;
+
+/// Names made at most; tenants times models.
+const NAMES_MAX: usize = 1 << 16;
+/// Whoever has no key, or one that is nobody's.
+const NOBODY: &str = "default";
+
+/// Names by workload.
+#[derive(Clone, Debug, Default)]
+pub struct WorkloadNames(BTreeMap<u32, String>);
+
+impl WorkloadNames {
+    pub(super) fn of(pool: &Pool, tenants: &Tenants) -> Self {
+        let models = pool.models();
+        let pairs = models.iter().flat_map(|model| {
+            let nobody = std::iter::once((0, NOBODY));
+            nobody.chain(tenants.salts()).map(move |(salt, tenant)| (salt, tenant, model))
+        });
+        let name = |(salt, tenant, model): (u64, &str, &String)| {
+            (SliceKey::new(salt, model, "").workload(), format!("{tenant} × {model}"))
+        };
+        Self(pairs.take(NAMES_MAX).map(name).collect())
+    }
+
+    /// Names a workload, if its tenant and its model are known.
+    pub fn find(&self, workload: u32) -> Option<&str> {
+        self.0.get(&workload).map(String::as_str)
+    }
+
+    /// Names a workload, or gives the eight digits of its half of a key.
+    pub fn name(&self, workload: u32) -> String {
+        self.find(workload).map_or_else(|| format!("{workload:08x}"), str::to_owned)
+    }
+}
