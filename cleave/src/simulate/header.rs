@@ -4,22 +4,30 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cleave_sim::traces::{Loop, Starts};
+use cleave_sim::traces::{Loop, Replay, Starts};
 use cleave_sim::world::Belief;
 
 use super::plan::{Plan, Source};
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+type Parameters = BTreeMap<&'static str, String>;
+
 /// Every parameter by its name, in the order of names.
-pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
-    let mut all = BTreeMap::new();
-    let replay = &plan.replay;
-    let settings = &plan.settings;
+pub(crate) fn parameters(plan: &Plan) -> Parameters {
+    let mut all = Parameters::new();
+    add_contest(plan, &mut all);
+    add_replay(&plan.replay, &mut all);
+    add_world(plan, &mut all);
+    all
+}
+
+/// Adds who is compared, on what load, by which promises.
+fn add_contest(plan: &Plan, all: &mut Parameters) {
     let policies: Vec<_> = plan.policies.iter().map(|it| it.as_str()).collect();
     all.insert("policies", policies.join(","));
     all.insert("seeds", plan.seeds.to_string());
-    all.insert("slo", settings.slo.to_string());
+    all.insert("slo", plan.settings.slo.to_string());
     all.insert("workload", workload(&plan.source));
     let classes = plan.mix.classes.iter().map(|it| {
         let due = it.deadline.map_or_else(String::new, |it| format!(" due in {it:?}"));
@@ -35,18 +43,12 @@ pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
     if let Some(only) = plan.only {
         all.insert("only", only.to_string());
     }
-    let line = &settings.brain.line;
-    let (hold, gate) = (line.holds, line.gates.then_some(line.gate.kv_share));
-    all.insert(
-        "line",
-        format!(
-            "hold {hold}, gate {}",
-            gate.map_or_else(|| "false".to_owned(), |it| format!("at {it} of KV"))
-        ),
-    );
     if let Some(warmup) = &plan.warmup {
         all.insert("warmup", warmup.display().to_string());
     }
+}
+
+fn add_replay(replay: &Replay, all: &mut Parameters) {
     let pace = match replay.pace {
         Loop::Open => "open",
         Loop::Closed => "closed",
@@ -60,6 +62,20 @@ pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
     all.insert("think max", limit(replay.think_max, Duration::MAX));
     all.insert("session starts", starts(replay.starts));
     all.insert("share tools", replay.share_tools.to_string());
+}
+
+/// Adds the fleet, its routers and what befalls them.
+fn add_world(plan: &Plan, all: &mut Parameters) {
+    let settings = &plan.settings;
+    let line = &settings.brain.line;
+    let (hold, gate) = (line.holds, line.gates.then_some(line.gate.kv_share));
+    all.insert(
+        "line",
+        format!(
+            "hold {hold}, gate {}",
+            gate.map_or_else(|| "false".to_owned(), |it| format!("at {it} of KV"))
+        ),
+    );
     let classes = plan.classes.iter().map(|it| {
         format!(
             "{} × {} at speed {}: {} KV tokens in blocks of {}, {} tokens and {} sequences a step, weight {}",
@@ -90,7 +106,6 @@ pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
         });
         all.insert("faults", faults.collect::<Vec<_>>().join("; "));
     }
-    all
 }
 
 /// The first lines of a run.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-use crate::support::{Mock, Request, Router, Scripted, Wire, sse_head};
+use crate::support::{Mock, Request, Router, Scripted};
 
 /// A file that ends with the test.
 struct List(std::path::PathBuf);

@@ -1,9 +1,7 @@
 //! A changed file is taken on while the router runs: replicas come, change weight and leave, and no
 //! stream notices. A broken file changes nothing.
 
-use crate::support::{
-    Exchange, Request, Requests, Router, Scripted, Wire, config, eventually, json_answer, sse_head,
-};
+use crate::support::{Exchange, Request, Router, Scripted, Wire, config, eventually, json_answer};
 
 async fn well() -> Scripted {
     Scripted::answering(json_answer(200, "{}")).await

@@ -3,7 +3,7 @@
 
 use tokio::task::JoinSet;
 
-use crate::support::{Mock, Request, Router, Scripted, Wire, ask, eventually, sse_head};
+use crate::support::{Mock, Request, Router, Scripted, Wire, ask, eventually};
 
 #[tokio::test]
 async fn a_successor_takes_the_listener_and_streams_at_the_old_one_finish() {

@@ -165,7 +165,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     println!("\n| | good, % | best other | | TTFT p99, s | best other | |");
     println!("| --- | ---: | ---: | --- | ---: | ---: | --- |");
-    verdicts.iter().for_each(|it| println!("{it}"));
+    for it in verdicts {
+        println!("{it}");
+    }
     Ok(())
 }
 

@@ -32,7 +32,7 @@ async fn a_client_that_leaves_before_the_first_byte_ends_the_request_at_the_repl
 async fn a_client_that_leaves_in_mid_stream_ends_the_request_at_the_replica() {
     let (replica, mut requests) = Scripted::by_hand().await;
     let router = Router::start(&[replica.url()], "").await;
-    let (mut client, mut exchange) = requests.begin(router.address, &Request::stream("hi")).await;
+    let (client, mut exchange) = requests.begin(router.address, &Request::stream("hi")).await;
     drop(client);
     // The replica sends nothing more, so the router learns it from the client's side alone.
     exchange.wire.closed().await;

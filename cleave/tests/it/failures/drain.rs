@@ -73,8 +73,7 @@ async fn what_does_not_finish_in_time_is_cut_and_counted() {
     let mut router = Router::start(&[replica.url()], "timeouts.drain = \"200ms\"").await;
     let mut running = Vec::new();
     for _ in 0..3 {
-        let (mut client, mut exchange) =
-            requests.begin(router.address, &Request::stream("hi")).await;
+        let (client, exchange) = requests.begin(router.address, &Request::stream("hi")).await;
         running.push((client, exchange));
     }
     router.process.signal("TERM");

@@ -4,8 +4,7 @@
 use std::future::pending;
 
 use crate::support::{
-    Exchange, Happened, Mock, News, Request, Router, Scripted, Wire, ask, config, eventually,
-    json_answer, sse_head,
+    Exchange, Happened, Mock, News, Request, Router, Scripted, ask, config, eventually, json_answer,
 };
 
 use super::cut::expect_cut_event;
@@ -49,7 +48,7 @@ async fn a_stream_of_a_replica_that_falls_silent_ends_with_an_error_event() {
     let router = Router::start(&[replica.url()], "").await;
     let both = [(replica.url(), 1.0), (well.url(), 1.0)];
     let both: Vec<(&str, f64)> = both.iter().map(|it| (it.0.as_str(), it.1)).collect();
-    let (mut client, mut exchange) = requests.open(router.address, &Request::stream("hi")).await;
+    let (mut client, _exchange) = requests.open(router.address, &Request::stream("hi")).await;
     client.head().await.unwrap();
     // Nobody is given up before there is somebody else.
     router.write(&config(&both, ""));
