@@ -188,8 +188,12 @@ impl Breaker {
         }
     }
 
-    /// Notes an answer: whatever it was before, the replica is up.
+    /// Notes an answer: whatever it was before, the replica is up. Only where nobody listens, what
+    /// still comes was on its way before, and says nothing of who is there now.
     pub fn on_success(&mut self, now: Moment) {
+        if let Standing::Out { reason: Reason::Unreachable, .. } = self.standing {
+            return;
+        }
         self.failures = 0;
         match self.standing {
             Standing::Up => {
@@ -362,6 +366,19 @@ mod tests {
         assert!(!breaker.admits(at(1)));
         breaker.on_probe(at(2), Probe::Passed);
         assert!(breaker.admits(at(2)));
+    }
+
+    #[test]
+    fn what_was_on_its_way_does_not_bring_back_one_that_is_gone() {
+        let mut gone = out(Reason::Unreachable);
+        gone.on_success(at(10));
+        assert_eq!(gone.standing(), Standing::Out { reason: Reason::Unreachable, until: at(12) });
+        gone.on_sent();
+        gone.on_success(at(13));
+        assert_eq!(gone.standing(), Standing::Up, "it answered its trial");
+        let mut hung = out(Reason::Hung);
+        hung.on_success(at(10));
+        assert_eq!(hung.standing(), Standing::Up, "it lives after all");
     }
 
     #[test]

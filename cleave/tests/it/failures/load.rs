@@ -81,9 +81,11 @@ async fn two_hundred_streaming_sessions_survive_a_kill_and_a_restart() {
     let _restarted = Mock::start_on(restarted.port(), &OPTIONS);
     reached(&mut seen, TURNS * SESSIONS).await;
     router.until("the killed one is out", |it| it.replica(killed_address).state == "out").await;
-    // A replica that was lost is up again with its first good answer: one more session asks it.
+    // A replica that was lost is up again with its first good answer: more sessions come until one asks it.
+    let mut knocks = 0;
     eventually("the restarted one is up", async || {
-        router.ask(&Request::chat("are you back?").session("knock")).await;
+        knocks += 1;
+        router.ask(&Request::chat("are you back?").session(&format!("who-{knocks}"))).await;
         let status = router.status().await;
         status.replica(restarted).state == "up"
     })
