@@ -13,6 +13,8 @@ use super::super::{
     invariants,
 };
 
+mod traffic;
+
 type Verdict = Result<ReplicaId, Refusal>;
 
 /// A brain with its own clock; prompts are so long that one fills a replica until it is read.
