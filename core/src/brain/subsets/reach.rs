@@ -1,6 +1,6 @@
 //! Which replicas may take the request at hand? Those of its workload's subset; beyond them a few more,
-//! always the same ones, when one of the subset is out, when the wait inside is too long, or when its
-//! session is there already. A workload reaches no others, whatever it does to them.
+//! always the same ones, when one of the subset is out or the wait inside is too long; and the one
+//! where its session is. A workload begins sessions nowhere else, whatever it does to replicas.
 
 use std::time::Duration;
 
@@ -76,13 +76,13 @@ impl Subsets {
         true
     }
 
-    /// Lets a session stay where it went, if its workload may still go there.
+    /// Lets a session stay where its cache is, although its workload has left or only spilled there:
+    /// the picker knows what it costs to compute it again. Not one under which replicas die.
     fn stay(&mut self, now: Moment, key: SliceKey, home: Place) {
-        let before = self.chosen.len();
-        self.extend(now, key, usize::MAX);
-        let may_stay = self.chosen[before..].contains(&home);
-        self.chosen.truncate(before);
-        if may_stay {
+        let workload = workload_of(key);
+        let may_leave = self.own(workload).is_none_or(|it| it.spill);
+        let bound = self.pinned.contains_key(&workload) || self.troubles.is_held(now, workload);
+        if may_leave && !bound && !self.is_reserved(home) {
             self.chosen.push(home);
             self.beyond = self.beyond.or(Some(Beyond::Home));
         }

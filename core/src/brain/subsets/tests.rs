@@ -67,18 +67,17 @@ fn the_floor_is_a_sixteenth_of_the_pool_and_a_small_pool_is_not_divided() {
 }
 
 #[test]
-fn a_session_that_spilled_may_stay_where_it_went_and_nowhere_else() {
+fn a_session_may_stay_where_its_cache_is_unless_its_workload_is_in_trouble() {
     let mut subsets = planned(SubsetSettings::default(), 32);
     let all = peers(32);
     let inside = subset(&mut subsets, key(1, 7));
-    assert!(subsets.spill(at_s(1), key(1, 7)));
-    let spilled = subsets.chosen[inside.len()..].to_vec();
-    let id = |place: Place| all.iter().find(|it| it.place == place).map(|it| it.id);
-    assert!(subsets.select(at_s(2), key(1, 7), id(spilled[1]), |_| true));
-    assert_eq!(subsets.chosen[inside.len()..], spilled[1..2], "its cache is there");
-    assert_eq!(subsets.beyond(spilled[1]), Some(Beyond::Home));
-    let far = all.iter().find(|it| !inside.contains(&it.place) && !spilled.contains(&it.place));
-    assert!(subsets.select(at_s(2), key(1, 7), far.map(|it| it.id), |_| true));
+    let home = *all.iter().find(|it| !inside.contains(&it.place)).unwrap();
+    assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), |_| true));
+    assert_eq!(subsets.chosen[inside.len()..], [home.place]);
+    assert_eq!(subsets.beyond(home.place), Some(Beyond::Home));
+    assert_eq!(subsets.beyond(inside[0]), None);
+    subsets.on_lost(at_s(2), key(1, 7));
+    assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), |_| true));
     assert_eq!(subsets.chosen, inside);
     assert_eq!(subsets.patience(Some(Duration::from_secs(1))), Duration::from_millis(20));
     assert_eq!(subsets.patience(None), Duration::from_secs(1));
