@@ -65,7 +65,7 @@ impl Brain {
             let waiting_us = it.ledger.load().prefill_us;
             let read_ms = ms(prefilled_us - prefilled_us_before + waiting_us);
             let predicted_ms = new_tokens * step_ms(it, context) + read_ms;
-            it.watch.tempo.on_gap(now.since(at).as_secs_f64() * 1e3, predicted_ms);
+            it.watch.tempo.on_gap(now, now.since(at).as_secs_f64() * 1e3, predicted_ms);
         }
         self.quarantine.on_survivor(now, replica, sent_at);
         self.on_sign(replica, now);

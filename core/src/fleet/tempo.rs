@@ -15,6 +15,8 @@ const SLOW_FOR: Duration = Duration::from_secs(10);
 const GAPS_MIN: u32 = 16;
 /// Replicas that must have shown their tempo before one is called slow against the others.
 const PEERS_MIN: usize = 3;
+/// Gaps further back than this say nothing of how it is now.
+const REMEMBERED: Duration = Duration::from_secs(30);
 /// Weight of a new gap.
 const NEW_SHARE: f64 = 0.1;
 
@@ -24,15 +26,20 @@ pub struct Tempo {
     /// Mean of gap over predicted gap, the newest weighing most.
     ratio: f64,
     gaps: u32,
+    noted_at: Moment,
     slow_since: Option<Moment>,
 }
 
 impl Tempo {
     /// Notes how long tokens took to come, each, against what was predicted.
-    pub fn on_gap(&mut self, gap_ms: f64, predicted_ms: f64) {
+    pub fn on_gap(&mut self, now: Moment, gap_ms: f64, predicted_ms: f64) {
         if predicted_ms <= 0.0 {
             return;
         }
+        if REMEMBERED <= now.since(self.noted_at) {
+            *self = Self::default();
+        }
+        self.noted_at = now;
         let ratio = gap_ms / predicted_ms;
         self.ratio += if self.gaps == 0 { ratio } else { NEW_SHARE * (ratio - self.ratio) };
         self.gaps = self.gaps.saturating_add(1);
@@ -45,7 +52,9 @@ impl Tempo {
 
     /// Tells whether it has been slow for too long against `median`, that of its class.
     pub fn is_slow(&mut self, now: Moment, median: f64) -> bool {
-        let slow = self.ratio().is_some_and(|it| SLOW_FACTOR * median < it);
+        // One that was slow when it was last heard of, long ago, may be well by now.
+        let is_fresh = now.since(self.noted_at) < REMEMBERED;
+        let slow = is_fresh && self.ratio().is_some_and(|it| SLOW_FACTOR * median < it);
         self.slow_since = if slow { self.slow_since.or(Some(now)) } else { None };
         self.slow_since.is_some_and(|since| SLOW_FOR <= now.since(since))
     }
@@ -71,7 +80,7 @@ mod tests {
 
     fn tempo(gap_ms: f64) -> Tempo {
         let mut tempo = Tempo::default();
-        (0..100).for_each(|_| tempo.on_gap(gap_ms, 20.0));
+        (0..100).for_each(|_| tempo.on_gap(at(0), gap_ms, 20.0));
         tempo
     }
 
@@ -87,10 +96,19 @@ mod tests {
     fn a_moment_of_slowness_is_forgiven() {
         let mut tempo = tempo(200.0);
         tempo.is_slow(at(0), 1.0);
-        (0..100).for_each(|_| tempo.on_gap(20.0, 20.0));
+        (0..100).for_each(|_| tempo.on_gap(at(3), 20.0, 20.0));
         assert!(!tempo.is_slow(at(5), 1.0));
-        (0..100).for_each(|_| tempo.on_gap(200.0, 20.0));
+        (0..100).for_each(|_| tempo.on_gap(at(6), 200.0, 20.0));
         assert!(!tempo.is_slow(at(11), 1.0), "it begins anew");
+    }
+
+    #[test]
+    fn one_that_was_slow_long_ago_is_not_called_slow_for_it() {
+        let mut tempo = tempo(200.0);
+        assert!(!tempo.is_slow(at(5), 1.0));
+        assert!(!tempo.is_slow(at(900), 1.0), "nothing was seen of it since");
+        tempo.on_gap(at(900), 20.0, 20.0);
+        assert_eq!(tempo.ratio(), None, "it begins anew");
     }
 
     #[test]
@@ -103,8 +121,8 @@ mod tests {
     #[test]
     fn few_gaps_and_few_peers_say_nothing() {
         let mut tempo = Tempo::default();
-        tempo.on_gap(900.0, 20.0);
-        tempo.on_gap(900.0, 0.0);
+        tempo.on_gap(at(0), 900.0, 20.0);
+        tempo.on_gap(at(0), 900.0, 0.0);
         assert_eq!(tempo.ratio(), None);
         assert_eq!(median(&mut [1.0, 30.0]), None);
         assert_eq!(median(&mut [30.0, 1.0, 2.0]), Some(2.0));

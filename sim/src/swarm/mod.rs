@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn random_worlds_keep_every_invariant_and_recover() {
-        for seed in 0..40 {
+        // The last was slow in its storm, and was blamed for that in the calm.
+        for seed in (0..40).chain([1779]) {
             let trial = Trial::new(seed);
             let what = describe(&trial.settings);
             if let Err(failure) = trial.run() {
