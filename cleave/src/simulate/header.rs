@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use cleave_core::brain::LineSettings;
 use cleave_sim::traces::{Loop, Starts};
 use cleave_sim::world::Belief;
 
@@ -21,29 +22,8 @@ pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
     all.insert("seeds", plan.seeds.to_string());
     all.insert("slo", settings.slo.to_string());
     all.insert("workload", workload(&plan.source));
-    let classes = plan.mix.classes.iter().map(|it| {
-        let due = it.deadline.map_or_else(String::new, |it| format!(" due in {it:?}"));
-        format!("{} {}{due}", it.class, it.share)
-    });
-    let tenants = plan.mix.tenants.iter().map(|(tenant, share)| format!("{tenant} {share}"));
-    for (name, shares) in [("classes", classes.collect()), ("tenants", tenants.collect())] {
-        let shares: Vec<String> = shares;
-        if !shares.is_empty() {
-            all.insert(name, shares.join(", "));
-        }
-    }
-    if let Some(only) = plan.only {
-        all.insert("only", only.to_string());
-    }
-    let line = &settings.brain.line;
-    let (hold, gate) = (line.holds, line.gates.then_some(line.gate.kv_share));
-    all.insert(
-        "line",
-        format!(
-            "hold {hold}, gate {}",
-            gate.map_or_else(|| "false".to_owned(), |it| format!("at {it} of KV"))
-        ),
-    );
+    all.extend(labels(plan));
+    all.insert("line", line(&settings.brain.line));
     if let Some(warmup) = &plan.warmup {
         all.insert("warmup", warmup.display().to_string());
     }
@@ -91,6 +71,26 @@ pub(crate) fn parameters(plan: &Plan) -> BTreeMap<&'static str, String> {
         all.insert("faults", faults.collect::<Vec<_>>().join("; "));
     }
     all
+}
+
+/// Whose requests they are said to be.
+fn labels(plan: &Plan) -> BTreeMap<&'static str, String> {
+    let classes = plan.mix.classes.iter().map(|it| {
+        let due = it.deadline.map_or_else(String::new, |it| format!(" due in {it:?}"));
+        format!("{} {}{due}", it.class, it.share)
+    });
+    let tenants = plan.mix.tenants.iter().map(|(tenant, share)| format!("{tenant} {share}"));
+    let only = plan.only.iter().map(ToString::to_string);
+    let all: [(_, Vec<String>); 3] =
+        [("classes", classes.collect()), ("tenants", tenants.collect()), ("only", only.collect())];
+    let said = all.into_iter().filter(|it| !it.1.is_empty());
+    said.map(|(name, shares)| (name, shares.join(", "))).collect()
+}
+
+/// Who waits at the routers.
+fn line(it: &LineSettings) -> String {
+    let gate = if it.gates { format!("at {} of KV", it.gate.kv_share) } else { "off".to_owned() };
+    format!("hold {}, gate {gate}", if it.holds { "on" } else { "off" })
 }
 
 /// The first lines of a run.
