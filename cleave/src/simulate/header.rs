@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use cleave_core::brain::LineSettings;
 use cleave_sim::traces::{Loop, Replay, Starts};
 use cleave_sim::world::Belief;
 
@@ -29,20 +30,7 @@ fn add_contest(plan: &Plan, all: &mut Parameters) {
     all.insert("seeds", plan.seeds.to_string());
     all.insert("slo", plan.settings.slo.to_string());
     all.insert("workload", workload(&plan.source));
-    let classes = plan.mix.classes.iter().map(|it| {
-        let due = it.deadline.map_or_else(String::new, |it| format!(" due in {it:?}"));
-        format!("{} {}{due}", it.class, it.share)
-    });
-    let tenants = plan.mix.tenants.iter().map(|(tenant, share)| format!("{tenant} {share}"));
-    for (name, shares) in [("classes", classes.collect()), ("tenants", tenants.collect())] {
-        let shares: Vec<String> = shares;
-        if !shares.is_empty() {
-            all.insert(name, shares.join(", "));
-        }
-    }
-    if let Some(only) = plan.only {
-        all.insert("only", only.to_string());
-    }
+    all.extend(labels(plan));
     if let Some(warmup) = &plan.warmup {
         all.insert("warmup", warmup.display().to_string());
     }
@@ -67,15 +55,7 @@ fn add_replay(replay: &Replay, all: &mut Parameters) {
 /// Adds the fleet, its routers and what befalls them.
 fn add_world(plan: &Plan, all: &mut Parameters) {
     let settings = &plan.settings;
-    let line = &settings.brain.line;
-    let (hold, gate) = (line.holds, line.gates.then_some(line.gate.kv_share));
-    all.insert(
-        "line",
-        format!(
-            "hold {hold}, gate {}",
-            gate.map_or_else(|| "false".to_owned(), |it| format!("at {it} of KV"))
-        ),
-    );
+    all.insert("line", line(&settings.brain.line));
     let classes = plan.classes.iter().map(|it| {
         format!(
             "{} × {} at speed {}: {} KV tokens in blocks of {}, {} tokens and {} sequences a step, weight {}",
@@ -106,6 +86,26 @@ fn add_world(plan: &Plan, all: &mut Parameters) {
         });
         all.insert("faults", faults.collect::<Vec<_>>().join("; "));
     }
+}
+
+/// Whose requests they are said to be.
+fn labels(plan: &Plan) -> Parameters {
+    let classes = plan.mix.classes.iter().map(|it| {
+        let due = it.deadline.map_or_else(String::new, |it| format!(" due in {it:?}"));
+        format!("{} {}{due}", it.class, it.share)
+    });
+    let tenants = plan.mix.tenants.iter().map(|(tenant, share)| format!("{tenant} {share}"));
+    let only = plan.only.iter().map(ToString::to_string);
+    let all: [(_, Vec<String>); 3] =
+        [("classes", classes.collect()), ("tenants", tenants.collect()), ("only", only.collect())];
+    let said = all.into_iter().filter(|it| !it.1.is_empty());
+    said.map(|(name, shares)| (name, shares.join(", "))).collect()
+}
+
+/// Who waits at the routers.
+fn line(it: &LineSettings) -> String {
+    let gate = if it.gates { format!("at {} of KV", it.gate.kv_share) } else { "off".to_owned() };
+    format!("hold {}, gate {gate}", if it.holds { "on" } else { "off" })
 }
 
 /// The first lines of a run.

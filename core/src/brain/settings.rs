@@ -77,8 +77,7 @@ impl LineSettings {
 impl Default for LineSettings {
     fn default() -> Self {
         Self {
-            // Measured: it keeps interactive requests short under overload, and costs goodput near
-            // capacity. Whoever has classes to tell apart turns it on.
+            // Whoever has classes to tell apart turns it on; one class alone gains little by it.
             holds: false,
             gates: true,
             limits: queue::LineSettings::default(),

@@ -4,7 +4,8 @@
 //! enough replicas free that somebody of the first class finds one. All of it is void for a class that
 //! waits all the time nevertheless: then there is more of it than there is room, and weights decide.
 //!
-//! Which classes are about is seen from the work they bring, so whoever has one class pays nothing.
+//! Which classes are about is seen from the work they bring. Where there is only one, it is held for
+//! nobody but itself: while it would wait at a replica for a good part of what it was promised.
 
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use super::lanes::{Fill, LaneKey};
 
 /// A prompt may wait at a replica for this part of its class's first-token target.
 const PATIENCE_PART: f64 = 8.0;
+/// Where no other class is about, for this part of it.
+const ALONE_PART: f64 = 2.0;
 /// And for this part of what a higher class may wait, where one is about.
 const COURTESY_PART: f64 = 8.0;
 /// How full lesser classes may make a replica then.
@@ -148,18 +151,20 @@ impl Headroom {
         }
         self.first = None;
         self.doors_share = 0.0;
+        let shares = || self.demands.iter().map(|it| it.share(now, capacity_per_min));
+        let is_alone = shares().filter(|it| ABSENT_SHARE <= *it).count() < 2;
         let mut left = Limit { fill: 1.0, wait_ms: f64::INFINITY };
         for (class, it) in self.demands.iter().enumerate() {
-            self.limits[class] = left.and(Limit { fill: 1.0, wait_ms: it.patience_ms() });
+            let wait_ms = if is_alone { it.target_ms / ALONE_PART } else { it.patience_ms() };
+            self.limits[class] = left.and(Limit { fill: 1.0, wait_ms });
             let share = it.share(now, capacity_per_min);
-            if share < ABSENT_SHARE {
+            if share < ABSENT_SHARE || is_alone {
                 continue;
             }
             left = left.and(it.leaves(now));
             if self.first.is_none() {
                 self.first = Some(class);
-                let doors = if it.is_overrun(now) { 0.0 } else { share / DOORS_FILL };
-                self.doors_share = doors;
+                self.doors_share = if it.is_overrun(now) { 0.0 } else { share / DOORS_FILL };
             }
         }
     }
@@ -235,8 +240,8 @@ mod tests {
     fn a_class_that_is_alone_is_limited_by_its_own_target_only() {
         for shares in [[0.0, 0.9, 0.0], [0.0; 3]] {
             let headroom = busy(shares);
-            assert_eq!(headroom.limit(1), Limit { fill: 1.0, wait_ms: 625.0 });
-            assert!(!headroom.is_long(1, 4_000.0) && headroom.is_long(1, 6_000.0));
+            assert_eq!(headroom.limit(1), Limit { fill: 1.0, wait_ms: 2_500.0 });
+            assert!(headroom.has_door(&fills(&[9_000.0, 9_000.0, 9_000.0, 0.0])));
         }
     }
 
@@ -288,6 +293,6 @@ mod tests {
     fn a_class_that_was_about_is_forgotten() {
         let mut headroom = busy([0.5, 0.5, 0.0]);
         headroom.look(at(119_500 + 300_000), &empty(), CAPACITY);
-        assert_eq!(headroom.limit(1), Limit { fill: 1.0, wait_ms: 625.0 });
+        assert_eq!(headroom.limit(1), Limit { fill: 1.0, wait_ms: 2_500.0 });
     }
 }
