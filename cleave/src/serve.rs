@@ -77,7 +77,6 @@ impl Serve {
             }
         };
         telemetry::start(&config.telemetry).context("log.level is not a filter")?;
-        raise_file_limit(config.proxy.limits.connections_max);
         // Accepting, probing and the admin port have a thread of their own: a busy data plane must
         // not make its replicas look dead.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -89,7 +88,8 @@ impl Serve {
         let access = AccessLog::new(config.telemetry.format, config.telemetry.access_log);
         let router = Router::new(config.proxy.clone(), access);
         let given = self.take_over.then(successor::take_listener).transpose()?;
-        let server = Server::bind(Arc::clone(&router), given)?;
+        let fitting = connections_that_fit(config.proxy.limits.connections_max);
+        let server = Server::bind(Arc::clone(&router), given)?.with_connections_max(fitting);
         let port = AdminPort::open(&config.admin, &router, self.take_over).await?;
         let membership = Membership::new(Arc::clone(&router));
         membership.configure(&config);
@@ -280,14 +280,28 @@ async fn stop_on_signal(stop: CancellationToken, hurry: CancellationToken) -> st
     Ok(())
 }
 
-/// A connection on each side of every request, and some to spare.
-fn raise_file_limit(connections_max: usize) {
-    let wanted = u64::try_from(2 * connections_max + 256).unwrap_or(u64::MAX);
-    match rlimit::increase_nofile_limit(wanted) {
-        Ok(limit) if limit < wanted => {
-            warn!(limit, wanted, "fewer files may be open than connections_max would need");
-        }
-        Ok(_) => {}
-        Err(error) => warn!(%error, "cannot raise the limit of open files"),
+/// Files that are open beside connections of clients and to replicas: listeners, logs, probes, the
+/// admin port.
+const FILES_BESIDE: u64 = 256;
+
+/// Asks for as many files as the settings need, a connection on each side of every request, and says
+/// how many connections fit what is granted. Out of files, nothing could be served at all.
+fn connections_that_fit(connections_max: usize) -> usize {
+    let wanted =
+        u64::try_from(2 * connections_max).unwrap_or(u64::MAX).saturating_add(FILES_BESIDE);
+    let limit = rlimit::increase_nofile_limit(wanted).unwrap_or_else(|error| {
+        warn!(%error, "cannot raise the limit of open files");
+        wanted
+    });
+    if wanted <= limit {
+        return connections_max;
     }
+    // Idle clients need no file towards a replica, but some must be left for those who ask.
+    let fitting = usize::try_from(limit / 4 * 3).unwrap_or(usize::MAX).clamp(1, connections_max);
+    warn!(
+        files = limit,
+        connections = fitting,
+        "limits.connections_max needs {wanted} open files; raise the limit (ulimit -n) to have them all"
+    );
+    fitting
 }

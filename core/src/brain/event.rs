@@ -128,6 +128,8 @@ pub enum Failure {
     Status,
     /// An answer that says the replica is full.
     Busy,
+    /// The router itself had nothing left to connect with; nothing is said of the replica.
+    Ours,
 }
 
 /// How a request ended after it was sent.

@@ -249,8 +249,8 @@ impl Brain {
                 self.blame(now, failed, Reason::Unreachable);
                 self.change(failed, |it| it.breaker.condemn(now, Reason::Unreachable));
             }
-            // It is out already.
-            Failure::Hung => {}
+            // It is out already, or not at fault.
+            Failure::Hung | Failure::Ours => {}
             Failure::Status if booking.trial => self.blame(now, failed, Reason::Failing),
             Failure::Status => booking.suspects.push(failed),
             // An engine that says it is full is well; only this request should go elsewhere.

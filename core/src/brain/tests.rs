@@ -442,6 +442,7 @@ fn step() -> impl Strategy<Value = Step> {
         Failure::Unreachable,
         Failure::Lost,
         Failure::Died,
+        Failure::Ours,
         Failure::Hung,
         Failure::Status,
         Failure::Busy,

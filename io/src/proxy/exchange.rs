@@ -220,6 +220,7 @@ const fn failure_to_send(error: &SendError) -> Failure {
         | SendError::Body(_) => Failure::Unreachable,
         SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
         SendError::Died(_) => Failure::Died,
+        SendError::Exhausted(_) => Failure::Ours,
         SendError::GivenUp => Failure::Hung,
     }
 }
@@ -276,7 +277,7 @@ async fn pass(
         match Connection::open(&member.origin, timeouts.connect).await {
             Ok(connection) => break connection,
             Err(last) => {
-                let placed = visit.place_again(Failure::Unreachable).await;
+                let placed = visit.place_again(failure_to_send(&last)).await;
                 let tries = visit.tries();
                 member = placed.map_err(|it| ServeError::refused(it, tries, Some(last)))?;
             }

@@ -114,6 +114,9 @@ impl ServeError {
             Self::Failed { last: SendError::NoAnswer | SendError::GivenUp, .. } => {
                 (StatusCode::GATEWAY_TIMEOUT, "replica_timeout")
             }
+            Self::Failed { last: SendError::Exhausted(_), .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "router_full")
+            }
             Self::Failed { .. } => (StatusCode::BAD_GATEWAY, "replica_failed"),
         }
     }

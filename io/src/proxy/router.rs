@@ -353,6 +353,7 @@ impl Router {
             Finding::Failed => Probe::Failed,
             Finding::Refused => Probe::Refused,
             Finding::TimedOut => Probe::TimedOut { asked_at, last_byte_at: member.last_byte_at() },
+            Finding::Nothing => return,
         };
         if probe == Probe::Passed
             && let Some(models) = ask_models(&member.origin, settings.timeout).await

@@ -30,6 +30,7 @@ pub struct Server {
     listener: TcpListener,
     tls: Option<TlsAcceptorDebug>,
     router: Arc<Router>,
+    connections_max: usize,
 }
 
 /// rustls's acceptor does not say what it is.
@@ -66,7 +67,16 @@ impl Server {
         let given = given.map(TcpListener::from).filter(|it| is_for(it, address));
         let listener = given.map_or_else(|| listen(address), Ok);
         let listener = listener.map_err(|error| BindError::Listen { address, error })?;
-        Ok(Self { listener, tls: tls.map(TlsAcceptorDebug), router })
+        let connections_max = router.settings.limits.connections_max;
+        Ok(Self { listener, tls: tls.map(TlsAcceptorDebug), router, connections_max })
+    }
+
+    /// Takes no more connections than that at once, however many the settings allow; who comes then
+    /// waits to be accepted.
+    #[must_use]
+    pub fn with_connections_max(mut self, connections: usize) -> Self {
+        self.connections_max = self.connections_max.min(connections);
+        self
     }
 
     /// Makes another handle of the listening socket, for a process that takes over.
@@ -93,7 +103,7 @@ impl Server {
             threads.push(self.start_thread(number, &ending)?);
         }
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
-        let places = Arc::new(Semaphore::new(self.router.settings.limits.connections_max));
+        let places = Arc::new(Semaphore::new(self.connections_max));
         _ = stop.run_until_cancelled(accept(&listener, &places, &threads)).await;
 
         self.router.start_draining();

@@ -28,6 +28,9 @@ pub(super) const READ_BYTES_MIN: usize = 4 << 10;
 pub enum SendError {
     #[error("cannot connect: {0}")]
     Connect(io::Error),
+    /// Not the replica's fault.
+    #[error("this router has no file or port left to connect with: {0}")]
+    Exhausted(io::Error),
     #[error("cannot connect in time")]
     ConnectTimeout,
     #[error("connection lost: {0}")]
@@ -86,6 +89,19 @@ pub enum Outgoing<'a, B> {
     },
 }
 
+/// Tells whether it was for want of something of our own: too many open files in this process or on
+/// this machine, for which the standard library has no names, or no local port.
+fn why_not_connected(error: io::Error) -> SendError {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    let is_full = matches!(error.raw_os_error(), Some(ENFILE | EMFILE));
+    if is_full || error.kind() == io::ErrorKind::AddrNotAvailable {
+        SendError::Exhausted(error)
+    } else {
+        SendError::Connect(error)
+    }
+}
+
 #[derive(Debug)]
 pub struct Connection {
     pub(super) stream: TcpStream,
@@ -95,7 +111,7 @@ pub struct Connection {
 impl Connection {
     pub async fn open(origin: &Origin, limit: Duration) -> Result<Self, SendError> {
         let stream = match timeout(limit, TcpStream::connect(origin.authority())).await {
-            Ok(connected) => connected.map_err(SendError::Connect)?,
+            Ok(connected) => connected.map_err(why_not_connected)?,
             Err(_) => return Err(SendError::ConnectTimeout),
         };
         stream.set_nodelay(true).map_err(SendError::Connect)?;
@@ -227,4 +243,19 @@ async fn in_time<T>(
 fn broken(error: Box<dyn Error + Send + Sync>) -> SendError {
     let too_large = error.is::<LengthLimitError>();
     SendError::Body(if too_large { BodyError::TooLarge } else { BodyError::Broken })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_files_or_ports_is_our_own_fault_and_no_replica_is_blamed() {
+        let why = |code| why_not_connected(io::Error::from_raw_os_error(code));
+        assert!(matches!(why(24), SendError::Exhausted(_)), "too many open files");
+        let no_port = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        assert!(matches!(why_not_connected(no_port), SendError::Exhausted(_)));
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert!(matches!(why_not_connected(refused), SendError::Connect(_)));
+    }
 }

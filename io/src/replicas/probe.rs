@@ -29,6 +29,8 @@ pub enum Finding {
     /// Nobody listens there.
     Refused,
     TimedOut,
+    /// It could not be asked, for want of something of the router's own.
+    Nothing,
 }
 
 /// What came of asking for a token.
@@ -49,6 +51,7 @@ pub async fn probe(origin: &Origin, settings: &ProbeSettings) -> Finding {
         Ok((status, _)) if status.is_success() => Finding::Passed,
         Err(SendError::NoAnswer | SendError::ConnectTimeout) => Finding::TimedOut,
         Err(SendError::Connect(error)) if is_refusal(&error) => Finding::Refused,
+        Err(SendError::Exhausted(_)) => Finding::Nothing,
         Ok(_) | Err(_) => Finding::Failed,
     }
 }
@@ -73,7 +76,9 @@ async fn ask_each(origin: &Origin, model: &str, limit: Duration) -> Token {
             Ok((status, _)) if status.is_success() => return Token::Came,
             // It may know the other path; a full queue is no illness either.
             Ok((status, _)) if status.is_client_error() => {}
-            Ok((StatusCode::SERVICE_UNAVAILABLE, _)) => return Token::Unable,
+            Ok((StatusCode::SERVICE_UNAVAILABLE, _)) | Err(SendError::Exhausted(_)) => {
+                return Token::Unable;
+            }
             Err(SendError::NoAnswer | SendError::ConnectTimeout) => return Token::Missed,
             // A process that dies still takes connections for a moment, and drops them.
             Err(SendError::Lost(_)) => return Token::Refused,
