@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
+use cleave_core::domain::whole;
 use cleave_io::admin::{Explained, OutcomeSeen, Terms, Try};
 use comfy_table::{CellAlignment, Table, presets};
 use http::{Request, StatusCode, header};
@@ -84,7 +85,7 @@ fn page(it: &Explained) -> String {
         "request {} in pool {}, {} ago\n",
         it.request_id,
         it.pool,
-        humantime::format_duration(std::time::Duration::from_secs(whole_seconds(it.age_seconds)))
+        humantime::format_duration(std::time::Duration::from_secs(whole(it.age_seconds.floor())))
     );
     for (at, one) in it.tries.iter().enumerate() {
         write_try(&mut text, at + 1, one);
@@ -226,14 +227,4 @@ fn table(names: &[&str], numbers: usize) -> Table {
 
 fn number(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |it| format!("{it:.1}"))
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "from float to int, `as` saturates, and an age is not negative"
-)]
-fn whole_seconds(seconds: f64) -> u64 {
-    seconds as u64
 }

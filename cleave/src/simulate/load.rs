@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::ensure;
-use cleave_core::domain::Moment;
+use cleave_core::domain::{Moment, whole_u32};
 use cleave_sim::measure::real;
 use cleave_sim::traces::{Loop, Replay, Scale, Seen, Starts};
 use cleave_sim::work;
@@ -81,15 +81,5 @@ fn sessions(plan: &Plan, share: f64) -> anyhow::Result<u32> {
     let count = u64::try_from(longest.len())?;
     ensure!(0 < sum, "the workload has no sessions");
     let kv: u64 = plan.settings.replicas.iter().map(|it| u64::from(it.engine.kv_tokens)).sum();
-    Ok(whole(share * real(kv) * real(count) / real(sum)).max(1))
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "from float to int, `as` saturates, and a share is above zero"
-)]
-fn whole(count: f64) -> u32 {
-    count.round() as u32
+    Ok(whole_u32(share * real(kv) * real(count) / real(sum)).max(1))
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::cost::StepWork;
-use crate::domain::{Moment, RequestId, Usage};
+use crate::domain::{Moment, RequestId, Usage, float, whole};
 use crate::fleet::Load;
 use crate::fleet::{Drift, Replica, ms, settled_us};
 use crate::policy::{Books, Candidate};
@@ -143,7 +143,7 @@ fn note_pace(replica: &mut Replica, now: Moment, account: &Account, usage: Usage
     let ((_, answering), load) = (replica.ledger.counts(), replica.ledger.load());
     let batch = f64::midpoint(f64::from(first.answering), f64::from(answering + 1));
     let own_tokens = load.kv_tokens + account.charge.kv_tokens;
-    let context = f64::midpoint(real(first.kv_tokens), real(own_tokens));
+    let context = f64::midpoint(float(first.kv_tokens), float(own_tokens));
     let step = StepWork { new_tokens: batch, attention_pairs: context, context_tokens: context };
     let held_up_ms = ms(replica.ledger.prefilled_us() - first.prefilled_us);
     let predicted_ms = tokens * replica.hardware.step.step_ms(&step) + held_up_ms;
@@ -175,7 +175,7 @@ fn books(replica: &Replica, now: Moment, strangers_usual: f64) -> Books {
         running: f64::from(answering + others.in_flight) + strangers.running,
         reading_share: replica.ledger.reading_share(now, pace),
         decode_ms: pace * ms(own.decode_us + others.load.decode_us),
-        kv_tokens: own.kv_tokens + others.load.kv_tokens + whole(strangers.kv_tokens),
+        kv_tokens: own.kv_tokens + others.load.kv_tokens + whole(strangers.kv_tokens.floor()),
         growth_tokens: own.growth_tokens + others.load.growth_tokens,
         pace,
         step: replica.hardware.step,
@@ -187,19 +187,4 @@ fn books(replica: &Replica, now: Moment, strangers_usual: f64) -> Books {
 fn ms_between(earlier: Moment, later: Moment) -> f64 {
     let span: Duration = later.since(earlier);
     span.as_secs_f64() * 1e3
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "from float to int, `as` saturates, and tokens are not negative"
-)]
-fn whole(tokens: f64) -> u64 {
-    tokens as u64
-}
-
-#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "2^53 tokens are not met")]
-fn real(tokens: u64) -> f64 {
-    tokens as f64
 }

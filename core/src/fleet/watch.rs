@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{Moment, Report};
+use crate::domain::{Moment, Report, float};
 
 use super::{Tempo, Vigil};
 
@@ -51,8 +51,9 @@ impl Watch {
     pub fn on_booked(&mut self, now: Moment, kv_tokens: u64, report: Option<&Report>) {
         let Some(report) = report else { return };
         let says_so = 0 < report.waiting || KV_FULL_SHARE <= report.kv_used_share;
-        let is_full =
-            report.kv_tokens_max.is_some_and(|most| KV_FULL_SHARE * real(most) <= real(kv_tokens));
+        let is_full = report
+            .kv_tokens_max
+            .is_some_and(|most| KV_FULL_SHARE * float(most) <= float(kv_tokens));
         if says_so || is_full {
             self.crowded_at = Some(now);
         }
@@ -66,11 +67,6 @@ impl Watch {
     pub fn is_working(&self, now: Moment) -> bool {
         self.worked_at.is_some_and(|at| now.since(at) < WORKING_FOR)
     }
-}
-
-#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "no memory holds 2^53")]
-fn real(tokens: u64) -> f64 {
-    tokens as f64
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@
 //! would know neither other routers nor other hardware.
 
 use crate::cost::{RequestCost, StepTimes, StepWork};
-use crate::domain::ReplicaId;
-
-use super::span::float;
+use crate::domain::{ReplicaId, float};
 
 /// No replica is taken to read prompts for more than this share of its time: answers go on, slowly.
 const READING_SHARE_MAX: f64 = 0.95;

@@ -11,11 +11,10 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
 
-use crate::domain::{Moment, Outline, ReplicaId, RequestId};
+use crate::domain::{Moment, Outline, ReplicaId, RequestId, float};
 
 use super::ledger::{Ledger, Load};
 use super::residency::Residency;
-use super::span::float;
 use super::{Ask, Candidate, Policy, lowest_by_chance};
 
 /// How many blocks of requests in flight are told apart; those beyond count, but are not shared.

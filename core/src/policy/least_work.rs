@@ -4,10 +4,9 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, Outline, ReplicaId, RequestId};
+use crate::domain::{Moment, Outline, ReplicaId, RequestId, float};
 
 use super::ledger::{Ledger, Load};
-use super::span::float;
 use super::{Ask, Candidate, Policy, lowest};
 
 /// What an answer is taken for when nobody expects anything.

@@ -8,11 +8,10 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::Outline;
+use crate::domain::{Outline, float};
 
 use super::booked::{Books, Rule};
 use super::llmd::{self, held_share};
-use super::span::float;
 use super::{Ask, Candidate, lowest_by_chance};
 
 const STICKY_SHARE: f64 = 0.8;

@@ -5,10 +5,9 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::Outline;
+use crate::domain::{Outline, float};
 
 use super::booked::{Books, Rule};
-use super::span::float;
 use super::{Ask, Candidate, lowest_by_chance};
 
 #[derive(Debug)]

@@ -10,11 +10,10 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Outline, ReplicaId, RequestId};
+use crate::domain::{Outline, ReplicaId, RequestId, float};
 
 use super::congestion::Congestion;
 use super::residency::Residency;
-use super::span::float;
 use super::{Ask, Candidate, Policy, Terms, in_flight_total, rendezvous};
 
 /// How many of the tokens that are pushed out somebody will ask for again while they would still have

@@ -11,9 +11,8 @@
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
 
-use crate::domain::{Moment, ReplicaId, Report, RequestId};
+use crate::domain::{Moment, ReplicaId, Report, RequestId, float};
 
-use super::span::float;
 use super::{Ask, Candidate, Policy, lowest_by_chance};
 
 const KV_PRESSURE_S: f64 = 0.15;

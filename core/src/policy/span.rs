@@ -34,12 +34,6 @@ pub(super) fn ms_of(us: u64) -> f64 {
     us as f64 / 1e3
 }
 
-/// Makes a float of a number of tokens.
-#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "2^53 tokens are not met")]
-pub(super) fn float(tokens: u64) -> f64 {
-    tokens as f64
-}
-
 fn step_ms(new: u32, cached: u32) -> f64 {
     let mut work = StepWork::default();
     work.add(new, cached);

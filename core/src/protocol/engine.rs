@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 
 use memchr::memchr;
 
-use crate::domain::{Birth, Moment, Report};
+use crate::domain::{Birth, Moment, Report, whole, whole_u32};
 
 /// The series of one engine, each by its name and, where one name covers several, a label.
 struct Names {
@@ -146,11 +146,11 @@ impl Names {
         }
         (0 < waiting.count + running.count).then(|| Report {
             taken_at,
-            waiting: count(waiting.sum),
-            running: count(running.sum),
+            waiting: whole_u32(waiting.sum),
+            running: whole_u32(running.sum),
             waiting_tokens: None,
             kv_used_share: used.mean().clamp(0.0, 1.0),
-            kv_tokens_max: Some(u64::from(count(capacity.sum))).filter(|it| 0 < *it),
+            kv_tokens_max: Some(u64::from(whole_u32(capacity.sum))).filter(|it| 0 < *it),
         })
     }
 }
@@ -227,26 +227,6 @@ impl Sample<'_> {
 fn number(text: &[u8]) -> Option<f64> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (value.is_finite() && 0.0 <= value).then_some(value)
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "from float to int, `as` saturates, and what is read is not negative"
-)]
-fn count(value: f64) -> u32 {
-    value.round() as u32
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "from float to int, `as` saturates, and what is read is not negative"
-)]
-fn whole(value: f64) -> u64 {
-    value.round() as u64
 }
 
 #[cfg(test)]

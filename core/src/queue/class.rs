@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::work::whole;
+use crate::domain::whole_u32;
 
 /// So many classes fit a dashboard and a head.
 pub const CLASSES_MAX: usize = 16;
@@ -21,16 +21,12 @@ impl Weight {
 
     /// Takes a weight as people write it; `None` when it is not in the range.
     pub fn new(weight: f64) -> Option<Self> {
-        (0.001..=1_000.0).contains(&weight).then(|| Self(saturated(weight * 1_000.0)))
+        (0.001..=1_000.0).contains(&weight).then(|| Self(whole_u32(weight * 1_000.0)))
     }
 
     pub const fn thousandths(self) -> u32 {
         self.0
     }
-}
-
-fn saturated(value: f64) -> u32 {
-    u32::try_from(whole(value)).unwrap_or(u32::MAX)
 }
 
 /// A class by its place in the set.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Moment, SliceKey};
+use crate::domain::{Moment, SliceKey, float, whole};
 
 use super::think::Thinks;
 
@@ -89,7 +89,7 @@ impl Gate {
     /// Takes in how many tokens the KV of all replicas holds together, as far as they tell.
     pub fn on_room(&mut self, kv_tokens: Option<u64>) {
         let share = self.settings.kv_share.clamp(0.0, 1.0);
-        self.tokens_max = kv_tokens.map(|it| super::work::whole(super::work::float(it) * share));
+        self.tokens_max = kv_tokens.map(|it| whole(float(it) * share));
     }
 
     /// Says whether a turn of this session may be sent now.

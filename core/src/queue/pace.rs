@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use crate::domain::Moment;
+use crate::domain::{Moment, float};
 
-use super::work::{Work, float};
+use super::work::Work;
 
 /// How long one reading takes.
 const READING: Duration = Duration::from_secs(2);

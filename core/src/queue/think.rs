@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::work::float;
+use crate::domain::float;
 
 const BUCKETS: usize = 64;
 /// The first bucket ends here; each is a fifth longer than the one before, so the last ends at hours.

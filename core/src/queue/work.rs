@@ -4,6 +4,8 @@
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
+use crate::domain::{float, whole};
+
 const PARTS: f64 = 1e6;
 /// More than a fleet makes in a year. What claims to be more is taken for this.
 const MU_MAX: f64 = 1e12;
@@ -37,26 +39,6 @@ impl Work {
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
-}
-
-/// Rounds to a whole number; NaN and what is below zero become 0, what is too large the largest.
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a float saturates at the ends and NaN is 0, which is what is wanted"
-)]
-pub(super) fn whole(value: f64) -> u64 {
-    value.round() as u64
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_precision_loss,
-    reason = "amounts are shown and divided, and lose what does not matter beyond 2^53"
-)]
-pub(super) fn float(value: u64) -> f64 {
-    value as f64
 }
 
 impl Add for Work {

@@ -9,7 +9,7 @@ mod known;
 mod recent;
 mod weight;
 
-use crate::domain::{Extent, Outline, SliceKey, Usage};
+use crate::domain::{Extent, Outline, SliceKey, Usage, whole_u32};
 
 use answers::Answers;
 use known::Known;
@@ -90,7 +90,7 @@ impl Lengths {
             // Spread evenly, so that the blocks of an image do not outweigh the prompt.
             let tokens = f64::from(outline.prompt_tokens);
             let per_block = tokens * f64::from(extent.block_bytes) / f64::from(prompt_bytes);
-            outline.block_tokens = whole(per_block).max(1);
+            outline.block_tokens = whole_u32(per_block).max(1);
         }
         if outline.output_tokens.is_none() {
             outline.output_tokens = Some(self.output_tokens(key, extent));
@@ -139,7 +139,7 @@ impl Lengths {
         let guess = (so_far * RUNS_ON).max(so_far + 1.0).min(cap);
         let of_model = expect(self.models.get(extent.model).map(|it| &it.answers), guess);
         let total = expect(self.workloads.get(workload(key, extent)), of_model);
-        Some(whole(total).max(streamed))
+        Some(whole_u32(total).max(streamed))
     }
 
     fn prompt_tokens(&self, extent: &Extent, outline: &Outline) -> u32 {
@@ -150,7 +150,7 @@ impl Lengths {
             (extent.attachments == 0).then(|| self.known.longest(extent, outline)).flatten();
         let (bytes, tokens) = known.map_or((0, 0.0), |it| (it.bytes, it.tokens));
         let rest = f64::from(extent.text_bytes.saturating_sub(bytes)) / weight.bytes_per_token();
-        whole(tokens + rest + f64::from(extent.attachments) * ATTACHMENT_TOKENS).max(1)
+        whole_u32(tokens + rest + f64::from(extent.attachments) * ATTACHMENT_TOKENS).max(1)
     }
 
     /// Expects what the workload's answers came to, leaning on those of the model while there are few,
@@ -161,7 +161,7 @@ impl Lengths {
             |from: Option<&Answers>, prior: f64| from.map_or(prior, |it| it.expected(cap, prior));
         let guess = OUTPUT_TOKENS.min(cap);
         let of_model = expect(self.models.get(extent.model).map(|it| &it.answers), guess);
-        whole(expect(self.workloads.get(workload(key, extent)), of_model))
+        whole_u32(expect(self.workloads.get(workload(key, extent)), of_model))
     }
 }
 
@@ -175,16 +175,6 @@ impl Miss {
 /// Whose answers: the workload half of the key, and the model.
 const fn workload(key: SliceKey, extent: &Extent) -> u64 {
     (key.0 & !0xFFFF_FFFF) | (extent.model >> 32)
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "from float to int, `as` saturates, and lengths are not negative"
-)]
-fn whole(tokens: f64) -> u32 {
-    tokens.round() as u32
 }
 
 #[cfg(test)]
