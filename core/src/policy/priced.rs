@@ -49,6 +49,8 @@ const DEPTH_TOKENS_MIN: u32 = 1_000;
 pub(super) struct Priced {
     residency: Residency,
     congestion: Congestion,
+    /// What the whole prompt in question takes at each candidate, kept for its allocation.
+    colds_ms: Vec<f64>,
 }
 
 /// The terms of one replica's price, in milliseconds.
@@ -89,7 +91,8 @@ impl Price {
 
 impl Default for Priced {
     fn default() -> Self {
-        Self { residency: Residency::of_kv(1), congestion: Congestion::default() }
+        let (residency, congestion) = (Residency::of_kv(1), Congestion::default());
+        Self { residency, congestion, colds_ms: Vec::new() }
     }
 }
 
@@ -97,15 +100,15 @@ impl Policy for Priced {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
         self.residency.look_up(ask, candidates);
         let traffic = self.traffic(ask, candidates);
-        let mut best = (0, f64::INFINITY, f64::INFINITY);
+        // Equal prices go by the session's lots, so that all routers break ties alike.
+        let lot = |position: usize| rendezvous::lot(&candidates[position], ask.key);
+        let mut best = (0, f64::INFINITY);
         for (position, candidate) in candidates.iter().enumerate() {
             let price = self.price(ask.outline, candidate, position, traffic);
             // A replica with less of a share is priced as if all its times were longer.
             let price = price.total_ms() / candidate.weight;
-            // Equal prices go by the session's lots, so that all routers break ties alike.
-            let lot = rendezvous::lot(candidate, ask.key);
-            if price < best.1 || (price <= best.1 && lot < best.2) {
-                best = (position, price, lot);
+            if price < best.1 || (price <= best.1 && lot(position) < lot(best.0)) {
+                best = (position, price);
             }
         }
         best.0
@@ -156,11 +159,13 @@ impl Policy for Priced {
 
 impl Priced {
     /// Estimates what a millisecond means on this fleet now.
-    fn traffic(&self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
+    fn traffic(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         let (own, all) = (in_flight_total(candidates), candidates.iter().map(in_flight).sum());
         let share = if own < all { own.max(1.0) / f64::max(all, 1.0) } else { 1.0 };
         let replicas: f64 = candidates.iter().map(|_| 1.0).sum();
-        let cold_ms: f64 = candidates.iter().map(|it| cold_ms(ask.outline, it)).sum();
+        self.colds_ms.clear();
+        self.colds_ms.extend(candidates.iter().map(|it| cold_ms(ask.outline, it)));
+        let cold_ms: f64 = self.colds_ms.iter().sum();
         let delayed = self.congestion.delayed(ask.now, replicas, share);
         let patience_ms = PATIENCE_MS_MIN.max(PATIENCE * self.congestion.usual_ms(delayed));
         let giants = (self.congestion.unevenness() / UNEVENNESS_USUAL).max(1.0);
@@ -180,7 +185,7 @@ impl Priced {
             own,
             evict: self.evict_ms(outline, to, position, output),
             hold_up: in_flight(to) * felt_more_ms(to.books.gap_ms(), pause + slower),
-            speed: traffic.cold_ms / cold_ms(outline, to),
+            speed: traffic.cold_ms / self.colds_ms[position],
             traffic,
         }
     }
@@ -192,7 +197,7 @@ impl Priced {
         let held = self.residency.held_tokens(outline, to.id);
         let evicted = (held + u64::from(new)).saturating_sub(room).min(held);
         // A token deep in a long context costs more than one at its start: attention grows.
-        float(evicted) * cold_ms(outline, to) / f64::from(depth_tokens(outline))
+        float(evicted) * self.colds_ms[position] / f64::from(depth_tokens(outline))
     }
 }
 
