@@ -12,6 +12,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::domain::{Outline, ReplicaId, RequestId, float};
 
+use super::adapters::Adapters;
 use super::congestion::Congestion;
 use super::residency::Residency;
 use super::{Ask, Candidate, Policy, Terms, in_flight_total, rendezvous};
@@ -48,6 +49,7 @@ const DEPTH_TOKENS_MIN: u32 = 1_000;
 #[derive(Debug)]
 pub(super) struct Priced {
     residency: Residency,
+    adapters: Adapters,
     congestion: Congestion,
     /// What the whole prompt in question takes at each candidate, kept for its allocation.
     colds_ms: Vec<f64>,
@@ -91,8 +93,12 @@ impl Price {
 
 impl Default for Priced {
     fn default() -> Self {
-        let (residency, congestion) = (Residency::of_kv(1), Congestion::default());
-        Self { residency, congestion, colds_ms: Vec::new() }
+        Self {
+            residency: Residency::of_kv(1),
+            adapters: Adapters::default(),
+            congestion: Congestion::default(),
+            colds_ms: Vec::new(),
+        }
     }
 }
 
@@ -120,6 +126,7 @@ impl Policy for Priced {
 
     fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         let held = self.residency.on_sent(ask, to);
+        self.adapters.on_sent(to.id, ask.outline.adapter);
         self.congestion.on_sent(ask.now, own_ms(ask.outline, to, held));
         held
     }
@@ -138,7 +145,8 @@ impl Policy for Priced {
                 prefill_ms: price.own,
                 evict_ms: price.evict,
                 slow_ms: price.hold_up,
-                ttft_ms: candidate.books.ttft_ms(new, cached_tokens),
+                ttft_ms: candidate.books.ttft_ms(new, cached_tokens)
+                    + self.adapter_ms(ask.outline, candidate),
                 price_ms: price.total_ms() / candidate.weight,
             }
         }));
@@ -146,14 +154,15 @@ impl Policy for Priced {
 
     fn on_restarted(&mut self, replica: ReplicaId) {
         self.residency.forget(replica);
+        self.adapters.forget(replica);
     }
 
     fn on_left(&mut self, replica: ReplicaId) {
-        self.residency.forget(replica);
+        self.on_restarted(replica);
     }
 
     fn bytes(&self) -> usize {
-        self.residency.bytes()
+        self.residency.bytes() + self.adapters.bytes()
     }
 }
 
@@ -174,7 +183,7 @@ impl Priced {
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
-        let own = own_ms(outline, to, self.residency.blocks(position));
+        let own = own_ms(outline, to, self.residency.blocks(position)) + self.adapter_ms(outline, to);
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
         // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
         // goes a little slower at every token. Answers there are taken to be as long as ours.
@@ -188,6 +197,12 @@ impl Priced {
             speed: traffic.cold_ms / self.colds_ms[position],
             traffic,
         }
+    }
+
+    /// Predicts how long the replica takes to load the request's adapter, if it has to.
+    fn adapter_ms(&self, outline: &Outline, to: &Candidate) -> f64 {
+        let loads = self.adapters.lacks(to.id, outline.adapter);
+        if loads { to.books.cost.adapter_ms } else { 0.0 }
     }
 
     /// Predicts how long it takes to compute again what this placement pushes out of the cache.
@@ -268,6 +283,20 @@ mod tests {
         };
         assert!(!home_with_a_line(false));
         assert!(home_with_a_line(true));
+    }
+
+    #[test]
+    fn an_adapter_goes_where_it_is_loaded_until_that_replica_is_busy() {
+        let mut bench = Bench::new(PolicyName::Priced, 2);
+        bench.candidates.iter_mut().for_each(|it| it.books.cost.adapter_ms = 100.0);
+        let asked = |adapter| Outline { adapter, ..prompt(&[(7_000, 4)]) };
+        for home in [0, 1] {
+            bench.serve(&Outline { adapter: 1 + u64::from(home), ..prompt(&[(0, 4)]) }, home);
+        }
+        assert_eq!((bench.pick(&asked(1)), bench.pick(&asked(2))), (0, 1));
+        // A line that takes longer than loading.
+        bench.send(&prompt(&[(1_000, 100)]), 0);
+        assert_eq!(bench.pick(&asked(1)), 1);
     }
 
     #[test]

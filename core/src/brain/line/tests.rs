@@ -67,6 +67,7 @@ impl Bench {
             block_tokens: tokens,
             prompt_tokens: tokens,
             output_tokens: Some(100),
+            ..Outline::default()
         };
         let (key, extent) = (SliceKey(session), Extent::default());
         let arrived = Event::Arrived { request: RequestId(request), key, outline, extent, claim };
