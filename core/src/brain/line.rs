@@ -236,7 +236,9 @@ impl Brain {
         let home = parked.home;
         let chosen = self.pick_among(&ask, &[], |it| {
             let limit = if Some(it.id) == home { limit.times(HOME_PART) } else { limit };
-            fills.iter().find(|fill| fill.id == it.id).is_some_and(|it| limit.admits(it))
+            // Both are in the order of the fleet.
+            let fill = fills.binary_search_by_key(&it.id, |fill| fill.id);
+            fill.is_ok_and(|at| limit.admits(&fills[at]))
         });
         self.hold.fills = fills;
         let Some(replica) = chosen else {
