@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use cleave_core::domain::whole;
-use cleave_io::admin::{Explained, OutcomeSeen, Terms, Try};
+use cleave_io::admin::{Explained, LineSeen, OutcomeSeen, Terms, Try};
 use comfy_table::{CellAlignment, Table, presets};
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -87,6 +87,9 @@ fn page(it: &Explained) -> String {
         it.pool,
         humantime::format_duration(std::time::Duration::from_secs(whole(it.age_seconds.floor())))
     );
+    if let Some(line) = &it.line {
+        text.push_str(&waited(line));
+    }
     for (at, one) in it.tries.iter().enumerate() {
         write_try(&mut text, at + 1, one);
     }
@@ -96,6 +99,28 @@ fn page(it: &Explained) -> String {
     match &it.outcome {
         None => text.push_str("it is still running\n"),
         Some(outcome) => text.push_str(&came(outcome, it.tries.last())),
+    }
+    text
+}
+
+/// Says what it went through before it was sent or refused.
+fn waited(it: &LineSeen) -> String {
+    let mut text = format!("class {}, tenant {}\n", it.class, it.tenant);
+    if let Some(because) = &it.because {
+        writeln!(
+            text,
+            "waited {:.1} ms, {:.1} ms expected behind {:.2} MU: {because}",
+            it.waited_ms, it.wait_expected_ms, it.ahead_mu
+        )
+        .expect("text grows");
+    }
+    if let Some(within) = it.first_token_within_ms {
+        writeln!(
+            text,
+            "first token due {within:.1} ms after its arrival; expected {:.1} ms after it is sent",
+            it.first_token_expected_ms
+        )
+        .expect("text grows");
     }
     text
 }

@@ -29,7 +29,7 @@ fn ticket(number: u64) -> Ticket {
         class: ClassId(u8::try_from(lot % 3).unwrap_or(0)),
         tenant: Tenant(lot % TENANTS),
         weight: Weight::ONE,
-        lane: Lane(u32::try_from(lot % 4).unwrap_or(0)),
+        lane: Lane(lot % 4),
         deadline: lot.is_multiple_of(2).then(|| Moment::from_nanos(lot)),
         target: lot.is_multiple_of(3).then(|| Moment::from_nanos(lot / 2)),
         expires_at: Moment::from_nanos(lot.wrapping_mul(3)),

@@ -21,8 +21,17 @@ pub struct Bounds {
     pub floor: Spread,
     /// No fleet as fast as this one has a lower mean time to the first token.
     pub ttft_mean_s: f64,
+    /// By class, the share of deadlines for a first token that no order keeps more of.
+    pub deadlines: Vec<DeadlineBound>,
     /// The pooled replay: one line, one cache.
     pub pooled: Results,
+}
+
+/// What is possible at best for the deadlines of a class, had it the fleet to itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeadlineBound {
+    pub class: String,
+    pub met_max: f64,
 }
 
 impl Bounds {
@@ -45,6 +54,15 @@ impl Bounds {
         mean.pooled_hit = over(|it| it.pooled_hit);
         mean.floor = spread(|it| it.floor);
         mean.ttft_mean_s = over(|it| it.ttft_mean_s);
+        for bound in &mut mean.deadlines {
+            let same = |it: &&DeadlineBound| it.class == bound.class;
+            let all: Vec<f64> = seeds
+                .iter()
+                .filter_map(|it| it.deadlines.iter().find(same))
+                .map(|it| it.met_max)
+                .collect();
+            bound.met_max = Interval::of(&all).mean;
+        }
         mean.pooled.good_share = over(|it| it.pooled.good_share);
         mean.pooled.good_per_s = over(|it| it.pooled.good_per_s);
         mean.pooled.ttft_s = spread(|it| it.pooled.ttft_s);
@@ -74,6 +92,10 @@ pub fn bounds(
         // Both are lower bounds of the same mean, so the higher one is.
         ttft_mean_s: floor.mean.max(ideal.shortest_first_mean_s()),
         floor,
+        deadlines: ideal
+            .deadlines_met_max()
+            .map(|(class, met_max)| DeadlineBound { class: class.to_string(), met_max })
+            .collect(),
         pooled: Results::of(&world, "pooled"),
     })
 }

@@ -3,17 +3,18 @@
 
 use std::fmt::Write as _;
 
+use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::ratio;
 use cleave_sim::results::{GroupSummary, Summary};
 use comfy_table::Table;
 
-use super::table::{digits, number, percent, right_align, table};
+use super::table::{digits, number, percent, right_align, share, table};
 
 /// How many tenants a terminal shows; the rest is in the JSON.
 const TENANTS_MAX: usize = 12;
 
 /// All tables of groups that say anything, each with a blank line behind it.
-pub(crate) fn text(summaries: &[Summary]) -> String {
+pub(crate) fn text(summaries: &[Summary], bounds: &Bounds) -> String {
     let mut text = String::new();
     let mut say = |title: &str, table: Table| {
         write!(text, "{title}\n{table}\n\n").expect("a string takes everything");
@@ -23,6 +24,9 @@ pub(crate) fn text(summaries: &[Summary]) -> String {
     };
     if 1 < most(|it| &it.classes) {
         say("Classes", who_got_what("class", summaries, |it| &it.classes));
+    }
+    if !bounds.deadlines.is_empty() {
+        say("Deadlines for a first token, by class", deadlines(summaries, bounds));
     }
     if (2..=TENANTS_MAX).contains(&most(|it| &it.tenants)) {
         say("Tenants", who_got_what("tenant", summaries, |it| &it.tenants));
@@ -50,7 +54,7 @@ fn who_got_what(
         "TTFT p50",
         "p99",
         "wait p99",
-        "deadlines met",
+        "MU while all wait",
         "refused",
         "for",
     ]);
@@ -67,11 +71,36 @@ fn who_got_what(
                 number(group.ttft_p50_s),
                 number(group.ttft_p99_s),
                 number(group.wait_p99_s),
-                group.deadlines_met.map_or_else(|| "-".to_owned(), percent),
+                group.contested_mu.map_or_else(|| "-".to_owned(), number),
                 number(group.refused),
                 reasons.collect::<Vec<_>>().join(", "),
             ]);
         }
+    }
+    right_align(table)
+}
+
+fn deadlines(summaries: &[Summary], bounds: &Bounds) -> Table {
+    let names = ["policy", "class", "met", "sent and missed", "of these in vain"];
+    let mut table = table(&names);
+    for it in summaries {
+        for group in &it.classes {
+            let (Some(met), Some(missed)) = (group.deadlines_met, group.deadlines_missed) else {
+                continue;
+            };
+            let in_vain = number(group.sent_in_vain);
+            table.add_row([
+                it.policy.clone(),
+                group.name.clone(),
+                percent(met),
+                percent(missed),
+                in_vain,
+            ]);
+        }
+    }
+    for it in &bounds.deadlines {
+        let most = format!("at most {}", share(it.met_max));
+        table.add_row(["(any order)".to_owned(), it.class.clone(), most]);
     }
     right_align(table)
 }

@@ -14,7 +14,7 @@ pub(crate) fn text(summaries: &[Summary], firsts: &[&Results], bounds: &Bounds) 
         felt(summaries, bounds),
         why(summaries, firsts, bounds),
     );
-    text.push_str(&groups::text(summaries));
+    text.push_str(&groups::text(summaries, bounds));
     text.push_str(&possible(bounds));
     text
 }

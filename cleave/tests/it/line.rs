@@ -4,7 +4,9 @@
 
 use std::fmt::Write as _;
 
-use crate::support::{Request, Requests, Router, Scripted, Wire, config, json_answer};
+use crate::support::{
+    Request, Requests, Router, Scripted, Wire, ask, config, json_answer, sse_head,
+};
 
 /// Takes most of a minute to read, by any prediction: longer than any of these tests.
 const LONG_BYTES: usize = 1_000_000;
@@ -71,6 +73,11 @@ impl Bench {
     async fn until_waiting(&self, count: usize) {
         let waiting = |it: &crate::support::Status| it.pools[0].queue.waiting == count;
         self.router.until("so many wait", waiting).await;
+    }
+
+    async fn until_idle(&self) {
+        let idle = |it: &crate::support::Status| it.pools[0].replicas[0].in_flight == 0;
+        self.router.until("nothing is at the replica", idle).await;
     }
 
     /// Answers what the replica has; returns the value of a header of that request.
@@ -154,7 +161,7 @@ async fn beyond_a_contract_only_idle_capacity_is_used() {
     assert_eq!((refused.status(), refused.refusal().code.as_str()), (429, "over_contract"));
     let seconds: u32 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=3).contains(&seconds), "{seconds}");
-    let listed = crate::support::ask(bench.router.admin, &Request::get("/tenants")).await;
+    let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
     assert!(listed.text().contains(r#""kind":"best_effort","mu""#), "{}", listed.text());
     drop((held, busy));
 }
@@ -214,4 +221,71 @@ async fn a_class_that_does_not_exist_is_an_error_that_lists_those_that_do() {
     let refused = bench.router.ask(&Request::chat("hi").header("x-cleave-class", "gold")).await;
     assert_eq!((refused.status(), refused.refusal().code.as_str()), (400, "unknown_class"));
     assert!(refused.refusal().message.contains("interactive, standard, batch"));
+}
+
+#[tokio::test]
+async fn who_waited_and_who_was_refused_can_ask_what_for() {
+    let mut bench = Bench::start(&tenants("")).await;
+    let of = |id: &str, who: &str| {
+        long("standard")
+            .header("x-api-key", format!("key-{who}"))
+            .header("x-request-id", id)
+            .header("x-cleave-explain", "1")
+    };
+    let mut first = bench.send(&of("first", "a")).await;
+    let mut held = bench.join(&of("held", "b"), 1).await;
+    let refused = bench.router.ask(&of("late", "c").header("x-slo-ttft-ms", "5")).await;
+    let line = refused.header("x-cleave-decision").unwrap();
+    assert!(line.starts_with("deadline_unmeetable first_token_within_ms="), "{line}");
+    for _ in 0..2 {
+        bench.answer("x-who").await;
+    }
+    let answer = first.answer().await;
+    let line = answer.header("x-cleave-decision").unwrap();
+    assert!(!line.contains("waited_for"), "{line}");
+    let answer = held.answer().await;
+    let line = answer.header("x-cleave-decision").unwrap();
+    assert!(line.contains(" class=standard waited_for=knee waited_ms="), "{line}");
+    let page = ask(bench.router.admin, &Request::get("/explain/held")).await;
+    for wanted in
+        [r#""tenant":"b","waited_ms":"#, r#""waited_for":"knee","because":"every replica"#]
+    {
+        assert!(page.text().contains(wanted), "{wanted} is not in {}", page.text());
+    }
+    let page = ask(bench.router.admin, &Request::get("/explain/late")).await;
+    for wanted in [
+        r#""class":"standard","tenant":"c","waited_ms":0.0"#,
+        r#""first_token_within_ms":"#,
+        r#""refusal":"deadline_unmeetable""#,
+    ] {
+        assert!(page.text().contains(wanted), "{wanted} is not in {}", page.text());
+    }
+}
+
+#[tokio::test]
+async fn a_contract_counts_streams_as_they_flow_and_what_was_cancelled() {
+    let settings = tenants("contract = { tokens_per_min = 60, burst = \"1h\" }");
+    let mut bench = Bench::start(&settings).await;
+    let of = || Request::stream("hi").header("x-api-key", "key-a");
+    let left = async |bench: &Bench| -> i64 {
+        let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
+        let (_, after) = listed.text().split_once(r#""name":"a""#).expect("it is listed");
+        let (_, after) = after.split_once(r#""remaining":{"mu":null,"tokens":"#).unwrap();
+        after.split(',').next().unwrap().parse().unwrap()
+    };
+    let mut client = bench.ask(&of()).await;
+    let mut exchange = bench.requests.next().await;
+    let before = left(&bench).await;
+    exchange.send(sse_head()).await;
+    for _ in 0..2_000 {
+        exchange.chunk("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n").await;
+    }
+    // Each token past the prediction is taken from the contract while it streams. An hour's worth was
+    // saved up, and the rate gives hardly any of it back meanwhile.
+    let counted = async || left(&bench).await <= before - 1_000;
+    crate::support::eventually("the stream is counted", counted).await;
+    drop((client.head().await, client));
+    bench.until_idle().await;
+    let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
+    assert!(listed.text().contains(r#""in_flight":0"#), "{}", listed.text());
 }

@@ -5,6 +5,8 @@
 //! What others would have done is asked of them one request at a time: they see the fleet as our
 //! choices made it, not as theirs would have. Over many requests that flatters them.
 
+mod waited;
+
 use indexmap::IndexMap;
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
@@ -15,6 +17,8 @@ use crate::fleet::Standing;
 use crate::policy::{self, Ask, Candidate, Policy, PolicyName, Terms};
 
 use super::{Beyond, Booking, Brain};
+
+pub use waited::{Cause, Waited};
 
 /// Requests that can be marked at once; beyond it a mark is without effect.
 const MARKED_MAX: usize = 1024;
@@ -135,11 +139,18 @@ pub struct Shadows {
 /// Who is marked, and what was found out about them.
 #[derive(Debug)]
 pub(super) struct Explaining {
-    marked: IndexMap<RequestId, Option<Explanation>, FxBuildHasher>,
+    marked: IndexMap<RequestId, Marked, FxBuildHasher>,
     others: [Box<dyn Policy>; OTHERS.len()],
     /// Chance of its own, so that explaining changes no decision.
     chance: Pcg64Mcg,
     shadows: Shadows,
+}
+
+/// What is written down of a request that is marked.
+#[derive(Debug, Default)]
+struct Marked {
+    waited: Option<Waited>,
+    choice: Option<Explanation>,
 }
 
 impl Default for Explaining {
@@ -162,13 +173,13 @@ impl Brain {
     /// or of its failure.
     pub fn explain(&mut self, request: RequestId) {
         if self.explaining.marked.len() < MARKED_MAX {
-            self.explaining.marked.insert(request, None);
+            self.explaining.marked.insert(request, Marked::default());
         }
     }
 
     /// Takes what was written down, and the mark off.
     pub fn take_explanation(&mut self, request: RequestId) -> Option<Explanation> {
-        self.explaining.marked.swap_remove(&request)?
+        self.explaining.marked.swap_remove(&request)?.choice
     }
 
     /// Adds up what was predicted for all that was explained.
@@ -183,7 +194,9 @@ impl Brain {
         }
         let explanation = self.explanation(now, booking);
         self.explaining.note(&explanation);
-        self.explaining.marked.insert(request, Some(explanation));
+        if let Some(marked) = self.explaining.marked.get_mut(&request) {
+            marked.choice = Some(explanation);
+        }
     }
 
     fn explanation(&mut self, now: Moment, booking: &Booking) -> Explanation {
@@ -261,7 +274,8 @@ impl Brain {
 
     /// Adds what the books predict, once the choice is booked.
     pub(super) fn explain_booking(&mut self, request: RequestId, ttft_ms: f64) {
-        if let Some(Some(it)) = self.explaining.marked.get_mut(&request) {
+        let marked = self.explaining.marked.get_mut(&request);
+        if let Some(it) = marked.and_then(|it| it.choice.as_mut()) {
             it.ttft_ms = ttft_ms;
         }
     }

@@ -1,10 +1,16 @@
 //! What must always hold of a brain: plain predicates, used by properties, by the simulator, and in
 //! debug builds after every event.
 
+use std::time::Duration;
+
 use crate::domain::{Moment, ReplicaId};
 use crate::fleet::Load;
+use crate::policy::PolicyName;
 
 use super::{Action, Brain};
+
+/// What is worked out in two ways may differ by so much.
+const ROUNDING: Duration = Duration::from_micros(10);
 
 /// What is booked at each replica, in number and in work, is exactly what was sent there and has not
 /// ended: to the microsecond and the token.
@@ -57,6 +63,18 @@ pub fn nobody_waits_in_vain(brain: &Brain, now: Moment) -> bool {
 pub fn line_matches_requests(brain: &Brain) -> bool {
     let mut waiting = brain.hold.waiting().chain(brain.ward.waiting());
     brain.hold.is_sound() && waiting.all(|it| !brain.requests.contains_key(&it))
+}
+
+/// Nothing is sent that by prediction is too late already, as far as the policy predicts.
+pub fn deadlines_can_be_met(brain: &Brain, actions: &[Action]) -> bool {
+    let sent = actions.iter().filter_map(|it| it.verdict()?.1.is_ok().then_some(it.verdict()?.0));
+    let mut bookings = sent.filter_map(|it| brain.requests.get(&it));
+    brain.settings.policy != PolicyName::Priced
+        || bookings.all(|it| {
+            let taken = Duration::from_secs_f64(it.account.ttft_ms.clamp(0.0, 1e12) / 1e3);
+            let by = it.toll.due.first_token_by;
+            by.is_none_or(|by| it.account.sent_at + taken <= by + ROUNDING)
+        })
 }
 
 /// A request that was there when a replica went down, and was not served since, is sent only while no

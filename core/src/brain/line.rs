@@ -7,20 +7,23 @@
 mod headroom;
 mod hold;
 mod lanes;
+mod reach;
+mod settle;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::cost::Hardware;
-use crate::domain::{Moment, RequestId, Usage};
+use crate::domain::{Moment, RequestId};
 use crate::fleet::Replica;
 use crate::policy::Ask;
-use crate::queue::{Admission, Ticket, Use, Work};
+use crate::queue::{Admission, Ticket, Use};
 
-use super::{Action, Booking, Brain, Refusal, knee};
+use super::{Action, Brain, Cause, Refusal, Unpicked, Waited, knee};
 
 use hold::Parked;
-pub(super) use hold::{Arrival, Hold, Toll};
-use lanes::{Fill, LaneKey, Scene};
+pub(super) use hold::{Arrival, Due, Hold, Toll};
+use lanes::{Fill, LaneKey, Scene, fill_of};
+use settle::work_of;
 
 /// Capacity is idle below this part of a class's limits: what is beyond a contract may have it.
 const IDLE_PART: f64 = 0.5;
@@ -51,8 +54,9 @@ impl Brain {
         }
         let request = arrival.request;
         let mut parked = self.park(now, arrival);
+        self.explain_arrival(now, request, &parked);
         let toll = &parked.toll;
-        if toll.latest.is_some_and(|it| it < now) {
+        if toll.due.sent_by.is_some_and(|it| it < now) {
             return Err(Refusal::DeadlineUnmeetable);
         }
         let (tokens, class) = (toll.tokens, toll.class.index());
@@ -63,6 +67,7 @@ impl Brain {
             let account = self.hold.contracts.account(parked.toll.tenant);
             account.cancel(held);
             let over = account.over(parked.toll.work, tokens);
+            self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));
             return Err(Refusal::OverContract { limit: over.limit, retry_after: over.retry_after });
         }
         parked.toll.held = Some(held);
@@ -82,16 +87,22 @@ impl Brain {
         // A replica that takes no new sessions keeps those it has, and no other can have them.
         let ask = parked.ask(now);
         let is_bound = self.policy.keeps_sessions() && self.closed_home(&ask, &[]).is_some();
-        let is_free = self.hold.line.is_empty() && self.hold.scene().is_open(lane, false);
+        let is_free = self.hold.line.is_empty() && {
+            let fills = &self.hold.fills;
+            let there = self.candidates.iter().filter_map(|it| fill_of(fills, it.id));
+            self.hold.scene().admits(lane, there)
+        };
         if is_bound || is_free {
             let Toll { class, tenant, weight, work, .. } = parked.toll;
             self.hold.line.pass(class, tenant, weight, work);
             self.hold.pace.on_sent(now, work, false);
             return self.place(now, request, parked, actions);
         }
+        self.note_reach(now, &parked);
         let ticket = self.hold.ticket(now, request, &parked, lane.into());
         let wait = self.hold.predict_wait(now, &ticket);
-        if parked.toll.latest.is_some_and(|it| it < now + wait) {
+        self.explain_joining(now, &ticket, lane);
+        if parked.toll.due.sent_by.is_some_and(|it| it < now + wait) {
             self.hold.refund(&parked.toll);
             return Err(Refusal::DeadlineUnmeetable);
         }
@@ -99,7 +110,7 @@ impl Brain {
         let joined = self.hold.line.join(ticket, &mut displaced);
         for ticket in displaced {
             let retry_after = self.hold.retry_after(now, &ticket);
-            self.turn_away(&ticket, Refusal::LineFull { retry_after }, actions);
+            self.turn_away(now, &ticket, Refusal::LineFull { retry_after }, actions);
         }
         if joined.is_err() {
             self.hold.refund(&parked.toll);
@@ -113,22 +124,26 @@ impl Brain {
     pub(super) fn pump(&mut self, now: Moment, actions: &mut Vec<Action>) {
         while let Some(ticket) = self.hold.line.expired(now) {
             let refusal = self.why_expired(now, &ticket);
-            self.turn_away(&ticket, refusal, actions);
+            self.turn_away(now, &ticket, refusal, actions);
         }
         while !self.hold.line.is_empty() {
             self.look_around(now);
             let Some(ticket) = self.hold.next(now) else { return };
             let Some(parked) = self.hold.parked.swap_remove(&ticket.request) else { continue };
+            self.explaining.on_waited(ticket.request, |it| it.go(now));
             // Replicas may have gone down under others like it while it waited.
-            if let Some(circle) = self.circle_of(now, parked.key, &parked.outline, &parked.extent) {
-                self.hold.refund(&parked.toll);
-                let refusal = Refusal::Quarantined { circle };
-                actions.push(Action::Refuse { request: ticket.request, refusal });
-                continue;
-            }
-            self.hold.pace.on_sent(now, ticket.work, !self.hold.line.is_empty());
-            if let Err(refusal) = self.place(now, ticket.request, parked, actions) {
-                actions.push(Action::Refuse { request: ticket.request, refusal });
+            let circle = self.circle_of(now, parked.key, &parked.outline, &parked.extent);
+            let placed = if let Some(circle) = circle {
+                self.hold.take_back(&parked.toll);
+                Err(Refusal::Quarantined { circle })
+            } else {
+                self.place(now, ticket.request, parked, actions)
+            };
+            match placed {
+                Ok(()) => self.hold.pace.on_sent(now, ticket.work, !self.hold.line.is_empty()),
+                Err(refusal) => {
+                    actions.push(Action::Refuse { request: ticket.request, refusal });
+                }
             }
         }
     }
@@ -143,82 +158,8 @@ impl Brain {
         parked.is_some()
     }
 
-    /// Books a request that goes to a replica.
-    pub(super) fn hold_on_sent(&mut self, now: Moment, booking: &Booking) {
-        if booking.tried.is_empty() {
-            self.hold.gate.on_sent(now, booking.key, booking.toll.tokens);
-        }
-    }
-
-    /// Closes the books of a request that was sent: what it came to, as far as that is known.
-    pub(super) fn hold_on_ended(&mut self, now: Moment, booking: &Booking, usage: Usage) {
-        let Some(replica) = self.fleet.get(booking.replica) else { return };
-        let output = usage.output.unwrap_or(booking.account.streamed_tokens);
-        let input = usage.input.unwrap_or(booking.outline.prompt_tokens);
-        let cached = usage.cached.unwrap_or(booking.account.cached_tokens).min(input);
-        // Who left before the first token had some of the prompt read, nobody knows how much.
-        let new = if booking.is_answering() || usage.input.is_some() { input - cached } else { 0 };
-        let context = input.saturating_add(output / 2);
-        let cost_ms = replica.hardware.cost.cost_ms(new, cached, output, context);
-        let real = work_of(&replica.hardware, cost_ms);
-        let Toll { class, tenant, work, held, .. } = booking.toll;
-        let tokens = u64::from(input) + u64::from(output);
-        self.hold.line.settle(class, tenant, work, real);
-        if let Some(held) = held {
-            self.hold.contracts.account(tenant).settle(held, real, tokens);
-        }
-        self.hold.gate.on_ended(now, booking.key, tokens);
-        if usage.output.is_some() {
-            self.hold.knees.learn(input, output);
-        }
-    }
-
-    /// Gives back what was reserved for a request that failed everywhere.
-    pub(super) fn hold_on_unserved(&mut self, now: Moment, booking: &Booking) {
-        self.hold.refund(&booking.toll);
-        self.hold.line.settle(
-            booking.toll.class,
-            booking.toll.tenant,
-            booking.toll.work,
-            Work::ZERO,
-        );
-        self.hold.gate.on_ended(now, booking.key, 0);
-    }
-
-    /// Counts what a stream has used by now against its contract.
-    pub(super) fn hold_on_streamed(&mut self, request: RequestId, output: u32) {
-        let Some(booking) = self.requests.get_mut(&request) else { return };
-        let Some(replica) = self.fleet.get(booking.replica) else { return };
-        let account = &booking.account;
-        // Only of a stream is the first byte the first token.
-        if let (0, Some(first)) = (account.streamed_tokens, account.first) {
-            let taken_ms = first.at.since(account.sent_at).as_secs_f64() * 1e3;
-            self.hold.knees.on_first_token(replica, account.sent_at, taken_ms, account.ttft_ms);
-        }
-        let Some(held) = &mut booking.toll.held else { return };
-        let prompt = booking.outline.prompt_tokens;
-        let cached = booking.account.cached_tokens.min(prompt);
-        let cost = &replica.hardware.cost;
-        let cost_ms = cost.cost_ms(prompt - cached, cached, output, prompt + output / 2);
-        let work = work_of(&replica.hardware, cost_ms);
-        let tokens = u64::from(prompt) + u64::from(output);
-        self.hold.contracts.account(booking.toll.tenant).flow(held, work, tokens);
-    }
-
-    /// Learns how much the fleet can do and hold, now that it changed or may have.
-    pub(super) fn measure_fleet(&mut self) {
-        let there = || self.takers().filter(|it| !it.leaving);
-        let capacity: f64 = there().map(|it| it.hardware.capacity_mu_per_min).sum();
-        let told: Vec<u64> = there().filter_map(|it| it.hearsay.report()?.kv_tokens_max).collect();
-        // Those that do not tell are taken to be like those that do.
-        let count = u64::try_from(told.len()).unwrap_or(0);
-        let all = u64::try_from(there().count()).unwrap_or(0);
-        let kv_tokens = told.iter().sum::<u64>() * all / count.max(1);
-        self.hold.on_fleet(Work::from_mu(capacity), (0 < count).then_some(kv_tokens));
-    }
-
-    /// Has the policy choose among those with room, and books it; gives back what was reserved where
-    /// nobody can take it.
+    /// Has the policy choose among those with room who would be in time, and books it; takes back what
+    /// was charged and reserved where nobody can take it.
     fn place(
         &mut self,
         now: Moment,
@@ -234,32 +175,41 @@ impl Brain {
         let ask = parked.ask(now);
         let fills = std::mem::take(&mut self.hold.fills);
         let home = parked.home;
-        let chosen = self.pick_among(&ask, &[], |it| {
+        let chosen = self.pick_among(&ask, &[], parked.toll.due, |it| {
             let limit = if Some(it.id) == home { limit.times(HOME_PART) } else { limit };
-            // Both are in the order of the fleet.
-            let fill = fills.binary_search_by_key(&it.id, |fill| fill.id);
-            fill.is_ok_and(|at| limit.admits(&fills[at]))
+            fill_of(&fills, it.id).is_some_and(|it| limit.admits(it))
         });
         self.hold.fills = fills;
-        let Some(replica) = chosen else {
-            self.hold.refund(&parked.toll);
-            return Err(self.nobody(now));
-        };
-        self.send(now, request, parked.booking(replica), actions);
-        Ok(())
+        match chosen {
+            Ok(replica) => {
+                self.send(now, request, parked.booking(replica), actions);
+                Ok(())
+            }
+            Err(unpicked) => {
+                self.hold.take_back(&parked.toll);
+                Err(match unpicked {
+                    Unpicked::Nobody => self.nobody(now),
+                    Unpicked::TooLate { first_token_ms } => {
+                        self.explaining.on_waited(request, |it| it.first_token_ms = first_token_ms);
+                        Refusal::DeadlineUnmeetable
+                    }
+                })
+            }
+        }
     }
 
-    /// Tells whether any replica may take the request at all, whether or not it has room.
+    /// Tells whether any replica may take the request at all, whether or not it has room; those who
+    /// may are the candidates then.
     fn is_anybody_there(&mut self, now: Moment, arrival: &Arrival) -> bool {
         let ask = Ask { now, key: arrival.key, outline: &arrival.outline, first_token: None };
         self.could_pick(&ask)
     }
 
-    /// Tells whether there is capacity that nobody wants.
+    /// Tells whether there is capacity among the candidates that nobody wants.
     fn is_idle(&self, now: Moment, class: usize) -> bool {
         let limit = self.hold.headroom.limit(class).times(IDLE_PART);
-        let is_idle = |it: &Replica| it.admits(now) && limit.admits(&self.fill(now, it));
-        self.hold.line.is_empty() && self.takers().any(is_idle)
+        let mut there = self.candidates.iter().filter_map(|it| self.fleet.get(it.id));
+        self.hold.line.is_empty() && there.any(|it| limit.admits(&self.fill(now, it)))
     }
 
     fn fill(&self, now: Moment, replica: &Replica) -> Fill {
@@ -270,7 +220,7 @@ impl Brain {
         }
     }
 
-    /// Notes how full every replica is, for the choice of who goes next.
+    /// Notes how full every replica is, in order of id, for the choice of who goes next.
     fn look_around(&mut self, now: Moment) {
         let mut fills = std::mem::take(&mut self.hold.fills);
         self.fills(now, &mut fills);
@@ -301,11 +251,13 @@ impl Brain {
         self.fleet.iter().filter(is_open)
     }
 
-    /// Works out what a request will cost, where its cache is and by when it must go.
+    /// Works out what a request will cost, where its cache is and by when it must go; after its
+    /// candidates were gathered.
     fn park(&mut self, now: Moment, arrival: Arrival) -> Parked {
         let Arrival { key, outline, extent, claim, .. } = arrival;
         let home = self.policy.keeps_sessions().then(|| self.sessions.home(now, key)).flatten();
-        let home = home.filter(|it| self.fleet.get(*it).is_some_and(|it| it.admits(now)));
+        let home = home.filter(|it| self.candidates.iter().any(|there| there.id == *it));
+        let is_divided = self.candidates.iter().any(|it| self.subsets.allows(it.place));
         let admission =
             if self.settings.line.gates { self.hold.gate.ask(key) } else { Admission::Live };
         let prompt = outline.prompt_tokens;
@@ -316,6 +268,7 @@ impl Brain {
         let hardware = replica.map_or_else(Arc::default, |it| Arc::clone(&it.hardware));
         let cost = &hardware.cost;
         let prefill_ms = cost.prefill_ms(prompt - cached, cached);
+        let first_token_ms = prefill_ms + hardware.overhead_ms;
         let decode_ms = cost.decode_ms(output, prompt.saturating_add(output / 2));
         let classes = &self.settings.line.classes;
         let class = claim.class.unwrap_or(classes.default_id());
@@ -328,12 +281,13 @@ impl Brain {
             work: work_of(&hardware, prefill_ms + decode_ms),
             tokens: u64::from(prompt) + u64::from(output),
             is_long: self.hold.headroom.is_long(class.index(), prefill_ms),
-            latest: hold::latest_start(&claim, prefill_ms, &hardware, output),
-            target: first_token.map(|it| hold::before(now + it, prefill_ms + hardware.overhead_ms)),
+            due: Due::new(&claim, first_token_ms, &hardware, output),
+            target: first_token.map(|it| hold::target(now, it, first_token_ms)),
+            first_token_ms,
             bytes: claim.bytes,
             held: None,
         };
-        Parked { key, outline, extent, home, admission, toll }
+        Parked { key, outline, extent, home, is_divided, admission, toll }
     }
 
     fn why_expired(&self, now: Moment, ticket: &Ticket) -> Refusal {
@@ -348,11 +302,46 @@ impl Brain {
     }
 
     /// Refuses a request that has been taken out of the line.
-    fn turn_away(&mut self, ticket: &Ticket, refusal: Refusal, actions: &mut Vec<Action>) {
+    fn turn_away(
+        &mut self,
+        now: Moment,
+        ticket: &Ticket,
+        refusal: Refusal,
+        actions: &mut Vec<Action>,
+    ) {
+        self.explaining.on_waited(ticket.request, |it| it.left_at = now);
         if let Some(parked) = self.hold.parked.swap_remove(&ticket.request) {
             self.hold.refund(&parked.toll);
         }
         actions.push(Action::Refuse { request: ticket.request, refusal });
+    }
+
+    /// Begins to write down what a marked request goes through.
+    fn explain_arrival(&mut self, now: Moment, request: RequestId, parked: &Parked) {
+        let (toll, classes) = (&parked.toll, &self.settings.line.classes);
+        self.explaining.on_arrival(request, || Waited {
+            class: classes.get(toll.class).name.clone(),
+            tenant: toll.tenant,
+            arrived_at: now,
+            left_at: now,
+            cause: None,
+            ahead_mu: 0.0,
+            wait_expected: Duration::ZERO,
+            first_token_ms: toll.first_token_ms,
+            first_token_within: toll.due.first_token_by.map(|it| it.since(now)),
+            sent_within: toll.due.sent_by.map(|it| it.since(now)),
+        });
+    }
+
+    /// Writes down why a request cannot go at once; after its candidates were gathered.
+    fn explain_joining(&mut self, now: Moment, ticket: &Ticket, lane: LaneKey) {
+        let Self { hold, explaining, candidates, .. } = self;
+        explaining.on_waited(ticket.request, |it| {
+            let there = candidates.iter().filter_map(|it| fill_of(&hold.fills, it.id));
+            it.cause = Some(hold.scene().cause(lane, there));
+            it.ahead_mu = hold.line.ahead(now, ticket).as_mu();
+            it.wait_expected = hold.predict_wait(now, ticket);
+        });
     }
 
     /// Tells whether somebody waits who could go.
@@ -362,11 +351,6 @@ impl Brain {
         let scene = Scene { fills: &fills, ..self.hold.scene() };
         self.hold.parked.values().any(|it| scene.is_open(it.lane(), false))
     }
-}
-
-/// Turns time of one class of replicas into work.
-fn work_of(hardware: &Hardware, cost_ms: f64) -> Work {
-    Work::from_mu(cost_ms / 60_000.0 * hardware.capacity_mu_per_min)
 }
 
 #[cfg(test)]

@@ -33,12 +33,12 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId, Usage};
 use crate::fleet::{Drift, Fleet, Patience, Reason, Replica, Silence, Standing, State};
-use crate::policy::{self, Ask, Candidate, Policy};
+use crate::policy::{self, Ask, Candidate, Policy, Terms};
 use crate::tokens::{Lengths, Recent};
 
 pub use accounts::WorkloadDrift;
 pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
-pub use explain::{Considered, Explanation, Other, Shadows, Why};
+pub use explain::{Cause, Considered, Explanation, Other, Shadows, Waited, Why};
 pub use foresight::Foresight;
 pub use notice::Notice;
 pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
@@ -53,7 +53,7 @@ use accounts::candidate;
 use booking::Booking;
 use budget::RetryBudget;
 use explain::Explaining;
-use line::{Arrival, Hold};
+use line::{Arrival, Due, Hold};
 use notice::Notices;
 use quarantine::Quarantine;
 use sessions::Sessions;
@@ -94,6 +94,18 @@ pub struct Brain {
     silence: Option<Silence>,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
+    /// Reused by every decision on a request with a deadline.
+    terms: Vec<Terms>,
+}
+
+/// Why nobody is chosen for a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Unpicked {
+    Nobody,
+    /// Somebody could take it, but nobody in time; the soonest first token would take so long.
+    TooLate {
+        first_token_ms: f64,
+    },
 }
 
 impl Brain {
@@ -122,6 +134,7 @@ impl Brain {
             looked_at: Moment::ZERO,
             silence: None,
             candidates: Vec::new(),
+            terms: Vec::new(),
             settings,
         }
     }
@@ -212,6 +225,7 @@ impl Brain {
             self.fleet.on_time(now);
             self.plan_if_due(now);
             self.measure_fleet();
+            self.refresh_reaches(now);
             self.hold.gate.on_time(now);
             self.swept_at = now;
         }
@@ -287,6 +301,8 @@ impl Brain {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let (replica, key) = (booking.replica, booking.key);
         let suspects = std::mem::take(&mut booking.suspects);
+        // Whatever comes of it now, its first token was in time or was not.
+        booking.toll.due = Due::default();
         self.subsets.on_answering(key);
         if self.begin_account(now, request) {
             self.policy.on_first_token(now, request, replica);
@@ -337,15 +353,9 @@ impl Brain {
         self.release_if_done(booking.replica, actions);
     }
 
-    /// Chooses a replica other than those tried; the only place where policies are asked.
-    fn pick(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> Option<ReplicaId> {
-        self.pick_among(ask, tried, |_| true)
-    }
-
-    /// Tells whether anybody may be chosen for a request.
+    /// Tells whether anybody may be chosen for a request. Those who may are the candidates then.
     fn could_pick(&mut self, ask: &Ask<'_>) -> bool {
-        let closed = self.policy.keeps_sessions() && self.closed_home(ask, &[]).is_some();
-        closed || self.gather_any(ask, &[])
+        self.gather_closed_home(ask, &[]) || self.gather_any(ask, &[])
     }
 
     /// Gathers those who may be chosen, inside the subset as far as that will do; tells whether there
@@ -367,29 +377,68 @@ impl Brain {
         !self.candidates.is_empty()
     }
 
-    /// Chooses among those with room in the eyes of `has_room`, or among all where none has any.
+    /// Chooses among those with room in the eyes of `has_room`, or among all where none has any, and of
+    /// these among those who would be in time. The only place where policies are asked.
     fn pick_among(
         &mut self,
         ask: &Ask<'_>,
         tried: &[ReplicaId],
+        due: Due,
         has_room: impl Fn(&Candidate) -> bool,
-    ) -> Option<ReplicaId> {
-        if self.policy.keeps_sessions()
-            && let Some(home) = self.closed_home(ask, tried)
-        {
-            // It was not chosen among others.
-            self.candidates.clear();
-            return Some(home);
-        }
-        if !self.gather_any(ask, tried) {
-            return None;
+    ) -> Result<ReplicaId, Unpicked> {
+        let closed = self.gather_closed_home(ask, tried);
+        if !closed && !self.gather_any(ask, tried) {
+            return Err(Unpicked::Nobody);
         }
         if self.candidates.iter().any(&has_room) {
             self.candidates.retain(has_room);
         }
+        let first_token_ms = self.retain_timely(ask, due);
+        let Some(first) = self.candidates.first() else {
+            return Err(Unpicked::TooLate { first_token_ms });
+        };
+        if closed {
+            let home = first.id;
+            // It was not chosen among others.
+            self.candidates.clear();
+            return Ok(home);
+        }
         let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
         self.subsets.on_picked(self.candidates[chosen].place);
-        Some(self.candidates[chosen].id)
+        Ok(self.candidates[chosen].id)
+    }
+
+    /// Leaves those out who would be too late by prediction; says how long the soonest would take.
+    fn retain_timely(&mut self, ask: &Ask<'_>, due: Due) -> f64 {
+        if due == Due::default() {
+            return 0.0;
+        }
+        let mut terms = std::mem::take(&mut self.terms);
+        terms.clear();
+        self.policy.terms(ask, &self.candidates, &mut terms);
+        let (mut position, mut soonest_ms) = (0, f64::INFINITY);
+        self.candidates.retain(|it| {
+            let weighed = terms.get(position).map(|it| it.ttft_ms);
+            position += 1;
+            soonest_ms = soonest_ms.min(weighed.unwrap_or(it.books.wait_ms));
+            due.can_be_met(ask.now, it.books.wait_ms, weighed)
+        });
+        self.terms = terms;
+        soonest_ms
+    }
+
+    /// Makes the session's replica the one candidate, if that takes no new sessions but may keep this
+    /// one; says whether it is so.
+    fn gather_closed_home(&mut self, ask: &Ask<'_>, tried: &[ReplicaId]) -> bool {
+        if !self.policy.keeps_sessions() {
+            return false;
+        }
+        let home = self.closed_home(ask, tried).and_then(|it| self.fleet.get(it));
+        let Some(home) = home else { return false };
+        let home = candidate(home, ask.now, self.fleet.strangers_usual());
+        self.candidates.clear();
+        self.candidates.push(home);
+        true
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
@@ -426,10 +475,13 @@ impl Brain {
             return Err(Refusal::TriesSpent);
         }
         let (ask, avoid) = (booking.ask(now), self.places_to_avoid(now, booking));
-        let picked = self.pick(&ask, &avoid);
-        let Some(replica) = picked.or_else(|| self.pick(&ask, &booking.tried)) else {
-            return Err(Refusal::TriesSpent);
-        };
+        let due = booking.toll.due;
+        let picked = self.pick_among(&ask, &avoid, due, |_| true);
+        let picked = picked.or_else(|_| self.pick_among(&ask, &booking.tried, due, |_| true));
+        let replica = picked.map_err(|it| match it {
+            Unpicked::Nobody => Refusal::TriesSpent,
+            Unpicked::TooLate { .. } => Refusal::DeadlineUnmeetable,
+        })?;
         // Who was not sent anywhere yet tries nothing again.
         let is_free = booking.tried.is_empty();
         if is_free || self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }

@@ -29,7 +29,7 @@ pub struct Tenant(pub u64);
 
 /// Requests of one lane can be sent to the same places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lane(pub u32);
+pub struct Lane(pub u64);
 
 /// One request in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

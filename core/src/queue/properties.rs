@@ -137,7 +137,7 @@ proptest! {
                         class: ClassId(class.min(2)),
                         tenant: Tenant(tenant),
                         weight: Weight::new(1.0 + f64::from(lane)).unwrap(),
-                        lane: Lane(lane),
+                        lane: Lane(lane.into()),
                         deadline: deadline.map(Moment::from_nanos),
                         target: target.map(Moment::from_nanos),
                         expires_at: model.now + Duration::from_nanos(wait.max(1)),

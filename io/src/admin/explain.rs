@@ -1,12 +1,14 @@
 //! Decisions as JSON, for `/explain` and `cleave explain`: times in milliseconds, replicas by their
 //! address. Both ends of the wire are this one definition.
 
-use cleave_core::brain::{Considered, Explanation};
+use std::time::Duration;
+
+use cleave_core::brain::{Considered, Explanation, Waited};
 use cleave_core::domain::Moment;
 use cleave_core::policy;
 use serde::{Deserialize, Serialize};
 
-use crate::proxy::{Came, Kept, Router, WorkloadNames};
+use crate::proxy::{Came, Kept, Router, Tenants, WorkloadNames};
 
 /// How many decisions the list shows.
 const LISTED: usize = 50;
@@ -16,14 +18,40 @@ const LISTED: usize = 50;
 pub struct Explained {
     pub request_id: String,
     pub pool: String,
-    /// How long ago it was placed first.
+    /// How long ago it came.
     pub age_seconds: f64,
+    /// What it went through before it was first sent or refused.
+    #[serde(default)]
+    pub line: Option<LineSeen>,
     /// One for each time it was sent.
     pub tries: Vec<Try>,
     /// Why it was not sent, or not sent again.
     pub refusal: Option<String>,
     /// Null while it runs.
     pub outcome: Option<OutcomeSeen>,
+}
+
+/// What a request went through before it was sent or refused.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LineSeen {
+    pub class: String,
+    /// `default` is everybody without a key of their own.
+    pub tenant: String,
+    pub waited_ms: f64,
+    /// What it waited for when it began to: `knee`, `subset`, `door`, `sessions`, `turn`; `contract` for
+    /// one refused. Null for one that did not wait.
+    pub waited_for: Option<String>,
+    /// The same in a sentence.
+    pub because: Option<String>,
+    /// How long it was expected to wait when it came, and what was to be sent before it.
+    pub wait_expected_ms: f64,
+    pub ahead_mu: f64,
+    /// How long after its arrival its first token had to be there, and when it had to be sent for that;
+    /// null where it had no deadline.
+    pub first_token_within_ms: Option<f64>,
+    pub sent_within_ms: Option<f64>,
+    /// How long its first token was expected to take once it is sent.
+    pub first_token_expected_ms: f64,
 }
 
 /// One choice.
@@ -127,14 +155,35 @@ impl Explained {
         let pools = router.pools();
         let pool = pools.iter().find(|it| it.name == kept.pool);
         let names = pool.map(|it| router.workload_names(it)).unwrap_or_default();
-        let first = kept.choices.first().map_or(now, |it| it.at);
+        let arrived = kept.waited.as_ref().map(|it| it.arrived_at);
+        let first = arrived.or(kept.choices.first().map(|it| it.at)).unwrap_or(now);
+        let tenants = router.tenants();
         Self {
             request_id: kept.request_id.clone(),
             pool: kept.pool.clone(),
             age_seconds: now.since(first).as_secs_f64(),
+            line: kept.waited.as_ref().map(|it| LineSeen::of(it, &tenants)),
             tries: kept.choices.iter().map(|it| Try::of(it, &names)).collect(),
             refusal: kept.refusal.map(str::to_owned),
             outcome: kept.came.as_ref().map(OutcomeSeen::of),
+        }
+    }
+}
+
+impl LineSeen {
+    fn of(it: &Waited, tenants: &Tenants) -> Self {
+        let ms = |it: Duration| it.as_secs_f64() * 1e3;
+        Self {
+            class: it.class.clone(),
+            tenant: tenants.name(it.tenant).unwrap_or("default").to_owned(),
+            waited_ms: ms(it.span()),
+            waited_for: it.cause.map(|it| it.as_str().to_owned()),
+            because: it.cause.map(|it| it.sentence().to_owned()),
+            wait_expected_ms: ms(it.wait_expected),
+            ahead_mu: it.ahead_mu,
+            first_token_within_ms: it.first_token_within.map(ms),
+            sent_within_ms: it.sent_within.map(ms),
+            first_token_expected_ms: it.first_token_ms,
         }
     }
 }

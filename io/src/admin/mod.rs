@@ -14,7 +14,7 @@ pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
     WorkloadFigures,
 };
-pub use explain::{Candidate, Explained, OutcomeSeen, Terms, Try, WhatIf};
+pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use server::{AdminServer, BindError};
 pub use settings::{Secret, Settings};

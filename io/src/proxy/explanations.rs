@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cleave_core::brain::{Considered, Explanation, Other, Refusal};
+use cleave_core::brain::{Considered, Explanation, Other, Refusal, Waited};
 use cleave_core::domain::{RequestId, Usage};
 use http::HeaderMap;
 use twox_hash::XxHash3_64;
@@ -39,6 +39,8 @@ pub struct Kept {
     /// As the client knows it.
     pub request_id: String,
     pub pool: String,
+    /// What it went through before it was first sent or refused.
+    pub waited: Option<Waited>,
     /// One for each time it was sent.
     pub choices: Vec<Explanation>,
     /// Why it was not sent, or not sent again.
@@ -125,16 +127,18 @@ impl Explanations {
 impl Kept {
     pub(super) fn new(request: RequestId, request_id: String) -> Self {
         let (pool, choices) = (String::new(), Vec::new());
-        Self { request, request_id, pool, choices, refusal: None, came: None }
+        Self { request, request_id, pool, waited: None, choices, refusal: None, came: None }
     }
 
     pub(super) fn on_placed(
         &mut self,
         pool: &str,
+        waited: Option<Waited>,
         choice: Option<Explanation>,
         refusal: Option<&Refusal>,
     ) {
         pool.clone_into(&mut self.pool);
+        self.waited = self.waited.take().or(waited);
         self.choices.extend(choice);
         self.refusal = refusal.map(|it| it.as_str());
     }
@@ -146,7 +150,9 @@ impl Kept {
 
     /// Writes the last decision in one line, for a header.
     pub(super) fn line(&self) -> Option<String> {
-        let Some(it) = self.choices.last() else { return self.refusal.map(str::to_owned) };
+        let Some(it) = self.choices.last() else {
+            return self.refusal.map(|it| format!("{it}{}", self.waited_words()));
+        };
         let (tries, candidates) = (self.choices.len(), it.candidates);
         let mut line =
             format!("{} why={} try={tries} candidates={candidates}", it.name, it.why.as_str());
@@ -166,7 +172,32 @@ impl Kept {
             .expect("text grows");
         }
         write!(line, " prompt_tokens={prompt} ttft_ms={:.1}", it.ttft_ms).expect("text grows");
-        Some(line)
+        Some(line + &self.waited_words())
+    }
+
+    /// Writes what it waited for, and what was predicted against its deadline; nothing for one that did
+    /// neither wait nor have a deadline.
+    fn waited_words(&self) -> String {
+        let mut words = String::new();
+        let Some(it) = &self.waited else { return words };
+        if let Some(cause) = it.cause {
+            write!(
+                words,
+                " class={} waited_for={} waited_ms={} wait_expected_ms={} ahead_mu={:.2}",
+                it.class,
+                cause.as_str(),
+                it.span().as_millis(),
+                it.wait_expected.as_millis(),
+                it.ahead_mu,
+            )
+            .expect("text grows");
+        }
+        if let Some(within) = it.first_token_within {
+            let (ms, expected_ms) = (within.as_millis(), it.first_token_ms);
+            write!(words, " first_token_within_ms={ms} first_token_expected_ms={expected_ms:.1}")
+                .expect("text grows");
+        }
+        words
     }
 
     /// Measures what it takes.
@@ -180,7 +211,8 @@ impl Kept {
                 + home
                 + considered.chain(others).sum::<usize>()
         };
-        let own = size_of::<Self>() + self.request_id.len() + self.pool.len();
+        let class = self.waited.as_ref().map_or(0, |it| it.class.len());
+        let own = size_of::<Self>() + self.request_id.len() + self.pool.len() + class;
         own + self.choices.iter().map(choice).sum::<usize>()
     }
 }

@@ -147,7 +147,8 @@ impl Visit {
         self.waited += self.placed - asked;
         pool.metrics.waited.observe(self.waited.as_secs_f64());
         if let Some(kept) = &mut self.kept {
-            kept.on_placed(&pool.name, pool.take_explanation(self.request), placed.as_ref().err());
+            let (waited, choice) = pool.take_explanation(self.request);
+            kept.on_placed(&pool.name, waited, choice, placed.as_ref().err());
             self.router.explanations.put(kept);
         }
         match &placed {

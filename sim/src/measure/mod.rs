@@ -2,6 +2,7 @@
 //! to each request; it never looks into engines or brains and never steers anything, so a run with
 //! other measures is the same run. Everything before [`Measures::start`] is warm-up and not counted.
 
+mod backlog;
 mod histogram;
 mod series;
 mod slo;
@@ -18,6 +19,8 @@ use std::time::Duration;
 use cleave_core::domain::Moment;
 
 use crate::traces::{Class, Tenant};
+
+use backlog::Backlog;
 
 /// Turns a count into a real number; exact below 2^53.
 #[expect(
@@ -79,6 +82,8 @@ pub struct Ended {
     pub arrival: Moment,
     /// When it was first sent to a replica.
     pub sent: Option<Moment>,
+    /// It was sent although it could not be in time there, had the replica had nothing else to do.
+    pub in_vain: bool,
     pub first_token: Option<Moment>,
     pub deadline: Option<Duration>,
     pub output_tokens: u32,
@@ -142,6 +147,7 @@ pub struct Measures {
     /// Who is counted apart, if anybody, and their account.
     pub others: Option<Others>,
     pub others_tally: Tally,
+    backlog: Backlog,
 }
 
 impl Measures {
@@ -156,8 +162,17 @@ impl Measures {
         *self = Self { span, ..Self::new(self.slo, self.replicas.len()) };
     }
 
-    pub fn on_arrival(&mut self) {
+    pub fn on_arrival(&mut self, tenant: Tenant) {
         self.arrived += 1;
+        self.backlog.on_arrival(tenant);
+    }
+
+    /// Notes that a request is sent to a replica for the first time, with the work it asks for.
+    pub fn on_sent(&mut self, tenant: Tenant, asked_ms: f64) {
+        if self.backlog.is_everybodys() {
+            self.tenants.entry(tenant).or_default().contested_ms += asked_ms;
+        }
+        self.backlog.on_left(tenant);
     }
 
     /// Notes a first token: how long it took, and what the replica's cache was good for.
@@ -185,6 +200,9 @@ impl Measures {
 
     pub fn on_end(&mut self, now: Moment, it: Ended) {
         self.span.to = self.span.to.max(now);
+        if it.sent.is_none() {
+            self.backlog.on_left(it.tenant);
+        }
         let good = it.end == End::Finished && self.is_good(now, it);
         match it.end {
             End::Finished => {

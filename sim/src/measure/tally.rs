@@ -17,10 +17,16 @@ pub struct Tally {
     /// Requests with a deadline for their first token, and those that kept it.
     pub due: u64,
     pub met: u64,
+    /// Those that were sent and missed it, and of these those that could not have kept it when they
+    /// were sent, had the replica had nothing else to do.
+    pub missed: u64,
+    pub in_vain: u64,
     /// What was asked for, what was served, and what was served within the promise.
     pub work_ms: f64,
     pub served_ms: f64,
     pub good_ms: f64,
+    /// What was sent on while something of every tenant waited.
+    pub contested_ms: f64,
     pub ttft: Histogram,
     /// From arrival until the router first sent it somewhere.
     pub wait: Histogram,
@@ -41,8 +47,11 @@ impl Tally {
             self.ttft.record(time);
         }
         if let Some(deadline) = it.deadline {
+            let met = ttft.is_some_and(|it| it <= deadline);
             self.due += 1;
-            self.met += u64::from(ttft.is_some_and(|it| it <= deadline));
+            self.met += u64::from(met);
+            self.missed += u64::from(it.sent.is_some() && !met);
+            self.in_vain += u64::from(it.in_vain);
         }
         match it.end {
             End::Finished => {

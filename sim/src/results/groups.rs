@@ -23,6 +23,14 @@ pub struct GroupResults {
     pub wait_s: Spread,
     /// Share of the deadlines for a first token that were kept; none where nobody had one.
     pub deadlines_met: Option<f64>,
+    /// Share of them that were missed although the request was sent to a replica; the others were
+    /// refused.
+    pub deadlines_missed: Option<f64>,
+    /// Requests sent to a replica that could not have kept their deadline there, had it had nothing
+    /// else to do.
+    pub sent_in_vain: u64,
+    /// Model units sent on while something of every tenant waited; none where that never was.
+    pub contested_mu: Option<f64>,
     /// Refusals of the router, by reason.
     pub refused: BTreeMap<&'static str, u64>,
 }
@@ -40,6 +48,9 @@ impl GroupResults {
             ttft_s: Spread::of(&it.ttft),
             wait_s: Spread::of(&it.wait),
             deadlines_met: (0 < it.due).then(|| ratio(real(it.met), real(it.due))),
+            deadlines_missed: (0 < it.due).then(|| ratio(real(it.missed), real(it.due))),
+            sent_in_vain: it.in_vain,
+            contested_mu: (0.0 < it.contested_ms).then(|| it.contested_ms / MODEL_UNIT_MS),
             refused: it.refused.clone(),
         }
     }
@@ -66,6 +77,9 @@ pub struct GroupSummary {
     pub ttft_p99_s: Interval,
     pub wait_p99_s: Interval,
     pub deadlines_met: Option<Interval>,
+    pub deadlines_missed: Option<Interval>,
+    pub sent_in_vain: Interval,
+    pub contested_mu: Option<Interval>,
     pub refused: Interval,
     /// Refusals by reason, of all seeds together.
     pub refused_by: BTreeMap<&'static str, u64>,
@@ -74,7 +88,10 @@ pub struct GroupSummary {
 /// Puts together what each seed has of a group of that name; nothing where no seed has it.
 fn summarize(name: &str, seeds: &[&GroupResults]) -> GroupSummary {
     let over = |figure: fn(&GroupResults) -> f64| Interval::of_each(seeds, |it| figure(it));
-    let met: Vec<f64> = seeds.iter().filter_map(|it| it.deadlines_met).collect();
+    let where_any = |figure: fn(&GroupResults) -> Option<f64>| {
+        let all: Vec<f64> = seeds.iter().filter_map(|it| figure(it)).collect();
+        (!all.is_empty()).then(|| Interval::of(&all))
+    };
     let mut refused_by = BTreeMap::new();
     for (reason, count) in seeds.iter().flat_map(|it| &it.refused) {
         *refused_by.entry(*reason).or_default() += count;
@@ -87,7 +104,10 @@ fn summarize(name: &str, seeds: &[&GroupResults]) -> GroupSummary {
         ttft_p50_s: over(|it| it.ttft_s.p50),
         ttft_p99_s: over(|it| it.ttft_s.p99),
         wait_p99_s: over(|it| it.wait_s.p99),
-        deadlines_met: (!met.is_empty()).then(|| Interval::of(&met)),
+        deadlines_met: where_any(|it| it.deadlines_met),
+        deadlines_missed: where_any(|it| it.deadlines_missed),
+        sent_in_vain: over(|it| real(it.sent_in_vain)),
+        contested_mu: where_any(|it| it.contested_mu),
         refused: over(|it| real(it.refusals())),
         refused_by,
     }

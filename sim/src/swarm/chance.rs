@@ -11,7 +11,8 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::engine;
 use crate::traces::{
-    HeavyTail, MultiTurn, SharedPrefix, Spread, Stage, Starts, SubAgents, Synthetic, Tenant,
+    Class, ClassShare, HeavyTail, Mix, MultiTurn, SharedPrefix, Spread, Stage, Starts, SubAgents,
+    Synthetic, Tenant,
 };
 use crate::world::{Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
 
@@ -105,6 +106,22 @@ impl Draws {
                 context_tokens_max: 4_000,
             })),
         }
+    }
+
+    /// Draws tenants, classes and deadlines, so that the line has something to order.
+    pub(super) fn mix(&mut self) -> Option<Mix> {
+        if self.sometimes() {
+            return None;
+        }
+        let classes = (0..3).map(|class| ClassShare {
+            class: Class(class),
+            share: self.rng.random_range(0.1..1.0),
+            deadline: self.sometimes().then(|| self.millis(10, 20_000)),
+        });
+        let classes = classes.collect();
+        let tenants = 0..self.rng.random_range(1..=6);
+        let tenants = tenants.map(|it| (Tenant(it), self.rng.random_range(0.1..10.0)));
+        Some(Mix { classes, tenants: tenants.collect() })
     }
 
     fn fleet(&mut self) -> Vec<ReplicaSettings> {

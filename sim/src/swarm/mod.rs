@@ -56,7 +56,10 @@ impl Trial {
         let settings = draws.settings(seed);
         let synthetic = draws.workload();
         let play = |replay| Workload::synthetic(&synthetic, &replay);
-        let storm = play(Replay { seed, ..Replay::default() });
+        let mut storm = play(Replay { seed, ..Replay::default() });
+        if let Some(mix) = draws.mix() {
+            storm = storm.labelled(seed, mix);
+        }
         // A fleet that is well may still be too slow for the storm; nobody is too slow for this.
         let rate_scale = Scale::new(1.0 / CALM_SLOWDOWN).expect("above zero");
         let calm = Replay { seed: !seed, rate_scale, requests_max: 50, ..Replay::default() };

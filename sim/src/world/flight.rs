@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use cleave_core::domain::Moment;
 
-use crate::engine::Job;
+use crate::engine::{Job, Settings};
 use crate::measure::{End, Ended, Exposure, Prefill};
 use crate::traces::{Class, Tenant, Ticket};
+use crate::work;
 
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -29,6 +30,8 @@ pub(super) struct Flight {
     pub(super) tries: u32,
     /// When it was first sent anywhere.
     pub(super) sent: Option<Moment>,
+    /// Whether it could not be in time when it was sent.
+    pub(super) in_vain: bool,
     pub(super) first_token: Option<Moment>,
     pub(super) exposure: Exposure,
 }
@@ -42,6 +45,15 @@ impl Flight {
             output_tokens: self.output_tokens,
             given_tokens: 0,
         }
+    }
+
+    /// Tells whether its deadline cannot be kept by an engine that has nothing else to do and finds all
+    /// of the prompt that was ever sent.
+    pub(super) fn is_too_late(&self, now: Moment, engine: &Settings) -> bool {
+        let (seen, new) = (self.seen_tokens, self.prompt_tokens - self.seen_tokens);
+        let alone_ms = work::alone_ms(&engine.times, engine.batched_tokens_max, new, seen);
+        let alone = Duration::try_from_secs_f64(alone_ms / 1e3).unwrap_or(Duration::MAX);
+        self.deadline.is_some_and(|it| self.arrival + it < now + alone)
     }
 
     pub(super) fn prefill(&self, cached_tokens: u32) -> Prefill {
@@ -58,6 +70,7 @@ impl Flight {
             tenant: self.tenant,
             class: self.class,
             sent: self.sent,
+            in_vain: self.in_vain,
             arrival: self.arrival,
             first_token: self.first_token,
             deadline: self.deadline,

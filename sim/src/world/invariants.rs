@@ -26,6 +26,9 @@ pub(super) fn broken_brain(brain: &Brain, now: Moment, actions: &[Action]) -> Op
     if !brain::invariants::sends_are_allowed(brain, actions) {
         return Some("a router sent what it may not send".to_owned());
     }
+    if !brain::invariants::deadlines_can_be_met(brain, actions) {
+        return Some("a router sent what is too late by its own prediction".to_owned());
+    }
     if !brain::invariants::suspects_go_alone(brain, now, actions) {
         return Some("a router sent a suspect while another copy of it was in flight".to_owned());
     }

@@ -4,6 +4,7 @@
 //! requests and judges nothing: that is the brain's and the measures' business. Threads or async
 //! tasks would have been the obvious way, and no two runs would be alike.
 
+mod edf;
 mod exchange;
 mod faults;
 mod flight;

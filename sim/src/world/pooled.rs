@@ -114,7 +114,7 @@ impl World {
         let cached = hit_tokens
             .min((flight.prompt_tokens - 1) / self.block_tokens * self.block_tokens.get());
         let new = flight.prompt_tokens - cached;
-        pooled.ideal.on_arrival(self.now, flight.prompt_tokens, flight.seen_tokens, cached);
+        pooled.ideal.on_arrival(self.now, flight, cached);
         let engines = self.replicas.iter().map(|it| it.settings.engine);
         let replica = pooled.book(id, engines, (new, cached));
         let job = Job { given_tokens: cached, ..flight.job(id) };

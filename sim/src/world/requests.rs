@@ -50,6 +50,7 @@ impl World {
             replica: None,
             tries: 0,
             sent: None,
+            in_vain: false,
             first_token: None,
             exposure: Exposure::None,
         };
@@ -62,7 +63,7 @@ impl World {
             ..Outline::default()
         };
         self.flights.insert(id, flight);
-        self.measures.on_arrival();
+        self.measures.on_arrival(request.tenant);
         if self.pooled.is_some() {
             self.place_pooled(id);
             return;
@@ -71,10 +72,12 @@ impl World {
         let key = SliceKey::new(u64::from(request.tenant.0), "", &session);
         let began = watch.nanos();
         let extent = self.extent(prompt_tokens);
+        // Routers without a line know of no deadlines.
+        let deadline = request.deadline.filter(|_| self.settings.brain.line.holds);
         let claim = Claim {
             tenant: tenant_of(request.tenant),
             class: Some(ClassId(request.class.0)),
-            first_token_by: request.deadline.map(|it| self.now + it),
+            first_token_by: deadline.map(|it| self.now + it),
             bytes: usize::try_from(extent.text_bytes).unwrap_or(usize::MAX),
             ..Claim::default()
         };
@@ -136,7 +139,11 @@ impl World {
         let to = &mut self.replicas[replica];
         let router = flight.router;
         flight.tries += 1;
-        flight.sent.get_or_insert(self.now);
+        if flight.sent.is_none() {
+            flight.sent = Some(self.now);
+            self.measures.on_sent(flight.tenant, flight.asked_ms);
+            flight.in_vain = flight.is_too_late(self.now, &to.settings.engine);
+        }
         self.measures.retries += u64::from(1 < flight.tries);
         match to.standing {
             Standing::Down | Standing::Gone => {

@@ -5,18 +5,20 @@
 //! waits all the time nevertheless: then there is more of it than there is room, and weights decide.
 //!
 //! Which classes are about is seen from the work they bring. Where there is only one, it is held for
-//! nobody but itself: while it would wait at a replica for a good part of what it was promised.
+//! nobody but itself: while it would wait at a replica for a good part of what it was promised. That part
+//! shrinks as the line grows: once there is more than can be served in time, whoever is sent must find
+//! a short wait, or all of them are late and not only those who must be.
 
 use std::time::Duration;
 
 use crate::domain::Moment;
-use crate::queue::{CLASSES_MAX, Class, Classes, Line, Work};
+use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 
 use super::lanes::{Fill, LaneKey};
 
 /// A prompt may wait at a replica for this part of its class's first-token target.
 const PATIENCE_PART: f64 = 8.0;
-/// Where no other class is about, for this part of it.
+/// Where no other class is about and nobody waits, for this part of it.
 const ALONE_PART: f64 = 2.0;
 /// And for this part of what a higher class may wait, where one is about.
 const COURTESY_PART: f64 = 8.0;
@@ -107,6 +109,14 @@ impl Demand {
         }
     }
 
+    /// Says how long a prompt may wait at a replica where no other class is about, when so much of the
+    /// class waits here.
+    fn alone_ms(&self, waiting: Work, capacity_per_min: Work) -> f64 {
+        let line_ms = waiting.as_mu() / capacity_per_min.as_mu().max(f64::MIN_POSITIVE) * 60e3;
+        let grown = (line_ms / self.target_ms).min(1.0);
+        self.target_ms / (ALONE_PART + grown * (PATIENCE_PART - ALONE_PART))
+    }
+
     fn kept(&self, now: Moment) -> f64 {
         (-now.since(self.at).as_secs_f64() / MEMORY_S).exp()
     }
@@ -154,8 +164,12 @@ impl Headroom {
         let shares = || self.demands.iter().map(|it| it.share(now, capacity_per_min));
         let is_alone = shares().filter(|it| ABSENT_SHARE <= *it).count() < 2;
         let mut left = Limit { fill: 1.0, wait_ms: f64::INFINITY };
-        for (class, it) in self.demands.iter().enumerate() {
-            let wait_ms = if is_alone { it.target_ms / ALONE_PART } else { it.patience_ms() };
+        for ((class, it), id) in self.demands.iter().enumerate().zip(0..) {
+            let wait_ms = if is_alone {
+                it.alone_ms(line.class(ClassId(id)).work, capacity_per_min)
+            } else {
+                it.patience_ms()
+            };
             self.limits[class] = left.and(Limit { fill: 1.0, wait_ms });
             let share = it.share(now, capacity_per_min);
             if share < ABSENT_SHARE || is_alone {
@@ -167,6 +181,15 @@ impl Headroom {
                 self.doors_share = if it.is_overrun(now) { 0.0 } else { share / DOORS_FILL };
             }
         }
+    }
+
+    /// Says how far the class with the most patience may fill a replica.
+    pub(super) fn widest(&self) -> Limit {
+        let none = Limit { fill: 0.0, wait_ms: 0.0 };
+        self.limits.iter().fold(none, |all, it| Limit {
+            fill: all.fill.max(it.fill),
+            wait_ms: all.wait_ms.max(it.wait_ms),
+        })
     }
 
     pub(super) fn limit(&self, class: usize) -> Limit {
@@ -183,8 +206,8 @@ impl Headroom {
         bearable_ms < prefill_ms
     }
 
-    /// Tells whether enough replicas would be free if one more read a long prompt.
-    pub(super) fn has_door(&self, fills: &[Fill]) -> bool {
+    /// Tells whether enough of these replicas would be free if one more read a long prompt.
+    pub(super) fn has_door<'a>(&self, fills: impl IntoIterator<Item = &'a Fill>) -> bool {
         let first = self.first.map_or(f64::INFINITY, |it| self.demands[it].patience_ms());
         let (mut all, mut free) = (0.0, 0.0);
         for fill in fills {
@@ -205,7 +228,7 @@ impl Headroom {
 mod tests {
     use super::*;
     use crate::domain::{ReplicaId, RequestId};
-    use crate::queue::{ClassId, Lane, LineSettings, Tenant, Ticket, Weight};
+    use crate::queue::{Lane, LineSettings, Tenant, Ticket, Weight};
 
     const CAPACITY: Work = Work::from_parts(400_000_000);
 
@@ -230,6 +253,22 @@ mod tests {
         headroom
     }
 
+    fn waiting(request: u64, class: u8) -> Ticket {
+        Ticket {
+            request: RequestId(request),
+            class: ClassId(class),
+            tenant: Tenant(1),
+            weight: Weight::ONE,
+            lane: Lane(0),
+            deadline: None,
+            target: None,
+            expires_at: at(1_000_000),
+            joined_at: at(120_000),
+            work: Work::from_mu(1.0),
+            bytes: 0,
+        }
+    }
+
     fn fills(waits_ms: &[f64]) -> Vec<Fill> {
         let fill =
             |(id, wait_ms): (u32, &f64)| Fill { id: ReplicaId(id), level: 0.0, wait_ms: *wait_ms };
@@ -243,6 +282,21 @@ mod tests {
             assert_eq!(headroom.limit(1), Limit { fill: 1.0, wait_ms: 2_500.0 });
             assert!(headroom.has_door(&fills(&[9_000.0, 9_000.0, 9_000.0, 0.0])));
         }
+    }
+
+    #[test]
+    fn what_one_class_may_wait_at_a_replica_shrinks_as_its_line_grows() {
+        let mut headroom = busy([0.0, 2.0, 0.0]);
+        let mut line = empty();
+        let mut limits = Vec::new();
+        for number in 0..80 {
+            assert!(line.join(waiting(number, 1), &mut Vec::new()).is_ok());
+            headroom.look(at(119_500), &line, CAPACITY);
+            limits.push(headroom.limit(1).wait_ms);
+        }
+        assert!(limits.is_sorted_by(|one, next| next <= one), "{limits:?}");
+        // Forty model units are six seconds of this fleet, and the target is five.
+        assert!(limits[0] < 2_500.0 && (limits[79] - 625.0).abs() < 1e-9, "{limits:?}");
     }
 
     #[test]
@@ -266,20 +320,7 @@ mod tests {
     fn a_class_that_waits_all_the_time_is_owed_no_more_than_its_weight() {
         let mut headroom = busy([0.9, 0.5, 0.0]);
         let mut line = empty();
-        let ticket = Ticket {
-            request: RequestId(1),
-            class: ClassId(0),
-            tenant: Tenant(1),
-            weight: Weight::ONE,
-            lane: Lane(0),
-            deadline: None,
-            target: None,
-            expires_at: at(1_000_000),
-            joined_at: at(120_000),
-            work: Work::from_mu(1.0),
-            bytes: 0,
-        };
-        assert!(line.join(ticket, &mut Vec::new()).is_ok());
+        assert!(line.join(waiting(1, 0), &mut Vec::new()).is_ok());
         headroom.look(at(120_000), &line, CAPACITY);
         assert!(headroom.limit(1).fill < 1.0);
         headroom.look(at(128_000), &line, CAPACITY);

@@ -19,6 +19,11 @@ use super::super::knee::Knees;
 use super::super::settings::LineSettings;
 use super::headroom::Headroom;
 use super::lanes::{Fill, LaneKey, Scene};
+use super::reach::Reaches;
+
+/// A request aims at its class's first-token target less this part of it: what it finds at a replica, and
+/// what joins it there, takes longer than its own prompt.
+const MARGIN: f64 = 0.25;
 
 /// A request as it arrived.
 #[derive(Debug)]
@@ -38,6 +43,7 @@ pub(in super::super) struct Hold {
     pub(in super::super) knees: Knees,
     pub(in super::super) pace: Pace,
     pub(super) headroom: Headroom,
+    pub(super) reaches: Reaches,
     /// The requests in the line. As many, so bounded as it is.
     pub(super) parked: IndexMap<RequestId, Parked, FxBuildHasher>,
     /// How full those are that may take something; reused by every look.
@@ -54,6 +60,8 @@ pub(super) struct Parked {
     pub(super) extent: Extent,
     /// Where its session was last, if that may take it.
     pub(super) home: Option<ReplicaId>,
+    /// Whether its workload may use only some of the replicas.
+    pub(super) is_divided: bool,
     pub(super) admission: Admission,
     pub(super) toll: Toll,
 }
@@ -71,10 +79,12 @@ pub(in super::super) struct Toll {
     pub(super) tokens: u64,
     /// Whether its prompt takes so long to read that it must leave a door open.
     pub(super) is_long: bool,
-    /// When it must be sent to be in time.
-    pub(super) latest: Option<Moment>,
+    /// What was asked of it in time.
+    pub(in super::super) due: Due,
     /// When it should be sent to meet its class's target.
     pub(super) target: Option<Moment>,
+    /// How long its first token takes on a replica that has nothing else to do.
+    pub(super) first_token_ms: f64,
     pub(super) bytes: usize,
     pub(super) held: Option<Reservation>,
 }
@@ -85,6 +95,7 @@ impl Parked {
             class: self.toll.class.0,
             is_fresh: self.admission == Admission::Wait,
             is_long: self.toll.is_long,
+            workload: self.is_divided.then(|| self.key.workload()),
             home: self.home,
         }
     }
@@ -109,6 +120,7 @@ impl Hold {
             knees: Knees::new(headroom.patience_min()),
             pace: Pace::new(Work::ZERO),
             headroom,
+            reaches: Reaches::default(),
             parked: IndexMap::default(),
             fills: Vec::new(),
             waits_max: settings.classes.iter().map(|it| it.1.wait_max).collect(),
@@ -117,7 +129,8 @@ impl Hold {
     }
 
     pub(super) fn scene(&self) -> Scene<'_> {
-        Scene { gate: &self.gate, headroom: &self.headroom, fills: &self.fills }
+        let Self { gate, headroom, reaches, fills, .. } = self;
+        Scene { gate, headroom, reaches, fills }
     }
 
     /// Works out what each class may take now.
@@ -126,10 +139,16 @@ impl Hold {
     }
 
     /// Takes out who goes next: first among those who can go where their cache is or have none, then
-    /// among all, so that no capacity is idle while somebody waits.
+    /// among all, so that no capacity is idle while somebody waits. Who would be late even where the next
+    /// one waits the least is taken for lost.
     pub(super) fn next(&mut self, now: Moment) -> Option<Ticket> {
-        let Self { line, gate, headroom, fills, .. } = self;
-        let scene = Scene { gate, headroom, fills };
+        let Self { line, gate, headroom, reaches, fills, .. } = self;
+        let scene = Scene { gate, headroom, reaches, fills };
+        if !scene.has_room() {
+            return None;
+        }
+        let soonest_ms = fills.iter().map(|it| it.wait_ms).fold(f64::INFINITY, f64::min);
+        let now = now + Duration::from_micros(micros(soonest_ms));
         let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
         line.next(now, |it| scene.is_open(it.into(), true), has_home)
             .or_else(|| line.next(now, |it| scene.is_open(it.into(), false), has_home))
@@ -151,9 +170,9 @@ impl Hold {
             tenant: toll.tenant,
             weight: toll.weight,
             lane,
-            deadline: toll.latest,
+            deadline: toll.due.sent_by,
             target: toll.target,
-            expires_at: toll.latest.map_or(waited_out, |it| it.min(waited_out)),
+            expires_at: toll.due.sent_by.map_or(waited_out, |it| it.min(waited_out)),
             joined_at: now,
             work: toll.work,
             bytes: toll.bytes,
@@ -187,6 +206,12 @@ impl Hold {
         }
     }
 
+    /// Takes back what a request was charged and holds: it was let go and could not be sent.
+    pub(super) fn take_back(&mut self, toll: &Toll) {
+        self.refund(toll);
+        self.line.settle(toll.class, toll.tenant, toll.work, Work::ZERO);
+    }
+
     pub(super) fn on_fleet(&mut self, capacity_per_min: Work, kv_tokens: Option<u64>) {
         if capacity_per_min != self.capacity_per_min {
             self.pace.expect(self.capacity_per_min, capacity_per_min);
@@ -196,19 +221,52 @@ impl Hold {
     }
 }
 
-/// Works out when a request must be sent so that all that was asked for can be met.
-pub(super) fn latest_start(
-    claim: &Claim,
-    prefill_ms: f64,
-    hardware: &Hardware,
-    output_tokens: u32,
-) -> Option<Moment> {
-    let first_token_ms = prefill_ms + hardware.overhead_ms;
-    // Nobody writes faster than alone.
-    let answer_ms = first_token_ms + hardware.step.floor_ms * f64::from(output_tokens);
-    let first = claim.first_token_by.map(|it| before(it, first_token_ms));
-    let done = claim.done_by.map(|it| before(it, answer_ms));
-    [claim.sent_by, first, done].into_iter().flatten().min()
+/// Works out when a request should be sent to meet its class's target.
+pub(super) fn target(now: Moment, first_token: Duration, first_token_ms: f64) -> Moment {
+    before(now + first_token.mul_f64(1.0 - MARGIN), first_token_ms)
+}
+
+/// By when what must have happened; whatever was not asked for is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Due {
+    /// When it must be sent to be in time at a replica that has nothing else to do.
+    pub(super) sent_by: Option<Moment>,
+    /// When its first token must be there.
+    pub(in super::super) first_token_by: Option<Moment>,
+}
+
+impl Due {
+    /// Works out what follows from a claim for a request whose first token takes so long on an idle
+    /// replica.
+    pub(super) fn new(
+        claim: &Claim,
+        first_token_ms: f64,
+        hardware: &Hardware,
+        output_tokens: u32,
+    ) -> Self {
+        // Nobody writes faster than alone.
+        let answer_ms = hardware.step.floor_ms * f64::from(output_tokens);
+        let done = claim.done_by.map(|it| before(it, answer_ms));
+        let first_token_by = [claim.first_token_by, done].into_iter().flatten().min();
+        let sent = first_token_by.map(|it| before(it, first_token_ms));
+        let sent_by = [claim.sent_by, sent].into_iter().flatten().min();
+        Self { sent_by, first_token_by }
+    }
+
+    /// Tells whether it can be in time at a replica where the next one waits so long, and its own
+    /// first token comes after so long if that is known.
+    pub(in super::super) fn can_be_met(
+        self,
+        now: Moment,
+        wait_ms: f64,
+        first_token_ms: Option<f64>,
+    ) -> bool {
+        let is_met = |by: Option<Moment>, ms: f64| by.is_none_or(|it| now <= before(it, ms));
+        match first_token_ms {
+            Some(ms) => is_met(self.first_token_by, ms),
+            None => is_met(self.sent_by.filter(|_| self.first_token_by.is_some()), wait_ms),
+        }
+    }
 }
 
 pub(super) fn before(at: Moment, ms: f64) -> Moment {

@@ -9,8 +9,8 @@ use crate::policy::PolicyName;
 use crate::queue::{self, Claim, ClassId, Limits, Tenant, Work};
 
 use super::super::{
-    Action, Brain, Event, LineSettings, Order, Outcome, Refusal, Settings, TenantSnapshot,
-    invariants,
+    Action, Brain, Cause, Event, Failure, LineSettings, Order, Outcome, Refusal, Settings,
+    SubsetSettings, TenantSnapshot, Waited, invariants,
 };
 
 mod traffic;
@@ -26,7 +26,12 @@ struct Bench {
 
 impl Bench {
     fn new(replicas: u32, line: LineSettings) -> Self {
-        let settings = Settings { policy: PolicyName::Priced, line, ..Settings::default() };
+        Self::divided(replicas, line, SubsetSettings::default())
+    }
+
+    fn divided(replicas: u32, line: LineSettings, subsets: SubsetSettings) -> Self {
+        let settings =
+            Settings { policy: PolicyName::Priced, line, subsets, ..Settings::default() };
         let now = Moment::ZERO + Duration::from_secs(1_000);
         let mut bench = Self { brain: Brain::new(settings), now, requests: 0 };
         for number in 0..replicas {
@@ -55,6 +60,7 @@ impl Bench {
         assert!(invariants::sends_are_allowed(&self.brain, actions), "{actions:?}");
         assert!(invariants::line_matches_requests(&self.brain));
         assert!(invariants::nobody_waits_in_vain(&self.brain, self.now));
+        assert!(invariants::deadlines_can_be_met(&self.brain, actions), "{actions:?}");
         actions.iter().filter_map(|it| it.verdict()).map(|it| (it.0.0, it.1)).collect()
     }
 
@@ -70,8 +76,16 @@ impl Bench {
             ..Outline::default()
         };
         let (key, extent) = (SliceKey(session), Extent::default());
+        self.brain.explain(RequestId(request));
         let arrived = Event::Arrived { request: RequestId(request), key, outline, extent, claim };
         (request, self.tell(arrived))
+    }
+
+    /// Takes what was written down of a request that was sent or refused.
+    fn waited(&mut self, request: u64) -> Waited {
+        let waited = self.brain.take_waited(RequestId(request)).expect("it was marked");
+        self.brain.take_explanation(RequestId(request));
+        waited
     }
 
     /// Fills the one replica with a long prompt; returns its request.
@@ -292,4 +306,157 @@ fn a_drained_replica_is_no_room() {
     assert_eq!(verdicts, [], "the one that is left is full");
     let verdicts = bench.tell(Event::Ordered(Order::Undrain { replica: drained }));
     assert_eq!(verdicts, [(request, Ok(drained))]);
+}
+
+#[test]
+fn one_that_waits_while_its_twin_is_quarantined_is_refused_when_its_turn_comes() {
+    let mut bench = Bench::new(3, holding());
+    let (poison, verdicts) = bench.arrive(1, LONG, of(1, 1));
+    assert_eq!(sent(&verdicts), [poison]);
+    let others: Vec<u64> = (2..4).map(|it| bench.arrive(it, LONG, of(2, 1)).0).collect();
+    let (twin, verdicts) = bench.arrive(1, LONG, of(1, 1));
+    assert_eq!(verdicts, [], "everybody is full");
+    let died = Event::Failed { request: RequestId(poison), failure: Failure::Died };
+    assert_eq!(sent(&bench.tell(died.clone())), [poison], "one death proves nothing");
+    let verdicts = bench.tell(died);
+    let [(refused, Err(Refusal::Quarantined { .. }))] = verdicts[..] else {
+        panic!("{verdicts:?}");
+    };
+    assert_eq!(refused, poison);
+    let mut verdicts: Vec<(u64, Verdict)> =
+        others.iter().flat_map(|it| bench.answer(*it)).filter(|it| it.0 == twin).collect();
+    verdicts.extend(bench.wait(1.0).into_iter().filter(|it| it.0 == twin));
+    assert!(matches!(verdicts[..], [(_, Err(Refusal::Quarantined { .. }))]), "{verdicts:?}");
+    assert_eq!(bench.tenant(0).usage.reserved, 2, "those that are answered");
+}
+
+#[test]
+fn the_prediction_is_looked_at_again_when_it_leaves_the_line() {
+    let mut bench = Bench::new(1, holding());
+    let full = bench.fill();
+    let by = |ms: u64, now: Moment| Claim {
+        first_token_by: Some(now + Duration::from_millis(ms)),
+        ..of(1, 1)
+    };
+    // Each takes about 0.4 s to read; there is time for the first of them once there is room.
+    let read: Vec<u64> = (1..4).map(|it| bench.arrive(it, 8_000, by(5_700, bench.now)).0).collect();
+    bench.wait(5.0);
+    let mut verdicts = bench.answer(full);
+    for request in &read {
+        verdicts.extend(bench.answer(*request));
+    }
+    let fates: Vec<&str> =
+        verdicts.iter().map(|it| it.1.map_or_else(Refusal::as_str, |_| "sent")).collect();
+    assert_eq!(fates[0], "sent", "{verdicts:?}");
+    assert!(fates.contains(&"deadline_unmeetable"), "{verdicts:?}");
+}
+
+#[test]
+fn without_a_line_too_what_cannot_be_in_time_is_not_sent() {
+    let mut bench = Bench::new(1, LineSettings::off());
+    bench.fill();
+    let first_token_by = Some(bench.now + Duration::from_secs(2));
+    let (request, verdicts) = bench.arrive(1, 100, Claim { first_token_by, ..of(1, 1) });
+    assert_eq!(verdicts, [(request, Err(Refusal::DeadlineUnmeetable))], "the other takes longer");
+    let waited = bench.waited(request);
+    assert!(2_000.0 < waited.first_token_ms && waited.cause.is_none(), "{waited:?}");
+    let first_token_by = Some(bench.now + Duration::from_secs(20));
+    let (request, verdicts) = bench.arrive(2, 100, Claim { first_token_by, ..of(1, 1) });
+    assert_eq!(sent(&verdicts), [request]);
+}
+
+/// Sessions of a workload.
+fn session_of(workload: u64, session: u64) -> u64 {
+    (workload * 0x1234_5678) << 32 | session
+}
+
+/// A pool of six in which every workload has two replicas, and may spill to so many more.
+fn in_twos(spill_max: u32) -> Bench {
+    let subsets = SubsetSettings { floor: Some(2), cap: 2, spill_max, ..SubsetSettings::default() };
+    let mut bench = Bench::divided(6, holding(), subsets);
+    // It is divided once two workloads were seen.
+    for workload in [1, 2] {
+        let (request, _) = bench.arrive(session_of(workload, 0), 100, of(workload, 1));
+        bench.answer(request);
+        bench.end(request, Usage::default());
+    }
+    bench.wait(5.0);
+    bench
+}
+
+#[test]
+fn who_finds_its_own_subset_full_waits_for_it_and_holds_nobody_else_up() {
+    let mut bench = in_twos(0);
+    let mut inside = Vec::new();
+    for session in 1..3 {
+        let (request, verdicts) = bench.arrive(session_of(1, session), LONG, of(1, 1));
+        assert_eq!(sent(&verdicts), [request]);
+        inside.push((request, verdicts[0].1.unwrap()));
+    }
+    let (waits, verdicts) = bench.arrive(session_of(1, 3), 100, of(1, 1));
+    assert_eq!(verdicts, [], "four others are idle, and are not its own");
+    let (other, verdicts) = bench.arrive(session_of(2, 3), 100, of(2, 1));
+    assert_eq!(sent(&verdicts), [other], "it waits for nothing");
+    bench.wait(0.1);
+    let verdicts = bench.answer(inside[0].0);
+    assert_eq!(verdicts, [(waits, Ok(inside[0].1))]);
+    assert_eq!(bench.waited(waits).cause, Some(Cause::Subset));
+    assert_eq!(bench.waited(other).cause, None);
+}
+
+#[test]
+fn who_may_spill_does_so_before_it_waits() {
+    let mut bench = in_twos(1);
+    let mut placed = Vec::new();
+    for session in 1..4 {
+        let (request, verdicts) = bench.arrive(session_of(1, session), LONG, of(1, 1));
+        assert_eq!(sent(&verdicts), [request]);
+        placed.push(verdicts[0].1.unwrap());
+    }
+    placed.sort_unstable();
+    placed.dedup();
+    assert_eq!(placed.len(), 3, "two of its own and one beyond");
+    let (request, verdicts) = bench.arrive(session_of(1, 4), 100, of(1, 1));
+    assert_eq!(verdicts, []);
+    assert!(bench.brain.snapshot().queue.waiting == 1);
+    assert!(bench.wait(0.1).is_empty());
+    let (verdicts, waited) = (bench.wait(5.0), bench.waited(request));
+    assert_eq!(sent(&verdicts), [request], "their prompts are read by now");
+    assert!(Duration::from_secs(5) < waited.span(), "{waited:?}");
+}
+
+#[test]
+fn beyond_a_contract_the_idle_of_others_is_not_idle_for_it() {
+    let mut bench = in_twos(0);
+    let limits = Limits { work_per_min: Some(Work::from_mu(0.001)), ..Limits::default() };
+    bench.tell(Event::Contracted { limits: vec![(Tenant(1), limits)] });
+    for session in 1..3 {
+        let (request, verdicts) = bench.arrive(session_of(1, session), LONG, of(3, 1));
+        assert_eq!(sent(&verdicts), [request]);
+    }
+    bench.arrive(session_of(1, 3), 100, of(1, 1));
+    let (request, verdicts) = bench.arrive(session_of(1, 4), 100, of(1, 1));
+    assert!(matches!(verdicts[..], [(_, Err(Refusal::OverContract { .. }))]), "{verdicts:?}");
+    assert_eq!(bench.waited(request).cause, Some(Cause::Contract));
+}
+
+#[test]
+fn what_a_request_waited_for_is_written_down_with_what_was_predicted() {
+    let mut bench = Bench::new(1, holding());
+    let full = bench.fill();
+    let first_token_by = Some(bench.now + Duration::from_secs(9));
+    let (request, _) = bench.arrive(1, 1_000, Claim { first_token_by, ..of(7, 1) });
+    let (behind, _) = bench.arrive(2, 1_000, Claim { first_token_by, ..of(7, 1) });
+    bench.wait(0.5);
+    bench.answer(full);
+    let waited = bench.waited(request);
+    assert_eq!((waited.class.as_str(), waited.tenant), ("standard", Tenant(7)));
+    assert_eq!(waited.cause, Some(Cause::Knee));
+    assert_eq!(waited.span(), Duration::from_millis(500));
+    assert_eq!(waited.first_token_within, Some(Duration::from_secs(9)));
+    let idle_ms = waited.first_token_ms;
+    assert!((10.0..500.0).contains(&idle_ms), "{waited:?}");
+    let sent_within = waited.sent_within.unwrap().as_secs_f64() * 1e3;
+    assert!((sent_within + idle_ms - 9_000.0).abs() < 1.0, "{waited:?}");
+    assert!(waited.ahead_mu < 1e-9 && 0.0 < bench.waited(behind).ahead_mu);
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use cleave_core::brain::{
     AssignmentView, Brain, Event, Explanation, Notice, Order, Refusal, ReplicaLoad, Shadows,
-    Snapshot, TenantSnapshot, WorkloadDrift,
+    Snapshot, TenantSnapshot, Waited, WorkloadDrift,
 };
 use cleave_core::domain::{Moment, RequestId};
 use cleave_core::queue::{Classes, Tenant, Usage};
@@ -129,8 +129,14 @@ impl Pool {
         self.lock().brain.explain(request);
     }
 
-    pub(super) fn take_explanation(&self, request: RequestId) -> Option<Explanation> {
-        self.lock().brain.take_explanation(request)
+    /// Takes what was written down of a request since it was marked: what it went through before it was
+    /// sent, and why it was sent where it was.
+    pub(super) fn take_explanation(
+        &self,
+        request: RequestId,
+    ) -> (Option<Waited>, Option<Explanation>) {
+        let brain = &mut self.lock().brain;
+        (brain.take_waited(request), brain.take_explanation(request))
     }
 
     /// How far predictions of work were off, for each workload.

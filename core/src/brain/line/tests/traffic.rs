@@ -232,3 +232,30 @@ fn ten_times_too_much_for_a_minute_is_bounded_answered_honestly_and_over_at_once
     assert_eq!(drive.bench.brain.snapshot().requests_in_flight, 0);
     assert_eq!(drive.bench.tenant(0).usage.reserved, 0, "the books are closed");
 }
+
+#[test]
+fn tenants_that_both_ask_for_too_much_get_the_same_work() {
+    let limits = queue::LineSettings { count_max: 200, bytes_max: 1 << 20 };
+    for seed in 0..2 {
+        let line = LineSettings { limits, ..holding() };
+        let mut drive = Drive::new(Bench::new(2, line), seed);
+        (drive.outputs, drive.cancels) = ((20, 20), 1_000);
+        let start = drive.bench.now;
+        let mut of_tenant = BTreeMap::new();
+        // Two replicas read forty prompts a second; the lesser asks for as many, the other for ten
+        // times that.
+        for number in 0..20 * 440_u32 {
+            drive.until(start + Duration::from_secs(1) * number / 440);
+            let tenant = if number % 11 == 0 { 1 } else { 2 };
+            of_tenant.insert(drive.arrive(of(tenant, 1)), tenant);
+        }
+        let both_wait = start + Duration::from_secs(5);
+        let of = |tenant| {
+            let sent = drive.sent_at.iter().filter(|it| both_wait < *it.1);
+            sent.filter(|it| of_tenant[it.0] == tenant).count()
+        };
+        let (one, other) = (of(1), of(2));
+        assert!(one.abs_diff(other) * 20 <= one, "seed {seed}: {one} and {other}");
+        assert!(500 < one + other, "seed {seed}: nothing is idle: {one} and {other}");
+    }
+}

@@ -1,0 +1,120 @@
+//! What happened to a request before it was sent anywhere: how long it waited, what for, and what was
+//! predicted of it when it came, beside what was asked of it in time. Kept for requests that are marked,
+//! those that were refused included; it changes nothing.
+
+use std::time::Duration;
+
+use crate::domain::{Moment, RequestId};
+use crate::queue::Tenant;
+
+use super::super::Brain;
+use super::Explaining;
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Everybody who may take it is past its knee, as far as its class may fill a replica.
+    Knee,
+    /// The same of its workload's subset, while others of the pool have room.
+    Subset,
+    /// Its prompt is long, and enough replicas must stay free for those who matter more.
+    Door,
+    /// It begins a session, and the KV of all replicas is full.
+    Sessions,
+    /// There is room, and others go before it.
+    Turn,
+    /// It is beyond its tenant's contract, and nothing is idle. Such a one does not wait.
+    Contract,
+}
+
+impl Cause {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Knee => "knee",
+            Self::Subset => "subset",
+            Self::Door => "door",
+            Self::Sessions => "sessions",
+            Self::Turn => "turn",
+            Self::Contract => "contract",
+        }
+    }
+
+    /// Says it in a sentence.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Knee => "every replica was as full as its class may fill it",
+            Self::Subset => "every replica of its workload's subset was full, others were not",
+            Self::Door => {
+                "its prompt is long, and replicas are kept free for those who matter more"
+            }
+            Self::Sessions => "it begins a session, and the KV of all replicas was full",
+            Self::Turn => "others went before it",
+            Self::Contract => "it was beyond its tenant's contract, and nothing was idle",
+        }
+    }
+}
+
+/// What a request went through before it was sent or refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waited {
+    pub class: String,
+    pub tenant: Tenant,
+    pub arrived_at: Moment,
+    pub left_at: Moment,
+    /// What it waited for when it began to; nothing for one that did not.
+    pub cause: Option<Cause>,
+    /// Model units that were to be sent before it when it came, and how long that was to take.
+    pub ahead_mu: f64,
+    pub wait_expected: Duration,
+    /// How long its first token was expected to take once it is sent: at a replica that has nothing
+    /// else to do, or, for one that came too late for everybody, where it would have come soonest.
+    pub first_token_ms: f64,
+    /// How long after its arrival its first token had to be there.
+    pub first_token_within: Option<Duration>,
+    /// How long after its arrival it had to be sent.
+    pub sent_within: Option<Duration>,
+}
+
+impl Waited {
+    pub fn span(&self) -> Duration {
+        self.left_at.since(self.arrived_at)
+    }
+
+    /// Notes that it may go. Whoever may in the moment of its arrival has waited for nothing.
+    pub(in super::super) fn go(&mut self, now: Moment) {
+        self.left_at = now;
+        self.cause = self.cause.filter(|_| self.arrived_at < now);
+    }
+}
+
+impl Explaining {
+    /// Begins to write down what a marked request goes through.
+    pub(in super::super) fn on_arrival(
+        &mut self,
+        request: RequestId,
+        begin: impl FnOnce() -> Waited,
+    ) {
+        if let Some(marked) = self.marked.get_mut(&request) {
+            marked.waited = Some(begin());
+        }
+    }
+
+    /// Adds to it.
+    pub(in super::super) fn on_waited(
+        &mut self,
+        request: RequestId,
+        add: impl FnOnce(&mut Waited),
+    ) {
+        if let Some(waited) = self.marked.get_mut(&request).and_then(|it| it.waited.as_mut()) {
+            add(waited);
+        }
+    }
+}
+
+impl Brain {
+    /// Takes what was written down of what a request went through before it was sent or refused; asked
+    /// before [`Brain::take_explanation`].
+    pub fn take_waited(&mut self, request: RequestId) -> Option<Waited> {
+        self.explaining.marked.get_mut(&request)?.waited.take()
+    }
+}

@@ -1,0 +1,84 @@
+//! The books of what was let through: what a request really cost is settled with the line, its contract
+//! and the gate, once, however it ended. What was predicted is corrected here and nowhere else.
+
+use crate::cost::Hardware;
+use crate::domain::{Moment, RequestId, Usage};
+use crate::queue::Work;
+
+use super::super::{Booking, Brain};
+use super::Toll;
+
+impl Brain {
+    /// Books a request that goes to a replica.
+    pub(in super::super) fn hold_on_sent(&mut self, now: Moment, booking: &Booking) {
+        if booking.tried.is_empty() {
+            self.hold.gate.on_sent(now, booking.key, booking.toll.tokens);
+        }
+    }
+
+    /// Closes the books of a request that was sent: what it came to, as far as that is known.
+    pub(in super::super) fn hold_on_ended(&mut self, now: Moment, booking: &Booking, usage: Usage) {
+        let Some(replica) = self.fleet.get(booking.replica) else { return };
+        let output = usage.output.unwrap_or(booking.account.streamed_tokens);
+        let input = usage.input.unwrap_or(booking.outline.prompt_tokens);
+        let cached = usage.cached.unwrap_or(booking.account.cached_tokens).min(input);
+        // Who left before the first token had some of the prompt read, nobody knows how much.
+        let new = if booking.is_answering() || usage.input.is_some() { input - cached } else { 0 };
+        let context = input.saturating_add(output / 2);
+        let cost_ms = replica.hardware.cost.cost_ms(new, cached, output, context);
+        let real = work_of(&replica.hardware, cost_ms);
+        let Toll { class, tenant, work, held, .. } = booking.toll;
+        let tokens = u64::from(input) + u64::from(output);
+        self.hold.line.settle(class, tenant, work, real);
+        if let Some(held) = held {
+            self.hold.contracts.account(tenant).settle(held, real, tokens);
+        }
+        self.hold.gate.on_ended(now, booking.key, tokens);
+        if usage.output.is_some() {
+            self.hold.knees.learn(input, output);
+        }
+    }
+
+    /// Gives back what was reserved for a request that failed everywhere.
+    pub(in super::super) fn hold_on_unserved(&mut self, now: Moment, booking: &Booking) {
+        self.hold.take_back(&booking.toll);
+        self.hold.gate.on_ended(now, booking.key, 0);
+    }
+
+    /// Counts what a stream has used by now against its contract.
+    pub(in super::super) fn hold_on_streamed(&mut self, request: RequestId, output: u32) {
+        let Some(booking) = self.requests.get_mut(&request) else { return };
+        let Some(replica) = self.fleet.get(booking.replica) else { return };
+        let account = &booking.account;
+        // Only of a stream is the first byte the first token.
+        if let (0, Some(first)) = (account.streamed_tokens, account.first) {
+            let taken_ms = first.at.since(account.sent_at).as_secs_f64() * 1e3;
+            self.hold.knees.on_first_token(replica, account.sent_at, taken_ms, account.ttft_ms);
+        }
+        let Some(held) = &mut booking.toll.held else { return };
+        let prompt = booking.outline.prompt_tokens;
+        let cached = booking.account.cached_tokens.min(prompt);
+        let cost = &replica.hardware.cost;
+        let cost_ms = cost.cost_ms(prompt - cached, cached, output, prompt + output / 2);
+        let work = work_of(&replica.hardware, cost_ms);
+        let tokens = u64::from(prompt) + u64::from(output);
+        self.hold.contracts.account(booking.toll.tenant).flow(held, work, tokens);
+    }
+
+    /// Learns how much the fleet can do and hold, now that it changed or may have.
+    pub(in super::super) fn measure_fleet(&mut self) {
+        let there = || self.takers().filter(|it| !it.leaving);
+        let capacity: f64 = there().map(|it| it.hardware.capacity_mu_per_min).sum();
+        let told: Vec<u64> = there().filter_map(|it| it.hearsay.report()?.kv_tokens_max).collect();
+        // Those that do not tell are taken to be like those that do.
+        let count = u64::try_from(told.len()).unwrap_or(0);
+        let all = u64::try_from(there().count()).unwrap_or(0);
+        let kv_tokens = told.iter().sum::<u64>() * all / count.max(1);
+        self.hold.on_fleet(Work::from_mu(capacity), (0 < count).then_some(kv_tokens));
+    }
+}
+
+/// Turns time of one class of replicas into work.
+pub(super) fn work_of(hardware: &Hardware, cost_ms: f64) -> Work {
+    Work::from_mu(cost_ms / 60_000.0 * hardware.capacity_mu_per_min)
+}
