@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use cleave_core::cost::{
-    Coefficients, CostBook, ErrorQuantiles, Fit, Knee, Origin, Sample, StepTimes, fit,
+    Coefficients, CostBook, ErrorQuantiles, Fit, Knee, Origin, RequestCost, Sample, StepTimes, fit,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -100,6 +100,7 @@ pub(super) async fn calibrate(
         overhead_ms: fit.overhead_ms,
         image_ms: 0.0,
         audio_second_ms: 0.0,
+        adapter_ms: RequestCost::ADAPTER_MS_UNKNOWN,
         step: fit.times,
         knee,
         error: Some(fit.error_held_out),

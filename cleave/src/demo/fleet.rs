@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use cleave_core::brain;
+use cleave_core::brain::{self, Foresight};
 use cleave_core::policy::PolicyName;
 use cleave_io::proxy::{
     BindError, CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Router, Server,
@@ -129,6 +129,13 @@ impl Fleet {
             Busy { in_flight, waiting: stats.waiting, running: stats.running }
         };
         self.replicas.iter().map(look).collect()
+    }
+
+    /// Says how well first tokens were predicted since the replicas were renewed.
+    pub(super) fn foresight(&self) -> Foresight {
+        let mut all = Foresight::default();
+        self.router.pools().iter().for_each(|it| all.merge(&it.snapshot().foresight));
+        all
     }
 
     /// Takes no more requests, lets those in flight finish for a moment, ends.

@@ -134,7 +134,8 @@ impl Demo {
                 fleet.renew(policy, self.replicas, &self.mock).await?;
                 screen.begin(title)?;
                 let (elapsed, tallies) = self.phase(title, fleet, screen).await?;
-                outcomes.push(Outcome { policy, elapsed, tallies });
+                let foresight = fleet.foresight();
+                outcomes.push(Outcome { policy, elapsed, tallies, foresight });
             }
         }
         Ok(outcomes)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cleave_core::brain::Foresight;
 use cleave_core::policy::PolicyName;
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -14,6 +15,8 @@ pub(super) struct Outcome {
     pub(super) policy: PolicyName,
     pub(super) elapsed: Duration,
     pub(super) tallies: Tallies,
+    /// How well the router predicted first tokens when it chose a replica.
+    pub(super) foresight: Foresight,
 }
 
 /// One line of the comparison: a figure of every phase, and how it is written.
@@ -25,11 +28,13 @@ struct Figure {
     has_factor: bool,
 }
 
-const FIGURES: [Figure; 10] = [
+const FIGURES: [Figure; 12] = [
     figure("time to first token, p50", |_, total| total.ttft_ms(50), milliseconds, true),
     figure("time to first token, p90", |_, total| total.ttft_ms(90), milliseconds, true),
     figure("time to first token, p99", |_, total| total.ttft_ms(99), milliseconds, true),
     figure("the same after the first turn, p99", |_, it| it.later_ttft_ms(99), milliseconds, true),
+    figure("first token predicted within, p50", |it, _| predicted_ms(it, 0.5), milliseconds, false),
+    figure("first token predicted within, p90", |it, _| predicted_ms(it, 0.9), milliseconds, false),
     figure("prefix cache hit rate", |_, total| total.hit_share(), percent, true),
     figure("prompt tokens computed per request", prefilled_per_request, whole, true),
     figure("output tokens per second", output_per_second, whole, true),
@@ -82,6 +87,10 @@ first error under {}: {error}",
     std::iter::once(table.to_string()).chain(errors).collect()
 }
 
+fn predicted_ms(outcome: &Outcome, share: f64) -> Option<f64> {
+    (0 < outcome.foresight.count()).then(|| outcome.foresight.error_ms(share))
+}
+
 fn prefilled_per_request(_: &Outcome, total: &Tally) -> Option<f64> {
     (0 < total.requests).then(|| to_f64(total.prefilled_tokens()) / to_f64(total.requests))
 }
@@ -127,7 +136,8 @@ mod tests {
                 Sample { replica, ttft, prompt_tokens: 1_000, cached_tokens, output_tokens: 100 };
             tallies.add(&sample, if replica == 0 { Turn::First } else { Turn::Later });
         }
-        Outcome { policy, elapsed: Duration::from_secs(2), tallies }
+        let (elapsed, foresight) = (Duration::from_secs(2), Foresight::default());
+        Outcome { policy, elapsed, tallies, foresight }
     }
 
     #[test]
@@ -144,6 +154,8 @@ mod tests {
 │ time to first token, p90           ┆      400 ms ┆   25 ms ┆ ÷ 16.00 │
 │ time to first token, p99           ┆      400 ms ┆   25 ms ┆ ÷ 16.00 │
 │ the same after the first turn, p99 ┆      400 ms ┆   25 ms ┆ ÷ 16.00 │
+│ first token predicted within, p50  ┆           – ┆       – ┆         │
+│ first token predicted within, p90  ┆           – ┆       – ┆         │
 │ prefix cache hit rate              ┆         20% ┆     80% ┆  × 4.00 │
 │ prompt tokens computed per request ┆         800 ┆     200 ┆  ÷ 4.00 │
 │ output tokens per second           ┆         150 ┆     150 ┆  × 1.00 │
@@ -160,6 +172,7 @@ mod tests {
             policy: PolicyName::RoundRobin,
             elapsed: Duration::ZERO,
             tallies: Tallies::new(2),
+            foresight: Foresight::default(),
         };
         let text = compare(&[nothing]);
         assert!(text.contains("round_robin") && !text.contains("change"), "{text}");

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use crate::support::{Mock, Request, Router, ask};
+use crate::support::{Mock, Request, Router, Scripted, ask, json_answer};
 
 #[derive(Deserialize)]
 struct Chat {
@@ -68,6 +68,30 @@ async fn a_session_stays_with_its_cache_though_nothing_names_it() {
         homes.extend(home);
     }
     assert_eq!(homes.len(), 3, "no replica is without a session");
+}
+
+#[tokio::test]
+async fn an_adapter_stays_where_it_is_loaded_and_the_model_without_one_goes_anywhere() {
+    let answers = || Scripted::start(|it| it.answer(json_answer(200, "{}")));
+    let replicas = [answers().await, answers().await];
+    let urls = replicas.each_ref().map(|it| format!("\"http://{}\"", it.address)).join(",");
+    let router = by_default(&urls, 2).await;
+    let mut counts = Vec::new();
+    for model in ["m", "m-sql"] {
+        let before = replicas.each_ref().map(Scripted::hits);
+        for session in 0..16 {
+            let body = format!(
+                "{{\"model\":\"{model}\",\"messages\":[{}]}}",
+                said("user", &format!("question {session}"))
+            );
+            let asked = router.ask(&Request::post("/v1/chat/completions", body)).await;
+            assert_eq!(asked.status(), 200, "{}", asked.text());
+        }
+        let hits = replicas.each_ref().map(Scripted::hits);
+        counts.push([0, 1].map(|it| hits[it] - before[it]));
+    }
+    assert!(!counts[0].contains(&0), "sessions of the model are spread: {counts:?}");
+    assert!(counts[1].contains(&16), "those of the adapter are not: {counts:?}");
 }
 
 #[tokio::test]

@@ -40,8 +40,8 @@ impl Brain {
         let outline = &booking.outline;
         let (cached, new) = (outline.tokens_in(held_blocks), outline.tokens_beyond(held_blocks));
         let output = outline.output_tokens.unwrap_or(0);
-        let attachments = booking.extent.attachments;
-        let charge = Load::quote(&candidate.books.cost, outline, cached, output, attachments);
+        let cost = &candidate.books.cost;
+        let charge = Load::quote(cost, outline, cached, output, &booking.extent);
         booking.account = Account {
             charge,
             predicted_us: charge.prefill_us + charge.decode_us,

@@ -75,6 +75,7 @@ impl Bench {
             block_tokens: 64,
             prompt_tokens: 140,
             output_tokens: None,
+            ..Outline::default()
         };
         (
             request,

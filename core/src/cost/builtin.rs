@@ -3,7 +3,9 @@
 //! guess: it knows nothing of quantisation, tensor parallelism, experts or the engine. A router that
 //! starts with a guess is right about which of two requests is the larger, and learns the rest.
 
-use super::{Coefficients, Fit, H200_TABLE, Knee, Mix, Origin, StepTimes, fit, read_samples};
+use super::{
+    Coefficients, Fit, H200_TABLE, Knee, Mix, Origin, RequestCost, StepTimes, fit, read_samples,
+};
 
 /// The day on which the built-in table was measured.
 const TABLE_DATE: &str = "2026-11-15";
@@ -104,6 +106,7 @@ fn predicted(step: StepTimes) -> Coefficients {
         overhead_ms: 0.0,
         image_ms: 0.0,
         audio_second_ms: 0.0,
+        adapter_ms: RequestCost::ADAPTER_MS_UNKNOWN,
         step,
         knee: Knee::predict(&step, Mix::USUAL),
         error: None,

@@ -46,6 +46,9 @@ pub struct Coefficients {
     /// What a second of sound takes beside its tokens; zero when nobody measured it.
     #[serde(default)]
     pub audio_second_ms: f64,
+    /// What it takes to load an adapter that the replica did not use lately.
+    #[serde(default = "adapter_ms_unknown")]
+    pub adapter_ms: f64,
     pub step: StepTimes,
     pub knee: Knee,
     /// Relative error of predicted times, cross-validated; a guess has none.
@@ -59,6 +62,7 @@ impl Coefficients {
         RequestCost {
             image_ms: self.image_ms,
             audio_second_ms: self.audio_second_ms,
+            adapter_ms: self.adapter_ms,
             ..RequestCost::at_knee(&self.step, self.knee.concurrency)
         }
     }
@@ -95,6 +99,7 @@ impl Coefficients {
             ("overhead_ms", self.overhead_ms),
             ("image_ms", self.image_ms),
             ("audio_second_ms", self.audio_second_ms),
+            ("adapter_ms", self.adapter_ms),
             ("step.new_token_ms", step.new_token_ms),
             ("step.attention_ms", step.attention_ms),
             ("step.context_ms", step.context_ms),
@@ -115,6 +120,10 @@ impl Coefficients {
         }
         problems
     }
+}
+
+const fn adapter_ms_unknown() -> f64 {
+    RequestCost::ADAPTER_MS_UNKNOWN
 }
 
 fn is_date(text: &str) -> bool {

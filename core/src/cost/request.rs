@@ -24,9 +24,15 @@ pub struct RequestCost {
     pub image_ms: f64,
     /// For each second of sound, beside its tokens.
     pub audio_second_ms: f64,
+    /// For loading an adapter that is not there.
+    pub adapter_ms: f64,
 }
 
 impl RequestCost {
+    /// What loading an adapter is taken for when nobody measured it: between a copy from the host's
+    /// memory, some milliseconds, and from a disk, up to a second.
+    pub const ADAPTER_MS_UNKNOWN: f64 = 100.0;
+
     /// Derives what requests cost from what steps take when so many answers are written at once.
     pub fn at_knee(times: &StepTimes, concurrency: u32) -> Self {
         let batch = f64::from(concurrency.max(1));
@@ -38,6 +44,7 @@ impl RequestCost {
             output_context_ms: times.attention_ms + times.context_ms,
             image_ms: 0.0,
             audio_second_ms: 0.0,
+            adapter_ms: Self::ADAPTER_MS_UNKNOWN,
         }
     }
 
@@ -75,6 +82,7 @@ mod tests {
         output_context_ms: 0.25,
         image_ms: 7.0,
         audio_second_ms: 4.0,
+        adapter_ms: 0.0,
     };
 
     #[test]

@@ -10,6 +10,9 @@ pub struct Extent {
     pub text_bytes: u32,
     /// Images, sounds and files that the prompt carries in itself.
     pub attachments: u32,
+    /// How many of them are sounds, and how long those last together, as far as it shows.
+    pub sounds: u32,
+    pub sound_ms: u32,
     /// Bytes of the attachments.
     pub attachment_bytes: u32,
     /// Bytes behind each block of the outline; 0 when it has none.

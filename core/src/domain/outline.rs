@@ -14,6 +14,8 @@ pub struct Outline {
     pub prompt_tokens: u32,
     /// How long the answer is expected to be, where somebody has a reason to expect it.
     pub output_tokens: Option<u32>,
+    /// The adapter that the model wears for it, by the hash of its name; 0 for none.
+    pub adapter: u64,
 }
 
 impl Outline {

@@ -7,7 +7,7 @@ use std::ops::{AddAssign, SubAssign};
 use std::time::Duration;
 
 use crate::cost::RequestCost;
-use crate::domain::{Moment, Outline, Usage};
+use crate::domain::{Extent, Moment, Outline, Usage};
 
 /// How long a prompt that was read is remembered: about as long as an answer takes to write.
 const READ_MEMORY_MS: f64 = 10_000.0;
@@ -38,11 +38,11 @@ impl Load {
         outline: &Outline,
         cached_tokens: u32,
         output_tokens: u32,
-        attachments: u32,
+        extent: &Extent,
     ) -> Self {
         let prompt = outline.prompt_tokens;
         let new = prompt.saturating_sub(cached_tokens);
-        let prefill_ms = cost.prefill_ms(new, cached_tokens) + cost.media_ms(attachments, 0.0);
+        let prefill_ms = cost.prefill_ms(new, cached_tokens) + media_ms(cost, extent);
         let answer = Self::quote_answer(cost, prompt, 0, output_tokens);
         Self { prefill_us: us(prefill_ms), ..answer }
     }
@@ -96,6 +96,12 @@ impl Drift {
         self.settled_us += settled_us;
         self.missed_us += predicted_us.abs_diff(settled_us);
     }
+}
+
+/// Prices images and sounds beside their tokens. Other files count as images do.
+fn media_ms(cost: &RequestCost, extent: &Extent) -> f64 {
+    let images = extent.attachments.saturating_sub(extent.sounds);
+    cost.media_ms(images, f64::from(extent.sound_ms) / 1e3)
 }
 
 /// Prices a request that is over, as far as the engine told what it came to.
@@ -236,18 +242,22 @@ mod tests {
     #[test]
     fn a_cached_prompt_is_quoted_for_what_is_new() {
         let cost = Hardware::default().cost;
-        let cold = Load::quote(&cost, &prompt(10_000), 0, 100, 0);
-        let warm = Load::quote(&cost, &prompt(10_000), 9_900, 100, 0);
+        let cold = Load::quote(&cost, &prompt(10_000), 0, 100, &Extent::default());
+        let warm = Load::quote(&cost, &prompt(10_000), 9_900, 100, &Extent::default());
         assert!(warm.prefill_us < cold.prefill_us / 50);
         assert_eq!((warm.decode_us, warm.kv_tokens), (cold.decode_us, 10_000));
         assert_eq!(warm.growth_tokens, 100);
     }
 
     #[test]
-    fn images_cost_what_was_measured_for_them() {
-        let cost = RequestCost { image_ms: 30.0, ..Hardware::default().cost };
-        let quote = |images| Load::quote(&cost, &prompt(100), 0, 1, images).prefill_us;
-        assert_eq!(quote(2) - quote(0), 60_000);
+    fn images_and_sounds_cost_what_was_measured_for_them() {
+        let usual = Hardware::default().cost;
+        let cost = RequestCost { image_ms: 30.0, audio_second_ms: 4.0, ..usual };
+        let quote = |extent: Extent| Load::quote(&cost, &prompt(100), 0, 1, &extent).prefill_us;
+        let images = Extent { attachments: 2, ..Extent::default() };
+        let sound = Extent { attachments: 3, sounds: 1, sound_ms: 2_500, ..images };
+        assert_eq!(quote(images) - quote(Extent::default()), 60_000);
+        assert_eq!(quote(sound) - quote(images), 10_000, "two images and 2.5 s of sound");
     }
 
     #[test]
@@ -307,7 +317,7 @@ mod tests {
                         ledger.close(at(2), charge, answering);
                     }
                     _ => {
-                        let charge = Load::quote(&cost, &prompt(tokens), tokens / 3, output, 0);
+                        let charge = Load::quote(&cost, &prompt(tokens), tokens / 3, output, &Extent::default());
                         ledger.book(at(0), charge);
                         open.push((charge, false, tokens));
                     }

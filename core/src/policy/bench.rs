@@ -137,5 +137,11 @@ pub(super) fn prompt(parts: &[(u64, u64)]) -> Outline {
     let blocks: Vec<u64> = parts.iter().flat_map(|&(first, count)| first..first + count).collect();
     let prompt_tokens = u32::try_from(blocks.len()).unwrap() * BLOCK_TOKENS;
     let (block_tokens, output_tokens) = (BLOCK_TOKENS, None);
-    Outline { blocks: blocks.into(), block_tokens, prompt_tokens, output_tokens }
+    Outline {
+        blocks: blocks.into(),
+        block_tokens,
+        prompt_tokens,
+        output_tokens,
+        ..Outline::default()
+    }
 }

@@ -8,6 +8,7 @@
 #[macro_use]
 mod table;
 
+mod adapters;
 #[cfg(test)]
 mod bench;
 mod booked;

@@ -12,6 +12,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::domain::{Outline, ReplicaId, RequestId, float};
 
+use super::adapters::Adapters;
 use super::congestion::Congestion;
 use super::residency::Residency;
 use super::{Ask, Candidate, Policy, Terms, in_flight_total, rendezvous};
@@ -48,7 +49,10 @@ const DEPTH_TOKENS_MIN: u32 = 1_000;
 #[derive(Debug)]
 pub(super) struct Priced {
     residency: Residency,
+    adapters: Adapters,
     congestion: Congestion,
+    /// What the whole prompt in question takes at each candidate, kept for its allocation.
+    colds_ms: Vec<f64>,
 }
 
 /// The terms of one replica's price, in milliseconds.
@@ -89,7 +93,12 @@ impl Price {
 
 impl Default for Priced {
     fn default() -> Self {
-        Self { residency: Residency::of_kv(1), congestion: Congestion::default() }
+        Self {
+            residency: Residency::of_kv(1),
+            adapters: Adapters::default(),
+            congestion: Congestion::default(),
+            colds_ms: Vec::new(),
+        }
     }
 }
 
@@ -97,15 +106,15 @@ impl Policy for Priced {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
         self.residency.look_up(ask, candidates);
         let traffic = self.traffic(ask, candidates);
-        let mut best = (0, f64::INFINITY, f64::INFINITY);
+        // Equal prices go by the session's lots, so that all routers break ties alike.
+        let lot = |position: usize| rendezvous::lot(&candidates[position], ask.key);
+        let mut best = (0, f64::INFINITY);
         for (position, candidate) in candidates.iter().enumerate() {
             let price = self.price(ask.outline, candidate, position, traffic);
             // A replica with less of a share is priced as if all its times were longer.
             let price = price.total_ms() / candidate.weight;
-            // Equal prices go by the session's lots, so that all routers break ties alike.
-            let lot = rendezvous::lot(candidate, ask.key);
-            if price < best.1 || (price <= best.1 && lot < best.2) {
-                best = (position, price, lot);
+            if price < best.1 || (price <= best.1 && lot(position) < lot(best.0)) {
+                best = (position, price);
             }
         }
         best.0
@@ -117,6 +126,7 @@ impl Policy for Priced {
 
     fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
         let held = self.residency.on_sent(ask, to);
+        self.adapters.on_sent(to.id, ask.outline.adapter);
         self.congestion.on_sent(ask.now, own_ms(ask.outline, to, held));
         held
     }
@@ -135,7 +145,8 @@ impl Policy for Priced {
                 prefill_ms: price.own,
                 evict_ms: price.evict,
                 slow_ms: price.hold_up,
-                ttft_ms: candidate.books.ttft_ms(new, cached_tokens),
+                ttft_ms: candidate.books.ttft_ms(new, cached_tokens)
+                    + self.adapter_ms(ask.outline, candidate),
                 price_ms: price.total_ms() / candidate.weight,
             }
         }));
@@ -143,24 +154,27 @@ impl Policy for Priced {
 
     fn on_restarted(&mut self, replica: ReplicaId) {
         self.residency.forget(replica);
+        self.adapters.forget(replica);
     }
 
     fn on_left(&mut self, replica: ReplicaId) {
-        self.residency.forget(replica);
+        self.on_restarted(replica);
     }
 
     fn bytes(&self) -> usize {
-        self.residency.bytes()
+        self.residency.bytes() + self.adapters.bytes()
     }
 }
 
 impl Priced {
     /// Estimates what a millisecond means on this fleet now.
-    fn traffic(&self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
+    fn traffic(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         let (own, all) = (in_flight_total(candidates), candidates.iter().map(in_flight).sum());
         let share = if own < all { own.max(1.0) / f64::max(all, 1.0) } else { 1.0 };
         let replicas: f64 = candidates.iter().map(|_| 1.0).sum();
-        let cold_ms: f64 = candidates.iter().map(|it| cold_ms(ask.outline, it)).sum();
+        self.colds_ms.clear();
+        self.colds_ms.extend(candidates.iter().map(|it| cold_ms(ask.outline, it)));
+        let cold_ms: f64 = self.colds_ms.iter().sum();
         let delayed = self.congestion.delayed(ask.now, replicas, share);
         let patience_ms = PATIENCE_MS_MIN.max(PATIENCE * self.congestion.usual_ms(delayed));
         let giants = (self.congestion.unevenness() / UNEVENNESS_USUAL).max(1.0);
@@ -169,7 +183,7 @@ impl Priced {
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
-        let own = own_ms(outline, to, self.residency.blocks(position));
+        let own = own_ms(outline, to, self.residency.blocks(position)) + self.adapter_ms(outline, to);
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
         // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
         // goes a little slower at every token. Answers there are taken to be as long as ours.
@@ -180,9 +194,15 @@ impl Priced {
             own,
             evict: self.evict_ms(outline, to, position, output),
             hold_up: in_flight(to) * felt_more_ms(to.books.gap_ms(), pause + slower),
-            speed: traffic.cold_ms / cold_ms(outline, to),
+            speed: traffic.cold_ms / self.colds_ms[position],
             traffic,
         }
+    }
+
+    /// Predicts how long the replica takes to load the request's adapter, if it has to.
+    fn adapter_ms(&self, outline: &Outline, to: &Candidate) -> f64 {
+        let loads = self.adapters.lacks(to.id, outline.adapter);
+        if loads { to.books.cost.adapter_ms } else { 0.0 }
     }
 
     /// Predicts how long it takes to compute again what this placement pushes out of the cache.
@@ -192,7 +212,7 @@ impl Priced {
         let held = self.residency.held_tokens(outline, to.id);
         let evicted = (held + u64::from(new)).saturating_sub(room).min(held);
         // A token deep in a long context costs more than one at its start: attention grows.
-        float(evicted) * cold_ms(outline, to) / f64::from(depth_tokens(outline))
+        float(evicted) * self.colds_ms[position] / f64::from(depth_tokens(outline))
     }
 }
 
@@ -263,6 +283,20 @@ mod tests {
         };
         assert!(!home_with_a_line(false));
         assert!(home_with_a_line(true));
+    }
+
+    #[test]
+    fn an_adapter_goes_where_it_is_loaded_until_that_replica_is_busy() {
+        let mut bench = Bench::new(PolicyName::Priced, 2);
+        bench.candidates.iter_mut().for_each(|it| it.books.cost.adapter_ms = 100.0);
+        let asked = |adapter| Outline { adapter, ..prompt(&[(7_000, 4)]) };
+        for home in [0, 1] {
+            bench.serve(&Outline { adapter: 1 + u64::from(home), ..prompt(&[(0, 4)]) }, home);
+        }
+        assert_eq!((bench.pick(&asked(1)), bench.pick(&asked(2))), (0, 1));
+        // A line that takes longer than loading.
+        bench.send(&prompt(&[(1_000, 100)]), 0);
+        assert_eq!(bench.pick(&asked(1)), 1);
     }
 
     #[test]

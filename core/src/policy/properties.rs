@@ -33,12 +33,13 @@ fn outline() -> impl Strategy<Value = Outline> {
     });
     let sizes = prop_oneof![Just(0_u32), Just(16), Just(512), Just(u32::MAX)];
     let tokens = prop_oneof![Just(0_u32), 1_u32..100_000, Just(u32::MAX)];
-    (blocks, sizes, tokens, prop::option::of(0_u32..5000)).prop_map(
-        |(blocks, block_tokens, prompt_tokens, output_tokens)| Outline {
+    (blocks, sizes, tokens, prop::option::of(0_u32..5000), 0_u64..20).prop_map(
+        |(blocks, block_tokens, prompt_tokens, output_tokens, adapter)| Outline {
             blocks: blocks.into(),
             block_tokens,
             prompt_tokens,
             output_tokens,
+            adapter,
         },
     )
 }
@@ -211,7 +212,13 @@ fn no_policy_remembers_more_than_its_bytes_when_nothing_is_ever_asked_twice_or_e
             let blocks: Vec<u64> = (number * 1000..number * 1000 + 400).collect();
             let (prompt_tokens, output_tokens) = (400 * 16, None);
             let blocks = blocks.into();
-            let outline = Outline { blocks, block_tokens: 16, prompt_tokens, output_tokens };
+            let outline = Outline {
+                blocks,
+                block_tokens: 16,
+                prompt_tokens,
+                output_tokens,
+                ..Outline::default()
+            };
             pool.ask(SliceKey(number << 32), &outline);
             if number % 100 == 99 {
                 pool.leave(0);

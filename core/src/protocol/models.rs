@@ -1,6 +1,7 @@
 //! Lists of models: read from replicas, merged, written for clients. What a replica says of a model
 //! is kept as it stands, because engines add fields of their own.
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -11,6 +12,8 @@ const MODELS_MAX: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Model {
     pub id: String,
+    /// Whether it is another model with an adapter, as the replica says.
+    pub is_adapter: bool,
     entry: Box<RawValue>,
 }
 
@@ -22,6 +25,9 @@ struct List {
 #[derive(Deserialize)]
 struct Entry {
     id: String,
+    /// vLLM names here the model that an adapter belongs to.
+    #[serde(default)]
+    parent: Option<IgnoredAny>,
 }
 
 #[derive(Serialize)]
@@ -46,7 +52,7 @@ impl Model {
         let named = Named { id, object: "model", created: 0, owned_by: "cleave", root };
         let json = serde_json::to_string(&named).expect("a struct of strings always serialises");
         let entry = RawValue::from_string(json).expect("what was just written is JSON");
-        Self { id: id.to_owned(), entry }
+        Self { id: id.to_owned(), is_adapter: false, entry }
     }
 
     /// The entry as it stands in a list.
@@ -59,8 +65,8 @@ impl Model {
 pub fn read_models(body: &[u8]) -> Option<Vec<Model>> {
     let list: List = serde_json::from_slice(body).ok()?;
     let models = list.data.into_iter().filter_map(|entry| {
-        let Entry { id } = serde_json::from_str(entry.get()).ok()?;
-        Some(Model { id, entry })
+        let Entry { id, parent } = serde_json::from_str(entry.get()).ok()?;
+        Some(Model { id, is_adapter: parent.is_some(), entry })
     });
     Some(models.take(MODELS_MAX).collect())
 }
@@ -84,6 +90,15 @@ mod tests {
             write_models(models.iter()),
             r#"{"object":"list","data":[{"id":"a","max_model_len":4096,"x":[1, 2]},{"id":"b"},{"id":"alias","object":"model","created":0,"owned_by":"cleave","root":"a"}]}"#
         );
+    }
+
+    #[test]
+    fn a_model_with_a_parent_is_an_adapter() {
+        let body =
+            br#"{"data":[{"id":"base","parent":null},{"id":"sql","parent":"base"},{"id":"x"}]}"#;
+        let adapters = |it: &Model| it.is_adapter.then(|| it.id.clone());
+        let found: Vec<String> = read_models(body).unwrap().iter().filter_map(adapters).collect();
+        assert_eq!(found, ["sql"]);
     }
 
     #[test]

@@ -10,6 +10,8 @@
 //! unless the pool keeps them apart. `cache_salt` keeps prompts apart here as it does there, and a
 //! tenant that must share with nobody gets a salt of its own, here and in the body that goes out.
 
+mod sound;
+
 use std::ops::Range;
 
 use memchr::{memchr, memchr3};
@@ -55,13 +57,16 @@ impl Prompt<'_> {
             model,
             text_bytes: narrow(bytes - attachment_bytes),
             attachments: chain.attachments,
+            sounds: chain.sounds,
+            sound_ms: chain.sound_ms,
             attachment_bytes: narrow(attachment_bytes),
             block_bytes: narrow(BLOCK_BYTES),
             output_tokens_max: None,
             digest: chain.digest(),
             streams: false,
         };
-        (Outline { blocks: chain.blocks.into(), ..Outline::default() }, extent)
+        let worn = if self.adapter.is_empty() { 0 } else { adapter };
+        (Outline { blocks: chain.blocks.into(), adapter: worn, ..Outline::default() }, extent)
     }
 }
 
@@ -136,6 +141,9 @@ struct Chain {
     /// Blocks that are no text but the data of an attachment.
     data_blocks: usize,
     attachments: u32,
+    /// How many of the attachments are sounds, and how long they last.
+    sounds: u32,
+    sound_ms: u32,
     in_data: bool,
 }
 
@@ -147,6 +155,8 @@ impl Chain {
             begun: Vec::new(),
             data_blocks: 0,
             attachments: 0,
+            sounds: 0,
+            sound_ms: 0,
             in_data: false,
         }
     }
@@ -167,7 +177,19 @@ impl Chain {
         }
         let blocks = bytes.chunks_exact(BLOCK_BYTES);
         self.begun.extend_from_slice(blocks.remainder());
-        blocks.for_each(|it| self.add(it));
+        for (number, block) in blocks.enumerate() {
+            if self.add(block) {
+                self.listen(bytes, number * BLOCK_BYTES);
+            }
+        }
+    }
+
+    /// Notes how long the attachment whose data goes on at `at` lasts, if it is a sound.
+    fn listen(&mut self, bytes: &[u8], at: usize) {
+        if let Some(lasts_ms) = sound::lasts_ms(bytes, at) {
+            self.sounds += 1;
+            self.sound_ms = self.sound_ms.saturating_add(lasts_ms);
+        }
     }
 
     /// Hashes all of the prompt, what follows the last whole block included; never 0.
@@ -175,7 +197,8 @@ impl Chain {
         XxHash3_64::oneshot_with_seed(self.hash, &self.begun).max(1)
     }
 
-    fn add(&mut self, block: &[u8]) {
+    /// Adds a whole block. Tells whether an attachment's data begins with it, or did shortly before.
+    fn add(&mut self, block: &[u8]) -> bool {
         if self.blocks.len() < BLOCKS_MAX {
             // Hashed without a seed and then joined: with a seed this length costs two thirds more.
             let own = XxHash3_64::oneshot(block);
@@ -184,8 +207,10 @@ impl Chain {
         }
         let data = is_data(block);
         self.data_blocks += usize::from(data);
-        self.attachments += u32::from(data && !self.in_data);
+        let begins = data && !self.in_data;
+        self.attachments += u32::from(begins);
         self.in_data = data;
+        begins
     }
 }
 

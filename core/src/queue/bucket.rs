@@ -95,10 +95,16 @@ impl Allowance {
         }
     }
 
-    /// Takes from the bucket of that use; it may be left in debt. Best effort takes from nobody.
+    /// Takes from the bucket of that use. What the first lacks comes from the second as far as there is
+    /// any, and then it is left in debt. Best effort takes from nobody.
     pub fn take(&mut self, usage: Use, amount: u64) {
         match usage {
-            Use::Guaranteed => self.base -= i128::from(amount),
+            Use::Guaranteed => {
+                self.base -= i128::from(amount);
+                let saved = (-self.base).clamp(0, self.burst.max(0));
+                self.base += saved;
+                self.burst -= saved;
+            }
             Use::Burst => self.burst -= i128::from(amount),
             Use::BestEffort => {}
         }
@@ -188,6 +194,18 @@ mod tests {
         assert!((5_993..=6_007).contains(&guaranteed), "{guaranteed}");
         assert_eq!(burst, 0);
         assert!(30_000 < beyond);
+    }
+
+    #[test]
+    fn what_runs_past_the_rate_is_taken_from_what_was_saved_before_anything_is_owed() {
+        let mut allowance = Allowance::new(Moment::ZERO, 60, 100);
+        assert_eq!(allowance.look(Moment::ZERO, 3), Use::Guaranteed);
+        allowance.take(Use::Guaranteed, 80);
+        assert_eq!(allowance.remaining(), 23, "3 of the rate and 77 of what was saved");
+        allowance.take(Use::Guaranteed, 50);
+        assert_eq!((allowance.remaining(), allowance.base), (0, -27));
+        allowance.give(Use::Guaranteed, 130);
+        assert_eq!(allowance.remaining(), 103, "all of it comes back");
     }
 
     #[test]

@@ -35,6 +35,7 @@ fn what_is_unknown_is_filled_and_what_is_known_is_kept() {
         block_tokens: 16,
         prompt_tokens: 40,
         output_tokens: Some(9),
+        ..Outline::default()
     };
     let mut outline = known.clone();
     lengths.complete(KEY, &extent(5000), &mut outline);

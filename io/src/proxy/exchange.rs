@@ -92,7 +92,7 @@ async fn serve(
     let session = visit.session.insert(session).as_str();
     let model = found.model.as_deref();
     let table = router.table();
-    let Route { pool, model: known_as } =
+    let Route { pool, model: known_as, is_adapter } =
         table.route(model).map_err(|why| ServeError::no_route(why, model))?;
     let model = known_as.as_deref().or(model).unwrap_or("");
     let workload = router.settings.workload_header.as_ref();
@@ -106,6 +106,9 @@ async fn serve(
     // Pick: the decision and its booking are one step.
     let apart = pool.keeps_tenants_apart().then_some(caller.salt);
     let (mut outline, extent) = found.outline(model, apart);
+    if is_adapter {
+        outline.adapter = extent.model;
+    }
     outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
     let placed = visit.place(pool, key, (outline, extent), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;

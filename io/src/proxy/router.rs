@@ -251,7 +251,7 @@ impl Router {
                     .map(|it| (names.name(it.workload), it.drift))
                     .collect(),
             };
-            self.metrics.set_pool(&pool.name, own, gauges);
+            self.metrics.set_pool(&pool.name, &own, gauges);
             let view = pool.assignment();
             let assignment = AssignmentGauges {
                 totals: &view.totals,

@@ -31,6 +31,8 @@ pub(super) struct Route {
     pub(super) pool: Arc<Pool>,
     /// The name the replicas know, if the client used another.
     pub(super) model: Option<Arc<str>>,
+    /// Whether the model is another one with an adapter that a replica may have to load first.
+    pub(super) is_adapter: bool,
 }
 
 /// Why no pool was found.
@@ -50,12 +52,15 @@ impl Table {
                 open.push(pool.clone());
             }
             for model in models {
-                let route = Route { pool: pool.clone(), model: None };
+                let is_adapter = model.is_adapter;
+                let route = Route { pool: pool.clone(), model: None, is_adapter };
                 entries.entry(model.id.clone()).or_insert((model, route));
             }
             for (alias, model) in &pool.spec().aliases {
                 let entry = Model::named(alias, Some(model));
-                let route = Route { pool: pool.clone(), model: Some(model.as_str().into()) };
+                let is_adapter = entries.get(model).is_some_and(|(it, _)| it.is_adapter);
+                let known_as = Some(model.as_str().into());
+                let route = Route { pool: pool.clone(), model: known_as, is_adapter };
                 entries.entry(alias.clone()).or_insert((entry, route));
             }
         }
@@ -86,7 +91,7 @@ impl Table {
     /// Finds the pool for a model, or for a request that names none.
     pub(super) fn route(&self, model: Option<&str>) -> Result<Route, NoRoute> {
         let only = |pools: &[Arc<Pool>]| match pools {
-            [pool] => Some(Route { pool: pool.clone(), model: None }),
+            [pool] => Some(Route { pool: pool.clone(), model: None, is_adapter: false }),
             _ => None,
         };
         match model {

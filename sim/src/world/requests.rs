@@ -60,6 +60,7 @@ impl World {
             block_tokens: belief.of_tokens(self.block_tokens.get()),
             prompt_tokens: belief.of_tokens(prompt_tokens),
             output_tokens: None,
+            ..Outline::default()
         };
         self.flights.insert(id, flight);
         self.measures.on_arrival(request.tenant);

@@ -39,6 +39,7 @@ enum Stage {
     Docs,
     Tests,
     Doctests,
+    Features,
     Fuzz,
     Python,
 }
@@ -89,6 +90,12 @@ impl Stage {
                 Runner::Nextest,
             ),
             Self::Doctests => counted(cargo(&["test", "--workspace", "--doc"]), Runner::Doctest),
+            // What a default build leaves out.
+            Self::Features => {
+                let flags =
+                    ["nextest", "run", "-p", "cleave-io", "--features", "tokenizer", "tokenizer"];
+                counted(cargo(&flags), Runner::Nextest)
+            }
             Self::Fuzz => one(fuzz::run(&fuzz::Args::all(args.fuzz_seconds))),
             Self::Python => {
                 process::must(&mut cargo(&["build", "--workspace", "--bin", "cleave"]))?;

@@ -99,6 +99,8 @@ async fn an_unknown_model_is_refused_with_404_and_what_exists() {
     let answer = router.ask(&request).await;
     let refusal = answer.refusal();
     assert_eq!((answer.status(), refusal.code.as_str()), (404, "model_not_found"));
-    assert!(refusal.message.contains("gpt-none") && refusal.message.ends_with("available: m"));
+    assert!(
+        refusal.message.contains("gpt-none") && refusal.message.ends_with("available: m, m-sql")
+    );
     assert_eq!(replica.hits(), 0);
 }

@@ -1,5 +1,6 @@
 //! A replica that does what the test says, byte by byte: answers, breaks off, resets, hangs. It
-//! passes health checks and says that it serves the model `m`, so that the router takes it on.
+//! passes health checks and says that it serves the model `m`, and that with the adapter `m-sql`, so
+//! that the router takes it on.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use super::PATIENCE;
 use super::client::Request;
 use super::wire::{Head, Wire};
 
-const MODELS: &str = r#"{"object":"list","data":[{"id":"m","object":"model"}]}"#;
+const MODELS: &str = r#"{"object":"list","data":[{"id":"m","object":"model","parent":null},{"id":"m-sql","object":"model","parent":"m"}]}"#;
 
 /// One request that reached the replica, and the connection to answer it on. Dropping it hangs up.
 #[derive(Debug)]

@@ -41,6 +41,7 @@ impl Fleet {
             block_tokens: 64,
             prompt_tokens: 6500,
             output_tokens: Some(100),
+            ..Outline::default()
         };
         let (key, extent) = (SliceKey(session), crate::domain::Extent::default());
         let actions =
@@ -153,6 +154,7 @@ fn explaining_changes_no_decision() {
                 block_tokens: 64,
                 prompt_tokens: 6500,
                 output_tokens: Some(100),
+                ..Outline::default()
             };
             let key = SliceKey(number % 7);
             let extent = crate::domain::Extent::default();

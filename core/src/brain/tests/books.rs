@@ -14,7 +14,7 @@ fn priced(replicas: usize) -> Bench {
 fn outline(first: u64, blocks: u64) -> Outline {
     let prompt_tokens = u32::try_from(blocks).unwrap() * 100;
     let blocks = (first..first + blocks).collect();
-    Outline { blocks, block_tokens: 100, prompt_tokens, output_tokens: None }
+    Outline { blocks, block_tokens: 100, prompt_tokens, ..Outline::default() }
 }
 
 impl Bench {

@@ -29,6 +29,7 @@ impl Bench {
             block_tokens: 64,
             prompt_tokens,
             output_tokens: None,
+            ..Outline::default()
         };
         let extent = Extent { streams: true, digest: 7, ..Extent::default() };
         let actions =
@@ -299,6 +300,7 @@ fn a_hang_behind_whole_answers_is_found_by_a_token_that_does_not_come() {
             block_tokens: 64,
             prompt_tokens: 500,
             output_tokens: Some(20),
+            ..Outline::default()
         };
         let extent = Extent { digest: 9, ..Extent::default() };
         let claim = Claim::default();

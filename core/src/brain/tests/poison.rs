@@ -15,6 +15,7 @@ impl Bench {
             block_tokens: 64,
             prompt_tokens: 100,
             output_tokens: None,
+            ..Outline::default()
         };
         let extent = Extent { streams: true, digest: 7, ..Extent::default() };
         let claim = Claim::default();
@@ -45,6 +46,7 @@ fn a_request_that_brings_two_replicas_down_is_not_sent_to_a_third() {
         block_tokens: 64,
         prompt_tokens: 100,
         output_tokens: None,
+        ..Outline::default()
     };
     let extent = Extent { streams: true, digest: 7, ..Extent::default() };
     let key = SliceKey::new(1, "m", "another");

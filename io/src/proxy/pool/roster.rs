@@ -1,0 +1,120 @@
+//! Who is in a pool: replicas join, change and leave as settings say, and are found by their names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use cleave_core::brain::{Event, Order};
+use cleave_core::domain::ReplicaId;
+use cleave_core::protocol::Model;
+use twox_hash::XxHash3_64;
+
+use crate::proxy::settings::{PoolSettings, ReplicaSettings};
+use crate::replicas::Origin;
+
+use super::{Member, Pool};
+
+impl Pool {
+    /// Takes on new settings: replicas come, change weight, or finish and leave. Returns those that
+    /// came.
+    pub(in crate::proxy) fn apply(&self, new: PoolSettings, ids: &AtomicU32) -> Vec<Arc<Member>> {
+        let members = self.members();
+        let present: BTreeMap<&Origin, &Arc<Member>> = members
+            .iter()
+            .filter(|it| !it.gone.is_cancelled())
+            .map(|it| (&it.origin, it))
+            .collect();
+        let wanted: BTreeMap<&Origin, &ReplicaSettings> =
+            new.replicas.iter().map(|it| (&it.origin, it)).collect();
+        let mut joined = Vec::new();
+        for (origin, replica) in &wanted {
+            match present.get(origin) {
+                Some(member) => {
+                    self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
+                    let hardware = Arc::clone(&replica.hardware);
+                    self.tell(Event::Classed { replica: member.id, hardware });
+                    self.tell_zone(member.id, replica);
+                }
+                None => joined.push(self.join(replica, ids)),
+            }
+        }
+        for (origin, member) in present {
+            if !wanted.contains_key(origin) {
+                member.gone.cancel();
+                self.tell(Event::Leaving { replica: member.id });
+            }
+        }
+        self.spec.store(Arc::new(new));
+        joined
+    }
+
+    fn join(&self, replica: &ReplicaSettings, ids: &AtomicU32) -> Arc<Member> {
+        let weight = replica.weight;
+        let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), replica.origin.clone());
+        // First a member, then a candidate: who can be chosen must be found.
+        self.members.rcu(|all| {
+            let mut all = Vec::clone(all);
+            all.push(member.clone());
+            all
+        });
+        let name = member.origin.as_str().to_owned();
+        let hardware = Arc::clone(&replica.hardware);
+        self.tell(Event::Joined { replica: member.id, name, weight, hardware });
+        self.tell_zone(member.id, replica);
+        member
+    }
+
+    fn tell_zone(&self, id: ReplicaId, replica: &ReplicaSettings) {
+        // Names differ in their hashes, but for a chance of one in 2^32.
+        let number = |it: &String| (XxHash3_64::oneshot(it.as_bytes()) >> 32).try_into().ok();
+        let zone = replica.zone.as_ref().and_then(number);
+        self.tell(Event::Ordered(Order::Zone { replica: id, zone }));
+    }
+
+    /// Names the zones of its replicas, by their address, as far as they are in one.
+    pub fn zones(&self) -> BTreeMap<String, String> {
+        let spec = self.spec.load();
+        let zone = |it: &ReplicaSettings| Some((it.origin.as_str().to_owned(), it.zone.clone()?));
+        spec.replicas.iter().filter_map(zone).collect()
+    }
+
+    /// Finds a replica by its address, with or without the scheme.
+    pub fn find(&self, address: &str) -> Option<ReplicaId> {
+        let members = self.members.load();
+        let found = members.iter().filter(|it| !it.gone.is_cancelled());
+        let named =
+            |it: &&Arc<Member>| it.origin.as_str() == address || it.origin.authority() == address;
+        found.into_iter().find(named).map(|it| it.id)
+    }
+
+    /// The model by which a replica is asked for a token: the first it lists, or is known to serve.
+    pub(in crate::proxy) fn model_of(&self, member: &Member) -> String {
+        let listed = member.models.load().first().map(|it| it.id.clone());
+        listed.or_else(|| self.spec.load().models.first().cloned()).unwrap_or_default()
+    }
+
+    /// Tells whether a replica that lists these models belongs here: it serves something that the pool
+    /// is configured to serve or, failing that, that another of its replicas serves.
+    pub(in crate::proxy) fn is_served_by(&self, member: &Member, models: &[Model]) -> bool {
+        let spec = self.spec.load();
+        let configured = || spec.models.iter().any(|id| models.iter().any(|it| it.id == *id));
+        if !spec.models.is_empty() || models.is_empty() {
+            return models.is_empty() || configured();
+        }
+        let members = self.members.load();
+        let others: Vec<_> = members
+            .iter()
+            .filter(|it| it.id != member.id)
+            .map(|it| it.models.load_full())
+            .filter(|it| !it.is_empty())
+            .collect();
+        let shares =
+            |theirs: &Vec<Model>| theirs.iter().any(|it| models.iter().any(|own| own.id == it.id));
+        others.is_empty() || others.iter().any(|it| shares(it))
+    }
+
+    pub(super) fn release(&self, replica: ReplicaId) {
+        self.members
+            .rcu(|all| all.iter().filter(|it| it.id != replica).cloned().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,60 @@
+//! What figures are told apart by, and short words for finding one.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+/// Half a millisecond to ten minutes, doubling and a bit.
+const SECONDS: [f64; 16] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
+    600.0,
+];
+
+pub(super) type Real = Gauge<f64, AtomicU64>;
+pub(super) type RealCounter = Counter<f64, AtomicU64>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct PoolLabel {
+    pub(super) pool: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct KindLabel {
+    pub(super) pool: String,
+    pub(super) kind: &'static str,
+}
+
+impl PoolLabel {
+    pub(super) fn of(pool: &str) -> Self {
+        Self { pool: pool.to_owned() }
+    }
+}
+
+impl KindLabel {
+    pub(super) fn of(pool: &str, kind: &'static str) -> Self {
+        Self { pool: pool.to_owned(), kind }
+    }
+}
+
+/// Sets a counter that somebody else keeps.
+pub(super) fn set_count(family: &Family<PoolLabel, Counter>, pool: &str, count: u64) {
+    family.get_or_create(&PoolLabel::of(pool)).inner().store(count, Relaxed);
+}
+
+/// The same for a counter of something that is not counted in whole numbers.
+pub(super) fn set_real(counter: &RealCounter, value: f64) {
+    counter.inner().store(value.to_bits(), Relaxed);
+}
+
+pub(super) fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+pub(super) fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}

@@ -1,0 +1,102 @@
+//! Every metric, by name: a file for each thing that is told of, and here what holds them together.
+//! Handles are made once per pool; a request touches only those. The rest is read off the books when
+//! somebody asks. The guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
+
+mod assignment;
+mod decisions;
+mod labels;
+mod line;
+mod replicas;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+pub use assignment::AssignmentGauges;
+pub use decisions::PoolGauges;
+pub use line::TenantGauges;
+pub use replicas::ReplicaGauges;
+pub use requests::PoolMetrics;
+
+/// All families, and the registry they are in.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Open client connections.
+    pub connections: Gauge,
+    requests: requests::Families,
+    replicas: replicas::Families,
+    decisions: decisions::Families,
+    assignment: assignment::Families,
+    line: line::Families,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut it = Self {
+            registry: Registry::default(),
+            connections: Gauge::default(),
+            requests: requests::Families::default(),
+            replicas: replicas::Families::default(),
+            decisions: decisions::Families::default(),
+            assignment: assignment::Families::default(),
+            line: line::Families::default(),
+        };
+        it.requests.register(&it.connections, &mut it.registry);
+        it.replicas.register(&mut it.registry);
+        it.decisions.register(&mut it.registry);
+        it.assignment.register(&mut it.registry);
+        it.line.register(&mut it.registry);
+        it
+    }
+}
+
+impl Metrics {
+    /// Makes the handles of one pool.
+    pub fn pool(&self, pool: &str) -> PoolMetrics {
+        self.requests.pool(pool)
+    }
+
+    /// Sets what is read off the pools only when somebody asks. Replicas that left disappear.
+    pub fn set_pool<'a>(
+        &self,
+        pool: &str,
+        own: &PoolGauges,
+        replicas: impl Iterator<Item = ReplicaGauges<'a>>,
+    ) {
+        self.decisions.set(pool, own);
+        replicas.for_each(|it| self.replicas.set(pool, &it));
+    }
+
+    /// Sets what is told of a pool's assignment.
+    pub fn set_assignment(&self, pool: &str, it: AssignmentGauges<'_>) {
+        self.assignment.set(pool, it);
+    }
+
+    /// Sets who waits and what tenants have used in a pool.
+    pub fn set_line<'a>(
+        &self,
+        pool: &str,
+        classes: impl Iterator<Item = (&'a str, usize)>,
+        tenants: &[TenantGauges<'_>],
+    ) {
+        self.line.set(pool, classes, tenants);
+    }
+
+    /// Forgets the figures of every replica, workload and tenant, before they are set anew.
+    pub fn clear_replicas(&self) {
+        self.replicas.clear();
+        self.decisions.clear();
+        self.line.clear();
+    }
+
+    /// Writes everything in the text format.
+    pub fn write(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string does not fail");
+        text
+    }
+}

@@ -1,0 +1,150 @@
+//! What happens to requests: counted as it happens, by handles made once for each pool.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::labels::{KindLabel, PoolLabel, seconds};
+
+#[derive(Debug)]
+pub(super) struct Families {
+    requests: Family<KindLabel, Counter>,
+    refused: Family<KindLabel, Counter>,
+    retries: Family<PoolLabel, Counter>,
+    cut: Family<PoolLabel, Counter>,
+    resumed: Family<PoolLabel, Counter>,
+    cancelled: Family<PoolLabel, Counter>,
+    tokens: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
+    first_byte: Family<PoolLabel, Histogram>,
+    total: Family<PoolLabel, Histogram>,
+    line_wait: Family<PoolLabel, Histogram>,
+}
+
+/// What requests of one pool touch.
+#[derive(Clone, Debug)]
+pub struct PoolMetrics {
+    pool: String,
+    answered: [Counter; 5],
+    refused: Family<KindLabel, Counter>,
+    tokens_counted: Family<KindLabel, Counter>,
+    pub retries: Counter,
+    /// Answers that broke off after their first byte.
+    pub cut: Counter,
+    /// Answers that broke off and went on from another replica.
+    pub resumed: Counter,
+    /// Requests whose client left.
+    pub cancelled: Counter,
+    pub tokens_input: Counter,
+    pub tokens_cached: Counter,
+    pub tokens_output: Counter,
+    pub first_byte: Histogram,
+    pub total: Histogram,
+    /// From asking for a place to getting one.
+    pub waited: Histogram,
+}
+
+impl Default for Families {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            refused: Family::default(),
+            retries: Family::default(),
+            cut: Family::default(),
+            resumed: Family::default(),
+            cancelled: Family::default(),
+            tokens: Family::default(),
+            tokens_counted: Family::default(),
+            first_byte: Family::new_with_constructor(seconds),
+            total: Family::new_with_constructor(seconds),
+            line_wait: Family::new_with_constructor(seconds),
+        }
+    }
+}
+
+impl Families {
+    pub(super) fn register(&self, connections: &Gauge, it: &mut Registry) {
+        it.register("cleave_requests", "Answers by status class", self.requests.clone());
+        it.register(
+            "cleave_refused",
+            "Requests the router refused, by reason",
+            self.refused.clone(),
+        );
+        it.register("cleave_retries", "Tries after the first", self.retries.clone());
+        it.register(
+            "cleave_streams_cut",
+            "Answers that broke off after their first byte",
+            self.cut.clone(),
+        );
+        it.register(
+            "cleave_streams_resumed",
+            "Answers that another replica went on with",
+            self.resumed.clone(),
+        );
+        it.register("cleave_cancelled", "Requests whose client left", self.cancelled.clone());
+        it.register("cleave_tokens", "Tokens as engines report them", self.tokens.clone());
+        it.register(
+            "cleave_tokens_counted",
+            "Prompts given to the pool's tokenizer, by what came of it",
+            self.tokens_counted.clone(),
+        );
+        it.register(
+            "cleave_first_byte_seconds",
+            "Request received to first byte of the answer's body",
+            self.first_byte.clone(),
+        );
+        it.register(
+            "cleave_request_seconds",
+            "Request received to end of answer",
+            self.total.clone(),
+        );
+        it.register(
+            "cleave_line_wait_seconds",
+            "Time until a request is placed",
+            self.line_wait.clone(),
+        );
+        it.register("cleave_connections", "Open client connections", connections.clone());
+    }
+
+    /// Makes the handles of one pool.
+    pub(super) fn pool(&self, pool: &str) -> PoolMetrics {
+        let label = PoolLabel::of(pool);
+        let kind = |family: &Family<KindLabel, Counter>, kind| {
+            family.get_or_create_owned(&KindLabel::of(pool, kind))
+        };
+        PoolMetrics {
+            pool: pool.to_owned(),
+            answered: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(|it| kind(&self.requests, it)),
+            refused: self.refused.clone(),
+            tokens_counted: self.tokens_counted.clone(),
+            retries: self.retries.get_or_create_owned(&label),
+            cut: self.cut.get_or_create_owned(&label),
+            resumed: self.resumed.get_or_create_owned(&label),
+            cancelled: self.cancelled.get_or_create_owned(&label),
+            tokens_input: kind(&self.tokens, "input"),
+            tokens_cached: kind(&self.tokens, "cached"),
+            tokens_output: kind(&self.tokens, "output"),
+            first_byte: self.first_byte.get_or_create_owned(&label),
+            total: self.total.get_or_create_owned(&label),
+            waited: self.line_wait.get_or_create_owned(&label),
+        }
+    }
+}
+
+impl PoolMetrics {
+    pub fn on_answered(&self, status: u16) {
+        let class = usize::from((status / 100).clamp(1, 5)) - 1;
+        self.answered[class].inc();
+    }
+
+    /// Notes what came of counting a prompt.
+    pub fn on_counted(&self, came: &'static str) {
+        self.tokens_counted.get_or_create(&KindLabel::of(&self.pool, came)).inc();
+    }
+
+    pub fn on_refused(&self, reason: &'static str) {
+        self.refused.get_or_create(&KindLabel::of(&self.pool, reason)).inc();
+    }
+}

@@ -1,0 +1,97 @@
+//! What is written, and that the guide says the same.
+
+use std::time::Duration;
+
+use cleave_core::brain::{Brain, Foresight, Settings, SubsetTotals};
+use cleave_core::fleet::Drift;
+use cleave_core::sharding::Balance;
+use cleave_core::tokens::Misses;
+
+use super::*;
+
+/// A pool in which nothing has happened.
+fn idle() -> PoolGauges {
+    let shadows = Brain::new(Settings::default()).shadows();
+    PoolGauges {
+        sessions_moved_total: 0,
+        quarantined_total: 0,
+        misses: Misses::default(),
+        foresight: Foresight::default(),
+        workloads: Vec::new(),
+        shadows,
+    }
+}
+
+#[test]
+fn the_guide_lists_every_metric_and_no_other() {
+    let metrics = Metrics::default();
+    metrics.pool("p").on_refused("r");
+    metrics.pool("p").on_counted("late");
+    let replica = ReplicaGauges {
+        replica: "http://gpu-0:8000",
+        up: true,
+        in_flight: 1,
+        sessions: 2,
+        sent_total: 3,
+        failed_total: 4,
+        report_age: Some(Duration::from_millis(1500)),
+        in_flight_mu: 0.25,
+        pace: 1.0,
+        drift: Drift { predicted_us: 2_500_000, ..Drift::default() },
+    };
+    let workloads = vec![("acme × chat".to_owned(), replica.drift)];
+    let own = PoolGauges { workloads, ..idle() };
+    metrics.set_pool("p", &own, [replica].into_iter());
+    let (totals, balance) = (SubsetTotals::default(), Balance::default());
+    let (slices, hot_keys, planning) = (3, 1, Duration::from_millis(2));
+    let assignment =
+        AssignmentGauges { totals: &totals, balance: &balance, slices, hot_keys, planning };
+    metrics.set_assignment("p", assignment);
+    let tenant = TenantGauges { tenant: "t", waiting: 1, used_mu: [("burst", 2.5); 3] };
+    metrics.set_line("p", [("batch", 3)].into_iter(), &[tenant]);
+    let text = metrics.write();
+    let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
+    let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();
+    let guide = include_str!("../../../../docs/guide/metrics.md");
+    let listed = guide.lines().filter_map(|it| it.strip_prefix("| `")?.split('`').next());
+    let mut listed: Vec<&str> = listed.map(|it| it.trim_end_matches("_total")).collect();
+    written.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(written, listed);
+    assert!(text.contains("cleave_replica_sent_total{pool=\"p\",replica=\"http://gpu-0:8000\"} 3"));
+    assert!(text.contains("replica=\"http://gpu-0:8000\"} 1.5\n"));
+    assert!(text.contains("workload=\"acme × chat\",kind=\"predicted\"} 2.5\n"), "{text}");
+}
+
+#[test]
+fn beyond_some_number_tenants_are_summed() {
+    let metrics = Metrics::default();
+    let names: Vec<String> = (0..1_000).map(|it| format!("t{it}")).collect();
+    let used_mu = [("guaranteed", 1.0), ("burst", 0.0), ("best_effort", 0.0)];
+    let tenants: Vec<TenantGauges<'_>> =
+        names.iter().map(|it| TenantGauges { tenant: it, waiting: 1, used_mu }).collect();
+    metrics.set_line("p", std::iter::empty(), &tenants);
+    let text = metrics.write();
+    assert!(text.contains("cleave_tenant_waiting{pool=\"p\",tenant=\"other\"} 900"));
+    assert_eq!(text.matches("cleave_tenant_waiting{").count(), 101);
+}
+
+#[test]
+fn a_replica_that_left_is_not_reported() {
+    let metrics = Metrics::default();
+    let replica = ReplicaGauges {
+        replica: "gone",
+        up: true,
+        in_flight: 0,
+        sessions: 0,
+        sent_total: 0,
+        failed_total: 0,
+        report_age: None,
+        in_flight_mu: 0.0,
+        pace: 1.0,
+        drift: Drift::default(),
+    };
+    metrics.set_pool("p", &idle(), [replica].into_iter());
+    metrics.clear_replicas();
+    assert!(!metrics.write().contains("gone"));
+}
