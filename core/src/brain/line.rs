@@ -349,9 +349,16 @@ impl Brain {
         let Self { hold, explaining, candidates, .. } = self;
         explaining.on_waited(ticket.request, |it| {
             let there = candidates.iter().filter_map(|it| fill_of(&hold.fills, it.id));
+            let there_again = there.clone();
             it.cause = Some(hold.scene().cause(lane, there));
             it.ahead_mu = hold.line.ahead(now, ticket).as_mu();
-            it.wait_expected = hold.predict_wait(now, ticket);
+            // First somebody must have room, then those before it go.
+            let limit = hold.headroom.limit(ticket.class.index());
+            let opens_ms = there_again.map(|it| (it.wait_ms - limit.wait_ms).max(0.0));
+            let opens_ms = opens_ms.fold(f64::INFINITY, f64::min);
+            let opens = if opens_ms.is_finite() { opens_ms } else { 0.0 };
+            it.wait_expected =
+                hold.predict_wait(now, ticket) + Duration::from_micros(hold::micros(opens));
         });
     }
 

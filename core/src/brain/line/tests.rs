@@ -453,6 +453,8 @@ fn what_a_request_waited_for_is_written_down_with_what_was_predicted() {
     assert_eq!((waited.class.as_str(), waited.tenant), ("standard", Tenant(7)));
     assert_eq!(waited.cause, Some(Cause::Knee));
     assert_eq!(waited.span(), Duration::from_millis(500));
+    let expected = waited.wait_expected.as_secs_f64();
+    assert!((2.0..5.0).contains(&expected), "a long prompt is read before it: {expected}");
     assert_eq!(waited.first_token_within, Some(Duration::from_secs(9)));
     let idle_ms = waited.first_token_ms;
     assert!((10.0..500.0).contains(&idle_ms), "{waited:?}");
