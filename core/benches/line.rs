@@ -33,7 +33,6 @@ fn ticket(number: u64) -> Ticket {
         deadline: lot.is_multiple_of(2).then(|| Moment::from_nanos(lot)),
         target: lot.is_multiple_of(3).then(|| Moment::from_nanos(lot / 2)),
         expires_at: Moment::from_nanos(lot.wrapping_mul(3)),
-        joined_at: Moment::ZERO,
         work: Work::from_parts(1_000 + lot % 1_000_000),
         bytes: 1_000,
     }

@@ -162,20 +162,9 @@ impl Gate {
         self.living.len() < before
     }
 
-    pub fn next_wakeup(&self) -> Option<Moment> {
-        self.idle.first().map(|it| it.0)
-    }
-
     pub fn snapshot(&self) -> GateSnapshot {
         let (sessions, tokens_max) = (self.living.len(), self.tokens_max);
         GateSnapshot { sessions, tokens: self.counted, tokens_max }
-    }
-
-    /// Counts the bytes it may take at most.
-    pub fn bytes_max(&self) -> usize {
-        // A map keeps up to twice its entries, a tree about as much again for those that are idle.
-        let (entry, idle) = (size_of::<Live>() + 3 * size_of::<SliceKey>(), 32);
-        2 * self.settings.sessions_max * (entry + idle)
     }
 
     fn make_room(&mut self, key: SliceKey) {

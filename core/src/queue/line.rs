@@ -46,7 +46,6 @@ pub struct Ticket {
     pub target: Option<Moment>,
     /// When it leaves the line unserved.
     pub expires_at: Moment,
-    pub joined_at: Moment,
     /// What it is expected to cost.
     pub work: Work,
     /// What it holds in memory while it waits.
@@ -281,10 +280,6 @@ impl Line {
     /// Lists the lanes in which somebody waits.
     pub fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
         self.lanes.keys().copied()
-    }
-
-    pub fn waiting_in(&self, lane: Lane) -> u32 {
-        self.lanes.get(&lane).copied().unwrap_or(0)
     }
 
     pub fn waiting_of(&self, tenant: Tenant) -> usize {

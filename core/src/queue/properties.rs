@@ -141,7 +141,6 @@ proptest! {
                         deadline: deadline.map(Moment::from_nanos),
                         target: target.map(Moment::from_nanos),
                         expires_at: model.now + Duration::from_nanos(wait.max(1)),
-                        joined_at: model.now,
                         work: Work::from_mu(mu),
                         bytes,
                     };
@@ -191,7 +190,6 @@ proptest! {
                 deadline: None,
                 target: None,
                 expires_at: Moment::from_nanos(u64::MAX),
-                joined_at: Moment::ZERO,
                 work: Work::from_mu(mu),
                 bytes: 0,
             };

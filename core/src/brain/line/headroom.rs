@@ -270,7 +270,6 @@ mod tests {
             deadline: None,
             target: None,
             expires_at: at(1_000_000),
-            joined_at: at(120_000),
             work: Work::from_mu(1.0),
             bytes: 0,
         }

@@ -173,7 +173,6 @@ impl Hold {
             deadline: toll.due.sent_by,
             target: toll.target,
             expires_at: toll.due.sent_by.map_or(waited_out, |it| it.min(waited_out)),
-            joined_at: now,
             work: toll.work,
             bytes: toll.bytes,
         }
