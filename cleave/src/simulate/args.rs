@@ -87,7 +87,7 @@ pub(crate) struct What {
     /// Let new sessions wait while the fleet's KV is full
     #[arg(long)]
     gate: bool,
-    /// The share of the fleet's KV that sessions may fill before new ones wait [default: 0.85]
+    /// The share of the fleet's KV that sessions may fill before new ones wait [default: 1]
     #[arg(long, value_name = "SHARE")]
     kv_share: Option<f64>,
     /// What a good request keeps [default: ttft=5s,tpot=80ms]

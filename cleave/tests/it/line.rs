@@ -289,3 +289,32 @@ async fn a_contract_counts_streams_as_they_flow_and_what_was_cancelled() {
     let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
     assert!(listed.text().contains(r#""in_flight":0"#), "{}", listed.text());
 }
+
+#[tokio::test]
+async fn a_contract_counts_what_was_streamed_when_its_client_leaves() {
+    const TOKENS: usize = 500;
+    let settings = tenants("contract = { tokens_per_min = 60000 }");
+    let mut bench = Bench::start(&settings).await;
+    let mut client = bench.ask(&Request::stream("hi").header("x-api-key", "key-a")).await;
+    let mut exchange = bench.requests.next().await;
+    exchange.body().await;
+    exchange.send(sse_head()).await;
+    for _ in 0..TOKENS {
+        exchange.chunk("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n").await;
+    }
+    client.head().await.expect("the answer begins");
+    let mut seen = 0;
+    while seen < TOKENS {
+        let piece = client.piece().await.expect("it is not cut").expect("it goes on");
+        seen += String::from_utf8_lossy(&piece).matches("data:").count();
+    }
+    drop(client);
+    bench.until_idle().await;
+    let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
+    let (_, after) = listed.text().split_once(r#""name":"a""#).expect("it is listed");
+    assert!(after.contains(r#""waiting":0,"in_flight":0"#), "{after}");
+    let (_, after) = after.split_once(r#""kind":"guaranteed""#).expect("it is told apart");
+    let (_, after) = after.split_once(r#""tokens":"#).expect("in tokens too");
+    let used: usize = after.split(',').next().unwrap().parse().unwrap();
+    assert!((TOKENS - 5..TOKENS + 50).contains(&used), "{used}");
+}

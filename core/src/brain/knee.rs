@@ -115,11 +115,19 @@ impl Knees {
 
     /// Says how full a replica is; from 1 on it is past its knee.
     pub(super) fn fill(&self, now: Moment, replica: &Replica) -> f64 {
+        self.fill_up_to(now, replica, |it| it.sequences_max.min(it.seen_max))
+    }
+
+    /// The same by what the replica has shown, whatever was predicted of it.
+    pub(super) fn fill_shown(&self, now: Moment, replica: &Replica) -> f64 {
+        self.fill_up_to(now, replica, |it| it.seen_max)
+    }
+
+    fn fill_up_to(&self, now: Moment, replica: &Replica, most: impl Fn(&Knee) -> f64) -> f64 {
         let Some(knee) = self.replicas.get(&replica.id) else { return 0.0 };
         let others = replica.hearsay.booked_elsewhere(now);
         let in_flight = f64::from(replica.in_flight + others.in_flight);
-        let sequences = in_flight / knee.sequences_max.min(knee.seen_max);
-        sequences.max(kv_fill(now, replica))
+        (in_flight / most(knee)).max(kv_fill(now, replica))
     }
 }
 
@@ -200,6 +208,7 @@ mod tests {
             sent += 1;
         }
         assert!((40..=512).contains(&sent), "{sent}");
+        assert!(knees.fill_shown(Moment::ZERO, &replica) < 1e-9, "nothing was late");
         (0..sent).for_each(|_| replica.on_ended(Moment::ZERO, load(0), false));
         assert!(knees.fill(Moment::ZERO, &replica) < 1e-9);
     }
@@ -229,6 +238,8 @@ mod tests {
         late(&mut knees, 1);
         let fill = knees.fill(Moment::ZERO, &replica);
         assert!((1.0..1.2).contains(&fill), "{fill}");
+        let shown = knees.fill_shown(Moment::ZERO, &replica);
+        assert!((shown - fill).abs() < 1e-9, "{shown}");
         late(&mut knees, 100);
         assert!(knees.fill(Moment::ZERO, &replica) <= fill, "all were sent before it was known");
         (0..10).for_each(|_| knees.on_first_token(&replica, Moment::ZERO, 110.0, 100.0));

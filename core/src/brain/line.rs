@@ -20,6 +20,7 @@ use crate::queue::{Admission, Ticket, Use};
 
 use super::{Action, Brain, Cause, Refusal, Unpicked, Waited, knee};
 
+use headroom::Limit;
 use hold::Parked;
 pub(super) use hold::{Arrival, Due, Hold, Toll};
 use lanes::{Fill, LaneKey, Scene, fill_of};
@@ -167,11 +168,13 @@ impl Brain {
         parked: Parked,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        let limit = self.hold.headroom.limit(parked.toll.class.index());
-        let limit = match parked.toll.held {
-            Some(held) if held.usage == Use::BestEffort => limit.times(IDLE_PART),
-            Some(_) | None => limit,
-        };
+        let mut limit = self.hold.headroom.limit(parked.toll.class.index());
+        if parked.toll.held.is_some_and(|it| it.usage == Use::BestEffort) {
+            limit = limit.times(IDLE_PART);
+        } else if self.hold.headroom.is_alone() && self.hold.line.is_empty() {
+            // There is nobody to leave room for, and the policy knows what a full replica costs.
+            limit = Limit::NONE;
+        }
         let ask = parked.ask(now);
         let fills = std::mem::take(&mut self.hold.fills);
         let home = parked.home;
@@ -231,8 +234,16 @@ impl Brain {
     fn fills(&self, now: Moment, into: &mut Vec<Fill>) {
         // Where nobody is held, everybody has room.
         let free = |it: &Replica| Fill { id: it.id, level: 0.0, wait_ms: 0.0 };
-        let fill = |it: &Replica| {
-            if self.settings.line.holds { self.fill(now, it) } else { free(it) }
+        // For nobody but itself a class is held by evidence only: hardware that nobody has calibrated
+        // may well run more answers at once than was predicted of it.
+        let shown = |it: &Replica| {
+            let level = self.hold.knees.fill_shown(now, it);
+            Fill { level, ..self.fill(now, it) }
+        };
+        let fill = |it: &Replica| match (self.settings.line.holds, self.hold.headroom.is_alone()) {
+            (false, _) => free(it),
+            (true, true) => shown(it),
+            (true, false) => self.fill(now, it),
         };
         into.clear();
         into.extend(self.takers().filter(|it| it.admits(now)).map(fill));

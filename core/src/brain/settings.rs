@@ -77,8 +77,7 @@ impl LineSettings {
 impl Default for LineSettings {
     fn default() -> Self {
         Self {
-            // Whoever has classes to tell apart turns it on; one class alone gains little by it.
-            holds: false,
+            holds: true,
             gates: true,
             limits: queue::LineSettings::default(),
             gate: GateSettings::default(),

@@ -25,7 +25,7 @@ pub struct GateSettings {
 
 impl Default for GateSettings {
     fn default() -> Self {
-        Self { kv_share: 0.85, sessions_max: 65_536 }
+        Self { kv_share: 1.0, sessions_max: 65_536 }
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) struct Limit {
 }
 
 impl Limit {
+    pub(super) const NONE: Self = Self { fill: f64::INFINITY, wait_ms: f64::INFINITY };
+
     pub(super) fn admits(self, at: &Fill) -> bool {
         at.level < self.fill && at.wait_ms < self.wait_ms
     }
@@ -64,7 +66,7 @@ pub(super) struct Headroom {
     /// By class, as are the limits.
     demands: Vec<Demand>,
     limits: Vec<Limit>,
-    /// The first class that is about.
+    /// The first class that is about, where there are several.
     first: Option<usize>,
     /// The share of the replicas that long prompts leave free.
     doors_share: f64,
@@ -163,7 +165,7 @@ impl Headroom {
         self.doors_share = 0.0;
         let shares = || self.demands.iter().map(|it| it.share(now, capacity_per_min));
         let is_alone = shares().filter(|it| ABSENT_SHARE <= *it).count() < 2;
-        let mut left = Limit { fill: 1.0, wait_ms: f64::INFINITY };
+        let mut left = Limit::NONE;
         for ((class, it), id) in self.demands.iter().enumerate().zip(0..) {
             let wait_ms = if is_alone {
                 it.alone_ms(line.class(ClassId(id)).work, capacity_per_min)
@@ -190,6 +192,11 @@ impl Headroom {
             fill: all.fill.max(it.fill),
             wait_ms: all.wait_ms.max(it.wait_ms),
         })
+    }
+
+    /// Tells whether no more than one class is about, so that there is nobody to leave room for.
+    pub(super) fn is_alone(&self) -> bool {
+        self.first.is_none()
     }
 
     pub(super) fn limit(&self, class: usize) -> Limit {

@@ -154,7 +154,7 @@ const OTHERS: [(&str, &str); 45] = [
     ("quarantine.ttl", "1ms"),
     ("explain.sample", "1"),
     ("explain.kept_max", "1"),
-    ("line.hold", "true"),
+    ("line.hold", "false"),
     ("line.length_max", "1"),
     ("line.waiting_mib_max", "1"),
     ("line.gate", "false"),
