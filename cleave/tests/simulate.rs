@@ -137,6 +137,20 @@ fn classes_are_told_apart_in_the_table_and_the_json() {
 }
 
 #[test]
+fn tenants_that_both_ask_for_too_much_are_served_alike_while_both_wait() {
+    let args = ["--scenario", "scenarios/two-tenants.toml", "--policy", "priced", "--hold"];
+    let more = ["--load", "40", "--prompt-tokens-max", "8192", "--requests", "12000"];
+    let seeds = ["--seed", "11", "--seeds", "1", "--json"];
+    let json = simulate(&[&args[..], &more, &seeds].concat()).stdout;
+    let json = String::from_utf8(json).unwrap();
+    let figures = json.split("\"contested_mu\": ").skip(1);
+    let figures: Vec<f64> =
+        figures.filter_map(|it| it.split([',', '\n']).next()?.parse().ok()).collect();
+    let [one, other] = figures[..] else { panic!("{figures:?}") };
+    assert!(10.0 < one && (0.9..1.1).contains(&(one / other)), "{figures:?}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_anything_runs() {
     let refused = |args: &[&str]| refusal(&[&CONVERSATION, args].concat());
     assert!(refused(&["--policy", "session,session"]).contains("twice"));

@@ -263,34 +263,6 @@ async fn who_waited_and_who_was_refused_can_ask_what_for() {
 }
 
 #[tokio::test]
-async fn a_contract_counts_streams_as_they_flow_and_what_was_cancelled() {
-    let settings = tenants("contract = { tokens_per_min = 60, burst = \"1h\" }");
-    let mut bench = Bench::start(&settings).await;
-    let of = || Request::stream("hi").header("x-api-key", "key-a");
-    let left = async |bench: &Bench| -> i64 {
-        let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
-        let (_, after) = listed.text().split_once(r#""name":"a""#).expect("it is listed");
-        let (_, after) = after.split_once(r#""remaining":{"mu":null,"tokens":"#).unwrap();
-        after.split(',').next().unwrap().parse().unwrap()
-    };
-    let mut client = bench.ask(&of()).await;
-    let mut exchange = bench.requests.next().await;
-    let before = left(&bench).await;
-    exchange.send(sse_head()).await;
-    for _ in 0..2_000 {
-        exchange.chunk("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n").await;
-    }
-    // Each token past the prediction is taken from the contract while it streams. An hour's worth was
-    // saved up, and the rate gives hardly any of it back meanwhile.
-    let counted = async || left(&bench).await <= before - 1_000;
-    crate::support::eventually("the stream is counted", counted).await;
-    drop((client.head().await, client));
-    bench.until_idle().await;
-    let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
-    assert!(listed.text().contains(r#""in_flight":0"#), "{}", listed.text());
-}
-
-#[tokio::test]
 async fn a_contract_counts_what_was_streamed_when_its_client_leaves() {
     const TOKENS: usize = 500;
     let settings = tenants("contract = { tokens_per_min = 60000 }");
@@ -317,4 +289,32 @@ async fn a_contract_counts_what_was_streamed_when_its_client_leaves() {
     let (_, after) = after.split_once(r#""tokens":"#).expect("in tokens too");
     let used: usize = after.split(',').next().unwrap().parse().unwrap();
     assert!((TOKENS - 5..TOKENS + 50).contains(&used), "{used}");
+}
+
+#[tokio::test]
+async fn a_contract_counts_streams_as_they_flow_and_what_was_cancelled() {
+    let settings = tenants("contract = { tokens_per_min = 60, burst = \"1h\" }");
+    let mut bench = Bench::start(&settings).await;
+    let of = || Request::stream("hi").header("x-api-key", "key-a");
+    let left = async |bench: &Bench| -> i64 {
+        let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
+        let (_, after) = listed.text().split_once(r#""name":"a""#).expect("it is listed");
+        let (_, after) = after.split_once(r#""remaining":{"mu":null,"tokens":"#).unwrap();
+        after.split(',').next().unwrap().parse().unwrap()
+    };
+    let mut client = bench.ask(&of()).await;
+    let mut exchange = bench.requests.next().await;
+    let before = left(&bench).await;
+    exchange.send(sse_head()).await;
+    for _ in 0..2_000 {
+        exchange.chunk("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n").await;
+    }
+    // Each token past the prediction is taken from the contract while it streams. An hour's worth was
+    // saved up, and the rate gives hardly any of it back meanwhile.
+    let counted = async || left(&bench).await <= before - 1_000;
+    crate::support::eventually("the stream is counted", counted).await;
+    drop((client.head().await, client));
+    bench.until_idle().await;
+    let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
+    assert!(listed.text().contains(r#""in_flight":0"#), "{}", listed.text());
 }

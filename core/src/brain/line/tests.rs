@@ -257,7 +257,7 @@ fn new_sessions_wait_while_memory_is_full_and_later_turns_pass() {
         running: 0,
         waiting_tokens: None,
         kv_used_share: 0.5,
-        kv_tokens_max: Some(2_000),
+        kv_tokens_max: Some(1_700),
     };
     bench.tell(Event::Reported { replica: ReplicaId(0), report });
     bench.wait(1.0);
