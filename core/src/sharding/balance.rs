@@ -202,7 +202,7 @@ fn share(draft: &mut Draft<'_>, way: Way) -> bool {
 /// Finds the piece that relieves most per state moved.
 fn best(draft: &Draft<'_>, way: Way, suits: impl Fn(u32) -> bool) -> Option<u32> {
     // Besides its state every move costs something, or the best would be a thousand tiny ones.
-    let overhead = draft.pieces.first().map_or(1.0, |_| mean_price(draft));
+    let overhead = mean_price(draft);
     let pieces = draft.seats[at(way.from)].pieces.iter().copied();
     let pieces = pieces.filter(|it| suits(*it) && may_go(draft, *it, way));
     let score = |piece: u32| {
@@ -214,9 +214,7 @@ fn best(draft: &Draft<'_>, way: Way, suits: impl Fn(u32) -> bool) -> Option<u32>
 }
 
 fn mean_price(draft: &Draft<'_>) -> f64 {
-    let state =
-        if 0.0 < draft.map.state_total() { draft.map.state_total() } else { draft.map.total() };
-    (state / count(draft.holders_total.max(1))).max(f64::MIN_POSITIVE)
+    (draft.state_total() / count(draft.holders_total.max(1))).max(f64::MIN_POSITIVE)
 }
 
 fn may_go(draft: &Draft<'_>, piece: u32, way: Way) -> bool {

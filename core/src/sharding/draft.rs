@@ -360,6 +360,10 @@ impl Draft<'_> {
         self.map.load_of(slice)
     }
 
+    pub(super) fn state_total(&self) -> f64 {
+        if 0.0 < self.map.state_total() { self.map.state_total() } else { self.map.total() }
+    }
+
     /// Where nobody knows the state of keys, load stands for it.
     pub(super) fn state_of(&self, slice: &Slice) -> f64 {
         if 0.0 < self.map.state_total() {

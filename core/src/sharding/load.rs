@@ -5,7 +5,9 @@
 //! Load is whatever the caller counts, per second or not; state is what a move costs, in Cleave the
 //! KV tokens that would have to be computed again.
 
-use super::numbers::{count, float, key as to_key};
+use crate::domain::float;
+
+use super::numbers::{count, key as to_key};
 use super::slice::Slice;
 
 /// What one range carries.

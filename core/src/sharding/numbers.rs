@@ -1,12 +1,8 @@
-//! Conversions between counts, keys and floats, each with the reason why it is harmless. They are
-//! here so that no other file needs to argue about them.
+//! Conversions between rows, keys and floats that only tables of slices need, each with the reason why
+//! it is harmless, and the hashes that put keys and replicas in an order. What every room needs is in
+//! `domain`. Keys are hashes: the 11 bits of one that do not fit a float say nothing about load.
 
-/// Turns a key or a distance between keys into a float. Keys are hashes, so the 11 bits that do not
-/// fit say nothing about load.
-#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "see above")]
-pub(super) fn float(key: u64) -> f64 {
-    key as f64
-}
+use crate::domain::float;
 
 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "no table has 2^53 rows")]
 pub(super) fn count(rows: usize) -> f64 {

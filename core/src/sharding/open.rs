@@ -37,8 +37,7 @@ pub(super) fn open<'a>(
         budget: 0.0,
         deeds: Deeds::default(),
     };
-    let state_total = if 0.0 < map.state_total() { map.state_total() } else { map.total() };
-    draft.budget = state_total * settings.churn_max;
+    draft.budget = draft.state_total() * settings.churn_max;
     for position in 0..base.len() {
         push(&mut draft, base, position, fleet);
     }

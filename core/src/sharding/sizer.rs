@@ -7,9 +7,8 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::Moment;
+use crate::domain::{Moment, whole_u32};
 
-use super::numbers::{key as to_count, short};
 use super::rule::Bounds;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,7 +110,7 @@ impl Sizer {
 
 fn whole_replicas(replicas: f64) -> u32 {
     // A hair above a whole number is that number: sums of many small floats are like that.
-    short(usize::try_from(to_count((replicas - 1e-9).ceil().min(1e9))).unwrap_or(0))
+    whole_u32((replicas - 1e-9).ceil())
 }
 
 /// Counts the replicas that two subsets of these sizes share on average, out of `replicas`.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::numbers::float;
+use crate::domain::float;
 
 /// The keys from `low` to `high`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::domain::{Moment, Place};
+use crate::domain::{Moment, Place, SliceKey};
 use crate::sharding::{
-    Assignment, Balance, Churn, Deeds, Generation, KeyLoad, Slice, Why, expected_overlap,
+    Assignment, Balance, Churn, Deeds, Generation, Held, KeyLoad, Slice, Why, expected_overlap,
 };
 
 use super::{DEMAND_HALF_LIFE, SubsetTotals, Subsets};
@@ -58,7 +58,7 @@ impl Subsets {
     pub(crate) fn view(&self, now: Moment) -> AssignmentView {
         let load = self.meter.map(now);
         let divided = self.clerk.is_some();
-        let slice = |it: crate::sharding::Held<'_>| SliceView {
+        let slice = |it: Held<'_>| SliceView {
             slice: it.slice,
             holders: it.holders.to_vec(),
             why: it.why,
@@ -89,7 +89,7 @@ impl Subsets {
         let per_min = std::f64::consts::LN_2 / DEMAND_HALF_LIFE.as_secs_f64() * 60.0;
         let demand = self.demand.top(now, 0.0, per_min);
         let view = |workload: u32, mu_per_min: f64| {
-            let low = crate::domain::SliceKey(Slice::of_prefix(workload).low);
+            let low = SliceKey(Slice::of_prefix(workload).low);
             let held = self.clerk.as_ref().map(|it| it.holders(low).to_vec());
             let pinned = self.pinned.get(&workload);
             let own = self.own(workload);
