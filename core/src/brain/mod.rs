@@ -33,7 +33,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId, Usage};
 use crate::fleet::{Drift, Fleet, Patience, Reason, Replica, Silence, Standing, State};
-use crate::policy::{self, Ask, Candidate, Policy};
+use crate::policy::{self, Ask, Candidate, Policy, Terms};
 use crate::tokens::{Lengths, Recent};
 
 pub use accounts::WorkloadDrift;
@@ -94,6 +94,7 @@ pub struct Brain {
     silence: Option<Silence>,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
+    terms: Vec<Terms>,
 }
 
 impl Brain {
@@ -122,6 +123,7 @@ impl Brain {
             looked_at: Moment::ZERO,
             silence: None,
             candidates: Vec::new(),
+            terms: Vec::new(),
             settings,
         }
     }
@@ -233,7 +235,7 @@ impl Brain {
         let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
         if lost {
-            self.subsets.on_lost(now, booking.key);
+            self.subsets.on_lost(now, booking.key, booking.account.sent_at);
         }
         match failure {
             Failure::Unreachable => {
@@ -285,10 +287,10 @@ impl Brain {
 
     fn on_answering(&mut self, now: Moment, request: RequestId) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
-        let (replica, key) = (booking.replica, booking.key);
+        let replica = booking.replica;
         let suspects = std::mem::take(&mut booking.suspects);
-        self.subsets.on_answering(key);
         if self.begin_account(now, request) {
+            self.note_answer(request);
             self.policy.on_first_token(now, request, replica);
             self.watch_first_token(now, request);
         }
@@ -319,14 +321,16 @@ impl Brain {
         self.learn_patience(&booking, usage);
         match outcome {
             Outcome::Cut => {
-                self.subsets.on_lost(now, booking.key);
+                self.subsets.on_lost(now, booking.key, booking.account.sent_at);
                 self.blame(now, booking.replica, Reason::Unreachable);
                 self.ask_after_loss(now, booking.replica, actions);
                 self.judge(now, booking.key, booking.fingerprint);
             }
             Outcome::Done => {
                 self.acquit(now, &booking);
-                self.subsets.on_done(booking.key);
+                if booking.began_in_time() {
+                    self.subsets.on_done(booking.key);
+                }
                 self.on_sign(booking.replica, now);
             }
             Outcome::Cancelled if booking.trial && !booking.is_answering() => {
