@@ -316,7 +316,7 @@ fn subsets(section: Option<SubsetSection>) -> anyhow::Result<SubsetSettings> {
     Ok(SubsetSettings {
         floor: section.floor,
         cap,
-        spill_max: section.spill_max.unwrap_or(usual.spill_max),
+        spill_max: section.spill_max.or(usual.spill_max),
         spill_after: section.spill_after.map_or(usual.spill_after, |it| it.0),
         workloads: Vec::new(),
     })

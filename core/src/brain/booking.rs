@@ -1,11 +1,16 @@
 //! One request that was sent and has not ended, and its account in the books of its replica.
 
+use std::time::Duration;
+
 use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
 use crate::fleet::Load;
 use crate::policy::Ask;
 
 use super::line::Toll;
 use super::quarantine::Fingerprint;
+
+/// A first token is late after twice the time it was predicted to take and this.
+const LATE_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Booking {
@@ -86,6 +91,14 @@ impl Booking {
 
     pub(super) fn is_answering(&self) -> bool {
         self.account.first.is_some()
+    }
+
+    /// Tells whether its answer has begun, and about when it should have: one that came through a hang
+    /// begins late, and does not show that it does no harm.
+    pub(super) fn began_in_time(&self) -> bool {
+        let Account { sent_at, ttft_ms, first, .. } = &self.account;
+        let in_time = Duration::from_secs_f64(ttft_ms.clamp(0.0, 1e9) / 1e3) * 2 + LATE_AFTER;
+        first.is_some_and(|it| it.at.since(*sent_at) <= in_time)
     }
 
     pub(super) fn ask(&self, now: Moment) -> Ask<'_> {

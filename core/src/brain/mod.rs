@@ -94,7 +94,7 @@ pub struct Brain {
     silence: Option<Silence>,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
-    /// Reused by every decision on a request with a deadline.
+    /// Reused by every decision that asks for them.
     terms: Vec<Terms>,
 }
 
@@ -247,7 +247,7 @@ impl Brain {
         let Some(mut booking) = self.close_account(now, request) else { return };
         let failed = booking.replica;
         if lost {
-            self.subsets.on_lost(now, booking.key);
+            self.subsets.on_lost(now, booking.key, booking.account.sent_at);
         }
         match failure {
             Failure::Unreachable => {
@@ -299,12 +299,12 @@ impl Brain {
 
     fn on_answering(&mut self, now: Moment, request: RequestId) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
-        let (replica, key) = (booking.replica, booking.key);
+        let replica = booking.replica;
         let suspects = std::mem::take(&mut booking.suspects);
         // Whatever comes of it now, its first token was in time or was not.
         booking.toll.due = Due::default();
-        self.subsets.on_answering(key);
         if self.begin_account(now, request) {
+            self.note_answer(request);
             self.policy.on_first_token(now, request, replica);
             self.watch_first_token(now, request);
         }
@@ -335,14 +335,16 @@ impl Brain {
         self.learn_patience(&booking, usage);
         match outcome {
             Outcome::Cut => {
-                self.subsets.on_lost(now, booking.key);
+                self.subsets.on_lost(now, booking.key, booking.account.sent_at);
                 self.blame(now, booking.replica, Reason::Unreachable);
                 self.ask_after_loss(now, booking.replica, actions);
                 self.judge(now, booking.key, booking.fingerprint);
             }
             Outcome::Done => {
                 self.acquit(now, &booking);
-                self.subsets.on_done(booking.key);
+                if booking.began_in_time() {
+                    self.subsets.on_done(booking.key);
+                }
                 self.on_sign(booking.replica, now);
             }
             Outcome::Cancelled if booking.trial && !booking.is_answering() => {

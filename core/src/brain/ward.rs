@@ -3,7 +3,8 @@
 //! And who has lost two replicas waits until it is known whether they died: a probe tells in
 //! milliseconds, and a third replica would be its price. Whoever waits for long is refused and told so.
 //!
-//! Different requests never wait for each other here, so the bystanders of a crash move on at once.
+//! Different requests wait for each other here only where their workload loses replicas in a row (see
+//! `subsets`), so the bystanders of a crash move on at once.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -118,15 +119,16 @@ impl Brain {
     }
 
     fn next(&mut self, now: Moment, since: Moment, booking: &Booking) -> Next {
-        if self.quarantine.is_empty() {
+        let Booking { key, ref outline, ref extent, fingerprint, .. } = *booking;
+        let pauses = self.subsets.pauses(now, key);
+        if self.quarantine.is_empty() && !pauses {
             return Next::Go;
         }
-        let Booking { key, ref outline, ref extent, fingerprint, .. } = *booking;
         if let Some(circle) = self.circle_of(now, key, outline, extent) {
             return Next::Refuse(Refusal::Quarantined { circle });
         }
         let is_open = self.quarantine.judge(now, key, fingerprint) == Judgement::Open;
-        match is_open || self.must_wait(now, fingerprint) {
+        match is_open || pauses || self.must_wait(now, fingerprint) {
             false => Next::Go,
             true if WAIT_MAX <= now.since(since) => Next::Refuse(suspected()),
             true => Next::Wait,

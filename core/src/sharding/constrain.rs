@@ -1,7 +1,8 @@
 //! Gives every piece as many holders as its bounds say: this is where the pieces of a dead replica
 //! find new homes. Heaviest first, each to where it fits below the mean, tried in an order that is
 //! random but the same for everybody; so who is together on one replica is not together on the next,
-//! and two workloads share as few replicas as chance allows (shuffle sharding).
+//! and two workloads share as few replicas as chance allows (shuffle sharding). What hardly weighs
+//! anything goes anywhere inside the band: the few below the mean would get every small workload.
 
 use super::assignment::Why;
 use super::draft::Draft;
@@ -9,6 +10,8 @@ use super::numbers::{at, count, mix};
 
 /// How many seats are tried by chance before the coldest is taken.
 const PROBES: u64 = 16;
+/// What lifts a replica by less than this part of the band is no matter of balance.
+const TRIFLE: f64 = 1.0 / 32.0;
 
 pub(super) fn constrain(draft: &mut Draft<'_>) {
     let holders = |draft: &Draft<'_>, it: u32| draft.pieces[at(it)].holders.len();
@@ -60,10 +63,12 @@ pub(super) fn choose(draft: &Draft<'_>, piece: u32, lift: f64, taken: &[u32]) ->
     let fits = |seat: u32| draft.allows(piece, taken, seat);
     let spreads = |seat: u32| fewest.is_none_or(|it| draft.in_zone_of(piece, taken, seat) <= it);
     let seats = u64::try_from(group.seats.len()).unwrap_or(1).max(1);
+    let band = draft.band(number);
+    let most = group.mean + if lift <= band * TRIFLE { band / 2.0 } else { 0.0 };
     for probe in 0..PROBES {
         let position = usize::try_from(mix(low, probe) % seats).unwrap_or(0);
         let seat = *group.seats.get(position)?;
-        let room = draft.seats[at(seat)].used + lift <= group.mean;
+        let room = draft.seats[at(seat)].used + lift <= most;
         if room && fits(seat) && spreads(seat) {
             return Some(seat);
         }

@@ -133,3 +133,21 @@ fn a_tenant_whose_requests_hang_replicas_is_contained_if_it_gives_time_to_find_o
     // One in ten seconds: a hang takes five to find, and it takes two to be sure.
     check_contained(true, 200, 5);
 }
+
+#[test]
+fn a_tenant_that_hangs_replicas_reaches_its_subset_and_one_more() {
+    let poison = FaultKind::Poison { tenant: Tenant(7), hangs: true };
+    let reached = |subsets: SubsetSettings| {
+        let mut settings = settings(&[(10, Some(45), poison)]);
+        settings.replicas = vec![ReplicaSettings::default(); 16];
+        settings.brain.policy = PolicyName::Priced;
+        settings.brain.subsets = subsets;
+        let world = play(settings, chats(20));
+        (world.reached(), world.quarantined().brought_down)
+    };
+    let (divided, downs) = reached(SubsetSettings::default());
+    let (undivided, downs_undivided) = reached(SubsetSettings::undivided());
+    assert!(divided <= Some(2 + 1), "{divided:?}");
+    assert!(Some(6) <= undivided, "{undivided:?}");
+    assert!(2 * downs <= downs_undivided, "{downs}, {downs_undivided}");
+}

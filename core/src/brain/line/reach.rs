@@ -89,13 +89,12 @@ impl Brain {
     }
 
     fn look_up_reach(&mut self, now: Moment, key: SliceKey) {
-        let (fleet, subsets) = (&self.fleet, &mut self.subsets);
-        let is_alive = |it: ReplicaId| fleet.get(it).is_some_and(|it| it.admits(now));
-        if !subsets.select(now, key, None, is_alive) {
+        if !self.select_subset_of(now, key) {
             // The pool is not divided any more.
             self.hold.reaches.table.remove(&key.workload());
             return;
         }
+        let (fleet, subsets) = (&self.fleet, &mut self.subsets);
         let allowed = |it: &crate::brain::subsets::Subsets| -> Vec<ReplicaId> {
             fleet.iter().filter(|one| it.allows(one.place)).map(|it| it.id).collect()
         };

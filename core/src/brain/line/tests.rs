@@ -372,7 +372,12 @@ fn session_of(workload: u64, session: u64) -> u64 {
 
 /// A pool of six in which every workload has two replicas, and may spill to so many more.
 fn in_twos(spill_max: u32) -> Bench {
-    let subsets = SubsetSettings { floor: Some(2), cap: 2, spill_max, ..SubsetSettings::default() };
+    let subsets = SubsetSettings {
+        floor: Some(2),
+        cap: 2,
+        spill_max: Some(spill_max),
+        ..SubsetSettings::default()
+    };
     let mut bench = Bench::divided(6, holding(), subsets);
     // It is divided once two workloads were seen.
     for workload in [1, 2] {

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use crate::domain::{Moment, ReplicaId, RequestId};
+use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::{Fleet, Replica, Standing};
 
 use super::super::{Ask, Booking, Brain};
-use super::{AssignmentView, Order, Peer, Subsets};
+use super::{AssignmentView, Order, Peer, Sight, Subsets};
 
 const MINUTE_MS: f64 = 60_000.0;
 
@@ -26,13 +26,27 @@ impl Brain {
         }
         let (fleet, now) = (&self.fleet, ask.now);
         let home = self.sessions.home(now, ask.key);
-        self.subsets.select(now, ask.key, home, |it| takes(fleet, now, it, tried))
+        self.subsets.select(now, ask.key, home, |it| sight(fleet, now, it, tried))
     }
 
-    /// Tells whether a subset cannot do: nobody in it takes anything, or everybody has a long line.
-    pub(in crate::brain) fn should_spill(&self, ask: &Ask<'_>) -> bool {
-        let patience_ms = self.subsets.patience(ask.first_token).as_secs_f64() * 1e3;
-        self.candidates.iter().all(|it| patience_ms < it.books.wait_ms)
+    /// Does the same for whoever of a workload comes next, wherever its cache is.
+    pub(in crate::brain) fn select_subset_of(&mut self, now: Moment, key: SliceKey) -> bool {
+        let fleet = &self.fleet;
+        self.subsets.select(now, key, None, |it| sight(fleet, now, it, &[]))
+    }
+
+    /// Tells whether a subset cannot do: nobody in it takes anything, everybody has a long line, or, where
+    /// the policy predicts it, nobody would begin to answer soon.
+    pub(in crate::brain) fn should_spill(&mut self, ask: &Ask<'_>) -> bool {
+        let patience_ms = ms(self.subsets.patience(ask.first_token));
+        if self.candidates.iter().all(|it| patience_ms < it.books.wait_ms) {
+            return true;
+        }
+        let Some(promise) = ask.first_token else { return false };
+        let longest_ms = ms(Subsets::first_token_max(promise));
+        self.terms.clear();
+        self.policy.terms(ask, &self.candidates, &mut self.terms);
+        !self.terms.is_empty() && self.terms.iter().all(|it| longest_ms < it.ttft_ms)
     }
 
     pub(in crate::brain) fn obey(&mut self, now: Moment, order: Order) {
@@ -42,17 +56,29 @@ impl Brain {
 
     /// Notes a request that is sent, for the sizes of subsets; once, however often it is tried.
     pub(in crate::brain) fn note_demand(&mut self, now: Moment, booking: &Booking) {
+        let Some(it) = self.fleet.get(booking.replica) else { return };
         let expected = Duration::from_secs_f64(booking.account.ttft_ms.clamp(0.0, 1e9) / 1e3);
-        self.subsets.troubles.on_sent(now, booking.key.workload(), expected);
+        let fleet = &self.fleet;
+        let look = |it| sight(fleet, now, it, &[]);
+        self.subsets.on_placed(now, booking.key, it.place, expected, look);
         if !booking.tried.is_empty() {
             return;
         }
-        let Some(it) = self.fleet.get(booking.replica) else { return };
         let work_ms = booking.account.charge.work_ms();
         let demand_mu = work_ms / MINUTE_MS * it.hardware.capacity_mu_per_min;
         let output = booking.outline.output_tokens.unwrap_or(0);
         let tokens = booking.outline.prompt_tokens.saturating_add(output);
         self.subsets.on_sent(now, booking.key, demand_mu, tokens);
+    }
+
+    /// Notes the first token of an answer, for what it says of its workload.
+    pub(in crate::brain) fn note_answer(&mut self, request: RequestId) {
+        let Some(booking) = self.requests.get(&request).filter(|it| it.began_in_time()) else {
+            return;
+        };
+        if let Some(it) = self.fleet.get(booking.replica) {
+            self.subsets.on_answering(booking.key, it.place);
+        }
     }
 
     /// Counts a session that changed its replica, and what is computed again for that.
@@ -88,8 +114,11 @@ impl Subsets {
     }
 }
 
-fn takes(fleet: &Fleet, now: Moment, replica: ReplicaId, tried: &[ReplicaId]) -> bool {
-    !tried.contains(&replica) && fleet.get(replica).is_some_and(|it| it.admits(now))
+/// Looks at a replica for a request that was tried elsewhere already.
+fn sight(fleet: &Fleet, now: Moment, replica: ReplicaId, tried: &[ReplicaId]) -> Option<Sight> {
+    let it = fleet.get(replica)?;
+    let takes = !tried.contains(&replica) && it.admits(now);
+    Some(Sight { takes, out: is_out(it), heard_at: it.watch.vigil.quiet_since() })
 }
 
 fn peer(replica: &Replica) -> Peer {
@@ -98,6 +127,14 @@ fn peer(replica: &Replica) -> Peer {
         place: replica.place,
         capacity_mu_per_min: replica.weight * replica.capacity_mu_per_min(),
         closed: replica.leaving || replica.weight <= 0.0,
-        out: matches!(replica.breaker.standing(), Standing::Out { .. }),
+        out: is_out(replica),
     }
+}
+
+fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+const fn is_out(replica: &Replica) -> bool {
+    matches!(replica.breaker.standing(), Standing::Out { .. })
 }

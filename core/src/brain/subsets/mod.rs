@@ -10,6 +10,7 @@ mod inside;
 mod orders;
 mod reach;
 mod settings;
+mod steps;
 mod trouble;
 mod view;
 
@@ -28,6 +29,8 @@ pub use reach::Beyond;
 pub use settings::{SubsetSettings, WorkloadSettings};
 pub use view::{AssignmentView, SliceView, WorkloadView};
 
+use reach::Sight;
+use steps::{Step, Steps};
 use trouble::Troubles;
 
 /// How often is planned.
@@ -96,12 +99,18 @@ pub(super) struct Subsets {
     totals: SubsetTotals,
     /// Workloads under which replicas die.
     troubles: Troubles,
+    /// Where workloads went beyond their subsets last.
+    steps: Steps,
     /// Who may take the request at hand; reused, so that no decision allocates.
     chosen: Vec<Place>,
     /// How many of them are its subset; the others are beyond it.
     inside: usize,
     /// Why the others are there.
     beyond: Option<Beyond>,
+    /// The only one of them that it may be, if its workload has a step open.
+    step: Option<Step>,
+    /// Whether anybody beyond the subset may take it.
+    anywhere: bool,
 }
 
 impl Subsets {
@@ -127,9 +136,12 @@ impl Subsets {
             deeds: Deeds::default(),
             totals: SubsetTotals::default(),
             troubles: Troubles::default(),
+            steps: Steps::default(),
             chosen: Vec::new(),
             inside: 0,
             beyond: None,
+            step: None,
+            anywhere: false,
         }
     }
 
@@ -200,10 +212,7 @@ impl Subsets {
         for place in out {
             self.out_since.entry(place).or_insert(now);
         }
-        let lost = |place: &Place| {
-            self.out_since.get(place).is_some_and(|since| OUT_MAX <= now.since(*since))
-        };
-        let present = self.peers.iter().filter(|it| !lost(&it.place));
+        let present = self.peers.iter().filter(|it| !self.is_lost(now, it.place));
         let mut members: Vec<Member> = present
             .map(|it| Member {
                 draining: it.closed || self.drained.contains(&it.place),

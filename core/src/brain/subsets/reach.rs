@@ -1,24 +1,30 @@
 //! Which replicas may take the request at hand? Those of its workload's subset; beyond them a few more,
 //! always the same ones, when one of the subset is out or the wait inside is too long; and the one
-//! where its session is. A workload begins sessions nowhere else, whatever it does to replicas.
+//! where its session is. A workload begins sessions nowhere else, whatever it does to replicas, and
+//! beyond its subset it goes one step at a time.
 
 use std::time::Duration;
 
 use crate::domain::{Moment, Place, ReplicaId, SliceKey};
 use crate::sharding::Slice;
 
-use super::{Subsets, workload_of};
+use super::steps::Step;
+use super::{OUT_MAX, Subsets, workload_of};
 
 /// Whoever waits longer inside than this part of what its class promises for the first token may ask
 /// beyond: a wait that long begins to show, and most of the promise is still there to be kept.
 const PATIENCE_PART: u32 = 50;
+
+/// Whoever is expected to wait for the first token inside for longer than this part of that promise may
+/// ask beyond, however short the lines are: a long prompt that nobody has, or no room for it.
+const PROMISE_PART: u32 = 10;
 
 /// Why a replica beyond the subset may take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
     /// One of the subset takes nothing.
     StandIn,
-    /// Everybody in the subset has a longer line than the class should wait.
+    /// Everybody in the subset has too long a line, or would be late with the first token.
     Load,
     /// The session went there before, and its cache is there.
     Home,
@@ -37,10 +43,21 @@ impl Beyond {
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::StandIn => "a replica of the subset takes nothing",
-            Self::Load => "everybody in the subset has too long a line",
+            Self::Load => "nobody in the subset would begin to answer soon",
             Self::Home => "the session was there before",
         }
     }
+}
+
+/// What a choice must know of a replica.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::brain) struct Sight {
+    /// Whether it takes the request at hand.
+    pub(in crate::brain) takes: bool,
+    /// Whether it was put out.
+    pub(in crate::brain) out: bool,
+    /// When it last gave a sign of life.
+    pub(in crate::brain) heard_at: Moment,
 }
 
 impl Subsets {
@@ -52,19 +69,27 @@ impl Subsets {
         now: Moment,
         key: SliceKey,
         home: Option<ReplicaId>,
-        is_alive: impl Fn(ReplicaId) -> bool,
+        look: impl Fn(ReplicaId) -> Option<Sight>,
     ) -> bool {
-        self.chosen.clear();
-        self.inside = 0;
-        self.beyond = None;
-        let Some(clerk) = &self.clerk else { return false };
-        let workload = workload_of(key);
-        let pinned = self.pinned.get(&workload).map(Vec::as_slice);
-        let fixed = pinned.or_else(|| self.troubles.confines(now, workload));
-        self.chosen.extend_from_slice(fixed.unwrap_or_else(|| clerk.holders(key)));
-        self.inside = self.chosen.len();
-        let alive = |place: &&Place| self.peer(**place).is_some_and(|it| is_alive(it.id));
-        let missing = self.inside - self.chosen.iter().filter(alive).count();
+        let mut chosen = std::mem::take(&mut self.chosen);
+        chosen.clear();
+        let divided = self.held(now, key).map(|it| chosen.extend_from_slice(it)).is_some();
+        (self.inside, self.chosen) = (chosen.len(), chosen);
+        (self.beyond, self.step, self.anywhere) = (None, None, false);
+        if !divided {
+            return false;
+        }
+        self.step = self.step_of(now, workload_of(key), &look);
+        if let Some(step) = self.step.filter(|it| it.is_overdue(now))
+            && !self.troubles.has(now, workload_of(key))
+        {
+            self.on_lost(now, key, step.at);
+        }
+        let takes = |place: &&Place| {
+            let sight = self.peer(**place).and_then(|it| look(it.id));
+            sight.is_some_and(|it| it.takes)
+        };
+        let missing = self.inside - self.chosen.iter().filter(takes).count();
         if 0 < missing {
             self.beyond = Some(Beyond::StandIn);
             self.extend(now, key, missing);
@@ -76,47 +101,96 @@ impl Subsets {
         true
     }
 
+    /// Lists the replicas of a workload: those it is pinned or confined to, or those that were planned.
+    /// Nobody is confined to replicas that are gone for good.
+    fn held(&self, now: Moment, key: SliceKey) -> Option<&[Place]> {
+        let clerk = self.clerk.as_ref()?;
+        let workload = workload_of(key);
+        let pinned = self.pinned.get(&workload).map(Vec::as_slice);
+        let confined = || self.troubles.confines(now, workload);
+        let is_there = |places: &&[Place]| places.iter().any(|it| !self.is_lost(now, *it));
+        Some(pinned.or_else(|| confined().filter(is_there)).unwrap_or_else(|| clerk.holders(key)))
+    }
+
+    /// Finds the only replica beyond its subset that a workload may use, if there is but one: the one it
+    /// went to last, which has shown no sign of life since. Once that is known to be down, it is whether
+    /// replicas died under the workload and nothing of it was served since.
+    fn step_of(
+        &self,
+        now: Moment,
+        workload: u32,
+        look: impl Fn(ReplicaId) -> Option<Sight>,
+    ) -> Option<Step> {
+        let step = self.steps.get(workload)?;
+        let sight = self.peer(step.place).and_then(|it| look(it.id));
+        let is_open = sight.is_some_and(|it| !it.out && !step.is_settled(it.heard_at));
+        let is_bound = is_open || self.troubles.has(now, workload);
+        (is_bound && !self.is_lost(now, step.place)).then_some(step)
+    }
+
     /// Lets a session stay where its cache is, although its workload has left or only spilled there:
-    /// the picker knows what it costs to compute it again. Not one under which replicas die.
+    /// the picker knows what it costs to compute it again. Not one under which replicas die, or that
+    /// has heard nothing of its last step.
     fn stay(&mut self, now: Moment, key: SliceKey, home: Place) {
         let workload = workload_of(key);
-        let may_leave = self.own(workload).is_none_or(|it| it.spill);
-        let bound = self.pinned.contains_key(&workload) || self.troubles.is_held(now, workload);
-        if may_leave && !bound && !self.is_reserved(home) {
+        let overdue = self.step.is_some_and(|it| it.place != home && it.is_overdue(now));
+        let is_bound = overdue || self.troubles.has(now, workload);
+        if !is_bound && self.may_leave(workload) && !self.is_reserved(home) {
             self.chosen.push(home);
             self.beyond = self.beyond.or(Some(Beyond::Home));
         }
     }
 
-    /// Adds those to whom the request at hand may spill; says whether there are any more.
+    /// Lets the request at hand spill; says whether there is anybody more. Where no bound is set that is
+    /// anybody, since harm goes one step at a time.
     pub(in crate::brain) fn spill(&mut self, now: Moment, key: SliceKey) -> bool {
         let before = self.chosen.len();
-        self.extend(now, key, usize::MAX);
-        let more = before < self.chosen.len();
+        let workload = workload_of(key);
+        let is_bound = self.step.is_some() || self.troubles.has(now, workload);
+        if self.settings.spill_max.is_none() && !is_bound && self.may_leave(workload) {
+            self.anywhere = true;
+        } else {
+            self.extend(now, key, usize::MAX);
+        }
+        let more = self.anywhere || before < self.chosen.len();
         if more {
             self.beyond = Some(Beyond::Load);
         }
         more
     }
 
+    /// Tells whether a workload may leave its subset at all.
+    fn may_leave(&self, workload: u32) -> bool {
+        self.own(workload).is_none_or(|it| it.spill) && !self.pinned.contains_key(&workload)
+    }
+
     /// Adds replicas beyond the subset, at most `count` in all, in an order that is the workload's
     /// own and never more than it may spill to, dead or alive: what kills its replicas must not go
-    /// through the whole fleet.
+    /// through the whole fleet. Whoever has a step open has that one only.
     fn extend(&mut self, now: Moment, key: SliceKey, count: usize) {
         let Some(clerk) = &self.clerk else { return };
         let workload = workload_of(key);
-        let allowed = self.own(workload).is_none_or(|it| it.spill);
-        if !allowed || self.pinned.contains_key(&workload) {
+        if !self.may_leave(workload) {
             return;
         }
-        let most = usize::try_from(self.settings.spill_max).unwrap_or(0);
+        let most =
+            self.settings.spill_max.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(0));
         // One more is enough to show that it does no harm.
-        let most = if self.troubles.is_held(now, workload) { most.min(1) } else { most };
+        let most = if self.troubles.has(now, workload) { most.min(1) } else { most };
         while self.chosen.len() - self.inside < most.min(count) {
             let free = |place: Place| !self.is_reserved(place);
-            let Some(next) = clerk.stand_in(key, free, &self.chosen) else { return };
+            let next = match self.step {
+                Some(step) => Some(step.place).filter(|it| free(*it) && !self.chosen.contains(it)),
+                None => clerk.stand_in(key, free, &self.chosen),
+            };
+            let Some(next) = next else { return };
             self.chosen.push(next);
         }
+    }
+
+    /// Tells whether a replica has been out for so long that its slices were given to others.
+    pub(super) fn is_lost(&self, now: Moment, place: Place) -> bool {
+        self.out_since.get(&place).is_some_and(|since| OUT_MAX <= now.since(*since))
     }
 
     /// Tells whether somebody has a replica to himself.
@@ -131,13 +205,13 @@ impl Subsets {
 
     /// Tells whether a replica may take the request at hand, after [`Self::select`] said yes.
     pub(in crate::brain) fn allows(&self, place: Place) -> bool {
-        self.chosen.contains(&place)
+        self.chosen.contains(&place) || self.anywhere && !self.is_reserved(place)
     }
 
     /// Says why a replica may take the request at hand, if it is beyond the subset.
     pub(in crate::brain) fn beyond(&self, place: Place) -> Option<Beyond> {
-        let beyond = self.chosen.get(self.inside..).is_some_and(|it| it.contains(&place));
-        self.beyond.filter(|_| beyond)
+        let inside = self.chosen.get(..self.inside).is_some_and(|it| it.contains(&place));
+        self.beyond.filter(|_| !inside && self.allows(place))
     }
 
     /// Counts who is picked beyond the subset, or might have been. Not when candidates are gathered,
@@ -162,16 +236,45 @@ impl Subsets {
         promise.map_or(longest, |it| longest.min(it / PATIENCE_PART))
     }
 
+    /// Tells how long the first token may be expected to take inside the subset before others are asked.
+    pub(in crate::brain) fn first_token_max(promise: Duration) -> Duration {
+        promise / PROMISE_PART
+    }
+
+    /// Notes that a request is sent, whose first token is expected after so long: beyond its subset that
+    /// is a step, unless one is open.
+    pub(in crate::brain) fn on_placed(
+        &mut self,
+        now: Moment,
+        key: SliceKey,
+        place: Place,
+        expected: Duration,
+        look: impl Fn(ReplicaId) -> Option<Sight>,
+    ) {
+        let workload = workload_of(key);
+        self.troubles.on_sent(now, workload);
+        let beyond = self.held(now, key).is_some_and(|it| !it.contains(&place));
+        if beyond && self.step_of(now, workload, look).is_none() {
+            self.steps.take(now, workload, place, expected);
+        }
+    }
+
     /// Notes the first token of a request.
-    pub(in crate::brain) fn on_answering(&mut self, key: SliceKey) {
+    pub(in crate::brain) fn on_answering(&mut self, key: SliceKey, place: Place) {
+        self.steps.on_answering(workload_of(key), place);
         self.troubles.on_answering(workload_of(key));
     }
 
     /// Notes that a replica was lost under a request.
-    pub(in crate::brain) fn on_lost(&mut self, now: Moment, key: SliceKey) {
+    pub(in crate::brain) fn on_lost(&mut self, now: Moment, key: SliceKey, sent_at: Moment) {
         if let Some(clerk) = &self.clerk {
-            self.troubles.on_lost(now, workload_of(key), clerk.holders(key));
+            self.troubles.on_lost(now, workload_of(key), sent_at, clerk.holders(key));
         }
+    }
+
+    /// Tells whether a workload is to send nothing now.
+    pub(in crate::brain) fn pauses(&self, now: Moment, key: SliceKey) -> bool {
+        self.troubles.pauses(now, workload_of(key))
     }
 
     /// Notes that a request has come to its end.

@@ -12,8 +12,9 @@ pub struct SubsetSettings {
     /// How long the shortest wait inside a subset may be before others are asked; less for classes
     /// that are promised an early first token.
     pub spill_after: Duration,
-    /// How many replicas beyond its subset a workload may spill to; always the same ones.
-    pub spill_max: u32,
+    /// How many replicas beyond its subset a workload may spill to, always the same ones; any, one step
+    /// at a time, where nothing is said.
+    pub spill_max: Option<u32>,
     /// Workloads that differ from that.
     pub workloads: Vec<WorkloadSettings>,
 }
@@ -64,7 +65,7 @@ impl Default for SubsetSettings {
             floor: None,
             cap: u32::MAX,
             spill_after: Duration::from_secs(1),
-            spill_max: 4,
+            spill_max: None,
             workloads: Vec::new(),
         }
     }

@@ -29,8 +29,35 @@ fn planned(settings: SubsetSettings, replicas: u32) -> Subsets {
 }
 
 fn subset(subsets: &mut Subsets, key: SliceKey) -> Vec<Place> {
-    assert!(subsets.select(at_s(1), key, None, |_| true));
+    assert!(subsets.select(at_s(1), key, None, well));
     subsets.chosen.clone()
+}
+
+/// Lists who may take the request at hand.
+fn allowed(subsets: &Subsets) -> Vec<Place> {
+    subsets.peers.iter().map(|it| it.place).filter(|it| subsets.allows(*it)).collect()
+}
+
+/// Settings with a bound on spilling.
+fn spilling(spill_max: u32) -> SubsetSettings {
+    SubsetSettings { spill_max: Some(spill_max), ..SubsetSettings::default() }
+}
+
+/// Looks at a replica that was heard of just now.
+#[expect(clippy::unnecessary_wraps, reason = "it stands for a look at a fleet")]
+fn well(_: ReplicaId) -> Option<Sight> {
+    Some(Sight { takes: true, out: false, heard_at: Moment::MAX })
+}
+
+/// Looks at a replica that nothing was heard of for long.
+#[expect(clippy::unnecessary_wraps, reason = "it stands for a look at a fleet")]
+fn silent(_: ReplicaId) -> Option<Sight> {
+    Some(Sight { takes: true, out: false, heard_at: Moment::ZERO })
+}
+
+/// Looks at replicas of which these are well and the others take nothing.
+fn only(takes: impl Fn(ReplicaId) -> bool) -> impl Fn(ReplicaId) -> Option<Sight> {
+    move |it| Some(Sight { takes: takes(it), out: false, heard_at: Moment::MAX })
 }
 
 /// Keeps a workload at so many MU a minute for a while, planning as time goes.
@@ -51,7 +78,7 @@ fn load(subsets: &mut Subsets, workload: u32, mu_per_min: f64, seconds: std::ops
 fn a_pool_no_larger_than_the_floor_is_not_divided() {
     let four = SubsetSettings { floor: Some(4), ..SubsetSettings::default() };
     let mut subsets = planned(four.clone(), 4);
-    assert!(!subsets.select(at_s(1), key(1, 1), None, |_| true));
+    assert!(!subsets.select(at_s(1), key(1, 1), None, well));
     let mut subsets = planned(four, 5);
     assert_eq!(subset(&mut subsets, key(1, 1)).len(), 4);
 }
@@ -63,7 +90,7 @@ fn the_floor_is_a_sixteenth_of_the_pool_and_a_small_pool_is_not_divided() {
         assert_eq!(subset(&mut subsets, key(1, 1)).len(), floor, "{replicas}");
     }
     let mut subsets = planned(SubsetSettings::default(), 7);
-    assert!(!subsets.select(at_s(1), key(1, 1), None, |_| true));
+    assert!(!subsets.select(at_s(1), key(1, 1), None, well));
 }
 
 #[test]
@@ -72,12 +99,12 @@ fn a_session_may_stay_where_its_cache_is_unless_its_workload_is_in_trouble() {
     let all = peers(32);
     let inside = subset(&mut subsets, key(1, 7));
     let home = *all.iter().find(|it| !inside.contains(&it.place)).unwrap();
-    assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), |_| true));
+    assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), well));
     assert_eq!(subsets.chosen[inside.len()..], [home.place]);
     assert_eq!(subsets.beyond(home.place), Some(Beyond::Home));
     assert_eq!(subsets.beyond(inside[0]), None);
-    subsets.on_lost(at_s(2), key(1, 7));
-    assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), |_| true));
+    subsets.on_lost(at_s(2), key(1, 7), at_s(1));
+    assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), well));
     assert_eq!(subsets.chosen, inside);
     assert_eq!(subsets.patience(Some(Duration::from_secs(1))), Duration::from_millis(20));
     assert_eq!(subsets.patience(None), Duration::from_secs(1));
@@ -89,10 +116,10 @@ fn a_workload_under_which_replicas_die_neither_grows_nor_moves_nor_spills() {
     load(&mut subsets, 2, 1000.0, 1..20);
     load(&mut subsets, 1, 1.0, 20..22);
     let before = subset(&mut subsets, key(1, 7));
-    subsets.on_lost(at_s(22), key(1, 7));
+    subsets.on_lost(at_s(22), key(1, 7), at_s(21));
     load(&mut subsets, 1, 1000.0, 22..200);
     assert_eq!(subset(&mut subsets, key(1, 7)), before, "what is tried again is no demand");
-    assert!(subsets.select(at_s(23), key(1, 7), None, |_| false));
+    assert!(subsets.select(at_s(23), key(1, 7), None, only(|_| false)));
     assert_eq!(subsets.chosen.len(), before.len() + 1, "one stand-in to show it is harmless");
     subsets.on_done(key(1, 7));
     load(&mut subsets, 1, 1000.0, 200..230);
@@ -146,10 +173,7 @@ fn alone_in_a_pool_a_workload_has_all_of_it_and_keeps_it_when_another_comes() {
     let mut subsets = Subsets::new(SubsetSettings::default());
     subsets.plan(at_s(0), peers(12).into_iter());
     load(&mut subsets, 1, 50.0, 1..60);
-    assert!(
-        !subsets.select(at_s(1), key(1, 7), None, |_| true),
-        "there is nobody to protect from it"
-    );
+    assert!(!subsets.select(at_s(1), key(1, 7), None, well), "there is nobody to protect from it");
     load(&mut subsets, 2, 1.0, 60..63);
     assert_eq!(subset(&mut subsets, key(1, 7)).len(), 12);
     assert_eq!(subset(&mut subsets, key(2, 7)).len(), 2);
@@ -163,7 +187,7 @@ fn a_dead_replica_has_the_same_stand_in_everywhere_and_is_replaced_after_a_while
     let before = subset(&mut one, key(1, 7));
     let dead = peers(16).into_iter().find(|it| it.place == before[0]).unwrap().id;
     for subsets in [&mut one, &mut other] {
-        assert!(subsets.select(at_s(1), key(1, 7), None, |it| it != dead));
+        assert!(subsets.select(at_s(1), key(1, 7), None, only(|it| it != dead)));
         assert_eq!(subsets.chosen.len(), 5);
     }
     assert_eq!(one.chosen, other.chosen);
@@ -180,27 +204,92 @@ fn a_dead_replica_has_the_same_stand_in_everywhere_and_is_replaced_after_a_while
 }
 
 #[test]
-fn a_workload_that_kills_what_it_touches_stays_within_its_subset_and_its_spill() {
-    let mut subsets = planned(SubsetSettings::default(), 64);
-    let all = peers(64);
-    let id = |place: Place| all.iter().find(|it| it.place == place).unwrap().id;
-    let mut dead: Vec<ReplicaId> = Vec::new();
-    for _ in 0..20 {
-        subsets.select(at_s(1), key(1, 7), None, |it| !dead.contains(&it));
-        subsets.spill(at_s(1), key(1, 7));
-        let next = subsets.chosen.iter().map(|it| id(*it)).find(|it| !dead.contains(it));
-        dead.extend(next);
+fn a_workload_that_silences_what_it_touches_reaches_its_subset_and_one_more() {
+    for homes in [false, true] {
+        let mut subsets = planned(SubsetSettings::default(), 64);
+        let all = peers(64);
+        let id = |place: Place| all.iter().find(|it| it.place == place).unwrap().id;
+        let mut reached: Vec<ReplicaId> = Vec::new();
+        for step in 0..200_u32 {
+            let now = at_s(1) + Duration::from_millis(u64::from(step) * 50);
+            // From then on its first step is overdue, and sessions may live anywhere.
+            let home = (homes && 100 < step).then_some(ReplicaId(step % 64));
+            let look = |it| if reached.contains(&it) { silent(it) } else { well(it) };
+            subsets.select(now, key(1, step), home, look);
+            subsets.spill(now, key(1, step));
+            let fresh = allowed(&subsets).into_iter().find(|it| !reached.contains(&id(*it)));
+            let place = fresh.unwrap_or(subsets.chosen[0]);
+            subsets.on_placed(now, key(1, step), place, Duration::from_secs(1), look);
+            if !reached.contains(&id(place)) {
+                reached.push(id(place));
+            }
+        }
+        assert_eq!(reached.len(), 4 + 1, "homes: {homes}");
     }
-    assert_eq!(dead.len(), 4 + 4);
 }
 
 #[test]
-fn spilling_is_bounded_and_always_to_the_same_ones() {
+fn a_step_beyond_the_subset_is_the_only_one_until_something_is_heard_of_it() {
+    let mut subsets = planned(spilling(16), 32);
+    let inside = subset(&mut subsets, key(1, 7));
+    assert!(subsets.spill(at_s(1), key(1, 7)));
+    let beyond = subsets.chosen[inside.len()..].to_vec();
+    assert_eq!(beyond.len(), 16);
+    let (step, home) = (beyond[2], *beyond.last().unwrap());
+    let home_id = peers(32).iter().find(|it| it.place == home).unwrap().id;
+    subsets.on_placed(at_s(2), key(1, 7), step, Duration::from_secs(3), well);
+    let mut beyond_at = |second, home, look: fn(ReplicaId) -> Option<Sight>| {
+        subsets.select(at_s(second), key(1, 8), home, look);
+        let stays = subsets.chosen[inside.len()..].to_vec();
+        subsets.spill(at_s(second), key(1, 8));
+        (stays, subsets.chosen[inside.len()..].to_vec())
+    };
+    assert_eq!(beyond_at(3, None, silent), (vec![], vec![step]));
+    assert_eq!(beyond_at(3, Some(home_id), silent), (vec![home], vec![home, step]), "its cache");
+    assert_eq!(beyond_at(4, None, well), (vec![], beyond.clone()), "it lives");
+    assert_eq!(beyond_at(6, Some(home_id), silent), (vec![], vec![step]), "it is overdue");
+    assert_eq!(beyond_at(9, None, well), (vec![], vec![step]), "a late sign proves nothing");
+    subsets.on_answering(key(1, 7), step);
+    subsets.on_done(key(1, 7));
+    subsets.select(at_s(9), key(1, 8), None, silent);
+    subsets.spill(at_s(9), key(1, 8));
+    assert_eq!(subsets.chosen[inside.len()..], beyond, "it was served");
+}
+
+#[test]
+fn nobody_is_confined_to_replicas_that_are_gone_for_good() {
+    let mut subsets = planned(SubsetSettings::default(), 32);
+    let before = subset(&mut subsets, key(1, 7));
+    subsets.on_lost(at_s(1), key(1, 7), at_s(0));
+    let without = |subsets: &mut Subsets, second| {
+        let gone = |it: &Peer| before.contains(&it.place);
+        let peers: Vec<Peer> =
+            peers(32).into_iter().map(|it| Peer { out: gone(&it), ..it }).collect();
+        subsets.plan(at_s(second), peers.into_iter());
+        subsets.select(at_s(second), key(1, 7), None, well);
+        subsets.chosen.clone()
+    };
+    assert_eq!(without(&mut subsets, 2), before, "perhaps they come back");
+    let after = without(&mut subsets, 63);
+    assert_eq!(after.len(), before.len());
+    assert!(after.iter().all(|it| !before.contains(it)));
+}
+
+#[test]
+fn spilling_is_anywhere_or_bounded_and_then_always_to_the_same_ones() {
     let mut subsets = planned(SubsetSettings::default(), 16);
+    let inside = subset(&mut subsets, key(1, 7));
+    assert_eq!(allowed(&subsets).len(), 2);
+    assert!(subsets.spill(at_s(1), key(1, 7)));
+    assert_eq!(allowed(&subsets).len(), 16);
+    assert_eq!(subsets.beyond(inside[0]), None);
+    let other = allowed(&subsets).into_iter().find(|it| !inside.contains(it)).unwrap();
+    assert_eq!(subsets.beyond(other), Some(Beyond::Load));
+    let mut subsets = planned(spilling(8), 16);
     let inside = subset(&mut subsets, key(1, 7));
     assert!(subsets.spill(at_s(1), key(1, 7)));
     let outside: Vec<Place> = subsets.chosen[inside.len()..].to_vec();
-    assert_eq!(outside.len(), 4);
+    assert_eq!(outside.len(), 8);
     subset(&mut subsets, key(1, 99));
     subsets.spill(at_s(1), key(1, 99));
     assert_eq!(subsets.chosen[inside.len()..], outside, "whichever session it is");
@@ -222,7 +311,7 @@ fn an_exclusive_workload_shares_nothing_not_even_by_spilling() {
     for other in 2..60 {
         subset(&mut subsets, key(other, 7));
         subsets.spill(at_s(1), key(other, 7));
-        assert!(subsets.chosen.iter().all(|it| !own.contains(it)), "workload {other}");
+        assert!(allowed(&subsets).iter().all(|it| !own.contains(it)), "workload {other}");
     }
 }
 

@@ -186,10 +186,17 @@ fn subsets_of_workloads_overlap_no_more_than_chance_would_have_it() {
             exclusive: false,
         })
         .collect();
-    let loads: Vec<RangeLoad> =
-        rules.iter().map(|it| RangeLoad { slice: it.slice, load: 0.05, state: 0.0 }).collect();
-    let map = LoadMap::new(&loads, &[]);
-    let plan = settle(&planner, &empty(), &fleet(32), &rules, &map);
+    // Those who ask for nothing yet are spread as well as those who do.
+    for load in [0.05, 0.0] {
+        let range = |it: &Rule| RangeLoad { slice: it.slice, load, state: 0.0 };
+        let ranges: Vec<RangeLoad> = rules.iter().map(range).collect();
+        check_overlap(&planner, &rules, &LoadMap::new(&ranges, &[]));
+    }
+}
+
+/// Plans workloads of four replicas each in a fleet of 32, and counts what they share.
+fn check_overlap(planner: &Planner, rules: &[Rule], map: &LoadMap) {
+    let plan = settle(planner, &empty(), &fleet(32), rules, map);
     let subsets: Vec<Vec<Place>> =
         rules.iter().map(|it| places(&plan.assignment, &it.slice)).collect();
     let (mut shared, mut pairs, mut identical) = (0.0, 0.0, 0);

@@ -30,11 +30,13 @@ pub(in crate::config) struct Subsets {
     #[schemars(range(min = 1, max = 100_000), extend("x-default" = "no limit"))]
     pub cap: Option<u32>,
     /// The wait for the best replica of a subset above which others may be asked; a fiftieth of what
-    /// the request's class promises for the first token where that is less.
+    /// the request's class promises for the first token where that is less. They may also be asked when
+    /// the first token is expected to take more than a tenth of that promise.
     pub spill_after: Text<Duration>,
-    /// How many replicas beyond its subset a workload may use then; always the same ones.
-    #[schemars(range(min = 0, max = 1000))]
-    pub spill_max: u32,
+    /// How many replicas beyond its subset a workload may use then, always the same ones. With or without
+    /// a limit it uses them one after the other, as each shows that it lives.
+    #[schemars(range(min = 0, max = 100_000), extend("x-default" = "no limit"))]
+    pub spill_max: Option<u32>,
     /// A header whose value names the workload, in place of the model. It is believed, so whoever
     /// stands before the router must set it or take it away: a client that chooses its workload
     /// chooses its replicas. Tenants are kept apart all the same.
@@ -48,12 +50,12 @@ pub(in crate::config) struct Subsets {
 
 impl Default for Subsets {
     fn default() -> Self {
-        let SubsetSettings { spill_after, spill_max, .. } = SubsetSettings::default();
+        let SubsetSettings { spill_after, .. } = SubsetSettings::default();
         Self {
             floor: None,
             cap: None,
             spill_after: Text(spill_after),
-            spill_max,
+            spill_max: None,
             workload_header: None,
             state_dir: None,
         }
