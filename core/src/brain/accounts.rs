@@ -48,6 +48,7 @@ impl Brain {
             cached_tokens: cached,
             sent_at: now,
             ttft_ms: candidate.books.ttft_ms(new, cached),
+            read: false,
             first: None,
             streamed_tokens: 0,
         };
@@ -64,11 +65,24 @@ impl Brain {
         if booking.is_answering() {
             return false;
         }
-        it.ledger.begin(now, &mut booking.account.charge);
+        if !booking.account.read {
+            it.ledger.begin(now, &mut booking.account.charge);
+            booking.account.read = true;
+        }
         let ((_, answering), load) = (it.ledger.counts(), it.ledger.load());
         let (kv_tokens, prefilled_us) = (load.kv_tokens, it.ledger.prefilled_us());
         booking.account.first = Some(First { at: now, answering, kv_tokens, prefilled_us });
         true
+    }
+
+    /// Takes a prompt off the line though nothing has come of its answer.
+    pub(super) fn read_account(&mut self, now: Moment, request: RequestId) {
+        let Some(booking) = self.requests.get_mut(&request) else { return };
+        let Some(it) = self.fleet.get_mut(booking.replica) else { return };
+        if !booking.account.read {
+            it.ledger.begin(now, &mut booking.account.charge);
+            booking.account.read = true;
+        }
     }
 
     /// Corrects the books by what has come of an answer.
@@ -96,8 +110,9 @@ impl Brain {
         let booking = self.requests.swap_remove(&request)?;
         self.policy.on_ended(now, request, booking.replica);
         if let Some(it) = self.fleet.get_mut(booking.replica) {
-            it.on_ended(now, booking.account.charge, booking.is_answering());
+            it.on_ended(now, booking.account.charge, booking.account.read);
         }
+        self.readings.on_ended(request, &booking);
         self.accounts_closed += 1;
         Some(booking)
     }

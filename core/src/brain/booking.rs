@@ -47,6 +47,8 @@ pub(super) struct Account {
     pub(super) sent_at: Moment,
     /// The time to the first token, as predicted.
     pub(super) ttft_ms: f64,
+    /// Whether its prompt is taken to be read, and its answer to be written.
+    pub(super) read: bool,
     /// Set at its first byte: from then on it cannot go elsewhere.
     pub(super) first: Option<First>,
     /// Tokens of its answer that have come so far.

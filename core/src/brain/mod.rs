@@ -15,6 +15,7 @@ mod line;
 mod notice;
 mod probes;
 mod quarantine;
+mod reading;
 mod sessions;
 mod settings;
 mod snapshot;
@@ -56,6 +57,7 @@ use explain::Explaining;
 use line::{Arrival, Due, Hold};
 use notice::Notices;
 use quarantine::Quarantine;
+use reading::Readings;
 use sessions::Sessions;
 use subsets::Subsets;
 use ward::Ward;
@@ -88,6 +90,7 @@ pub struct Brain {
     notices: Notices,
     quarantine: Quarantine,
     ward: Ward,
+    readings: Readings,
     patience: Patience,
     looked_at: Moment,
     /// The silence that is being acted on, for the notice of it.
@@ -130,6 +133,7 @@ impl Brain {
             notices: Notices::default(),
             quarantine: Quarantine::new(settings.quarantine),
             ward: Ward::default(),
+            readings: Readings::default(),
             patience: Patience::default(),
             looked_at: Moment::ZERO,
             silence: None,
@@ -213,12 +217,14 @@ impl Brain {
     /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
     pub fn next_wakeup(&self) -> Option<Moment> {
         let sweep = self.swept_at + SWEEP_INTERVAL;
-        let others = [self.next_look(), self.hold.line.next_expiry(), self.ward.next_wakeup()];
+        let (line, ward) = (self.hold.line.next_expiry(), self.ward.next_wakeup());
+        let others = [self.next_look(), line, ward, self.readings.next_wakeup()];
         others.into_iter().flatten().chain([sweep]).min()
     }
 
     /// Does what only time brings, and appends what must be done.
     pub fn on_time(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.note_read(now);
         self.look(now, actions);
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
@@ -514,6 +520,7 @@ impl Brain {
         let before = self.sessions.remember(now, key, replica);
         booking.moved_from = before.filter(|it| *it != replica);
         self.note_move(&booking);
+        self.readings.on_sent(request, &booking);
         self.requests.insert(request, booking);
         actions.push(Action::Send { request, replica });
     }

@@ -14,6 +14,9 @@ use crate::domain::{Moment, SliceKey, float, whole};
 
 use super::think::Thinks;
 
+/// A fleet whose turns in flight hold less than this part of its KV stands idle.
+const IDLE_PART: u64 = 4;
+
 /// How the gate is set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateSettings {
@@ -58,6 +61,8 @@ pub struct Gate {
     idle: BTreeSet<(Moment, SliceKey)>,
     /// Summed over the living.
     counted: u64,
+    /// Summed over those with a turn in flight.
+    flowing: u64,
     tokens_max: Option<u64>,
     thinks: Thinks,
 }
@@ -68,6 +73,8 @@ struct Live {
     tokens: u64,
     /// What is counted of it.
     counted: u64,
+    /// What is counted of its turns in flight.
+    flowing: u64,
     turns: u32,
     in_flight: u32,
     idle_since: Moment,
@@ -81,6 +88,7 @@ impl Gate {
             living: IndexMap::default(),
             idle: BTreeSet::new(),
             counted: 0,
+            flowing: 0,
             tokens_max: None,
             thinks: Thinks::default(),
         }
@@ -103,10 +111,12 @@ impl Gate {
         }
     }
 
-    /// Says whether a new session may begin: the living leave some room. How much it will need is not
-    /// asked, or the largest would never be let in.
+    /// Says whether a new session may begin: the living leave some room, or the fleet has next to nothing
+    /// to do, whoever may come back to it. How much it will need is not asked, or the largest would
+    /// never be let in.
     pub fn is_open(&self) -> bool {
-        self.tokens_max.is_none_or(|max| self.counted < max || self.living.is_empty())
+        let is_idle = |max: u64| self.flowing < max / IDLE_PART || self.flowing == 0;
+        self.tokens_max.is_none_or(|max| self.counted < max || is_idle(max))
     }
 
     /// Says how much context a session had at its latest turn; nothing for one that does not live.
@@ -120,6 +130,7 @@ impl Gate {
         let fresh = || Live {
             tokens: 0,
             counted: 0,
+            flowing: 0,
             turns: 0,
             in_flight: 0,
             idle_since: now,
@@ -134,7 +145,8 @@ impl Gate {
         live.in_flight += 1;
         live.tokens = live.tokens.max(tokens);
         self.counted = self.counted - live.counted + live.tokens;
-        live.counted = live.tokens;
+        self.flowing = self.flowing - live.flowing + live.tokens;
+        (live.counted, live.flowing) = (live.tokens, live.tokens);
     }
 
     /// Notes that a turn ended, with so much context.
@@ -149,8 +161,10 @@ impl Gate {
         }
         let wanted =
             if live.in_flight == 0 { self.thinks.expected(live.turns, tokens) } else { tokens };
+        let flowing = if live.in_flight == 0 { 0 } else { tokens };
         self.counted = self.counted - live.counted + wanted;
-        live.counted = wanted;
+        self.flowing = self.flowing - live.flowing + flowing;
+        (live.counted, live.flowing) = (wanted, flowing);
     }
 
     /// Gives up those that have been idle for too long; tells whether anybody left.
@@ -183,6 +197,7 @@ impl Gate {
         let Some(live) = self.living.swap_remove(&key) else { return };
         self.idle.remove(&(live.leaves_at, key));
         self.counted -= live.counted;
+        self.flowing -= live.flowing;
         self.thinks.on_gone(live.turns);
     }
 }

@@ -260,12 +260,13 @@ fn key(number: u64) -> SliceKey {
 fn new_sessions_wait_while_the_living_fill_the_memory() {
     let mut gate = Gate::new(GateSettings { kv_share: 0.5, sessions_max: 100 });
     gate.on_sent(at(0), key(1), 1_100);
+    gate.on_sent(at(0), key(9), 260);
     assert_eq!(gate.ask(key(2)), Admission::Fresh, "nothing is known of the memory");
     gate.on_room(Some(2_000));
     assert_eq!(gate.ask(key(2)), Admission::Wait);
     assert_eq!(gate.ask(key(1)), Admission::Live);
     gate.on_ended(at(1), key(1), 1_200);
-    assert_eq!(gate.snapshot().tokens, 600, "half of the first turns are the only ones");
+    assert_eq!(gate.snapshot().tokens, 860, "half of the first turns are the only ones");
     assert_eq!(gate.ask(key(2)), Admission::Fresh);
     gate.on_sent(at(5), key(1), 1_200);
     gate.on_ended(at(6), key(1), 1_300);
@@ -274,7 +275,24 @@ fn new_sessions_wait_while_the_living_fill_the_memory() {
     assert!(!gate.on_time(at(35)));
     assert!(gate.on_time(at(36)));
     assert_eq!(gate.ask(key(2)), Admission::Fresh);
-    assert_eq!(gate.snapshot(), GateSnapshot { sessions: 0, tokens: 0, tokens_max: Some(1_000) });
+    let tokens_max = Some(1_000);
+    assert_eq!(gate.snapshot(), GateSnapshot { sessions: 1, tokens: 260, tokens_max });
+}
+
+#[test]
+fn an_idle_fleet_lets_new_sessions_in_whoever_may_come_back_to_it() {
+    let mut gate = Gate::new(GateSettings::default());
+    gate.on_room(Some(8_000));
+    for session in 0..30 {
+        gate.on_sent(at(session), key(session), 1_000);
+        gate.on_ended(at(session), key(session), 1_000);
+    }
+    assert!(8_000 < gate.snapshot().tokens, "half of thirty may come back");
+    assert_eq!(gate.ask(key(100)), Admission::Fresh, "nothing is done for anybody");
+    gate.on_sent(at(31), key(100), 1_999);
+    assert_eq!(gate.ask(key(101)), Admission::Fresh, "next to nothing");
+    gate.on_sent(at(31), key(101), 1_999);
+    assert_eq!(gate.ask(key(102)), Admission::Wait);
 }
 
 #[test]

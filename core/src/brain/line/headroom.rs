@@ -173,6 +173,10 @@ impl Headroom {
                 it.patience_ms()
             };
             self.limits[class] = left.and(Limit { fill: 1.0, wait_ms });
+            if it.waits_since.is_some() {
+                // Nobody goes past it to where it may not go itself.
+                left = self.limits[class];
+            }
             let share = it.share(now, capacity_per_min);
             if share < ABSENT_SHARE || is_alone {
                 continue;
@@ -261,12 +265,14 @@ mod tests {
     }
 
     fn waiting(request: u64, class: u8) -> Ticket {
+        let (is_fresh, is_long) = (false, false);
+        let lane = LaneKey { class, is_fresh, is_long, workload: None, home: None };
         Ticket {
             request: RequestId(request),
             class: ClassId(class),
             tenant: Tenant(1),
             weight: Weight::ONE,
-            lane: Lane(0),
+            lane: Lane::from(lane),
             deadline: None,
             target: None,
             expires_at: at(1_000_000),
@@ -303,6 +309,20 @@ mod tests {
         assert!(limits.is_sorted_by(|one, next| next <= one), "{limits:?}");
         // Forty model units are six seconds of this fleet, and the target is five.
         assert!(limits[0] < 2_500.0 && (limits[79] - 625.0).abs() < 1e-9, "{limits:?}");
+    }
+
+    #[test]
+    fn nobody_goes_past_one_that_waits_to_where_that_may_not_go() {
+        // Interactive requests are rare here, so no room is kept for them.
+        let mut headroom = busy([0.0, 0.9, 0.0]);
+        let own = |it: &Headroom| [0, 1, 2].map(|class| it.limit(class).wait_ms);
+        let [first, second, third] = own(&headroom);
+        assert!(first < second && first < third);
+        let mut line = empty();
+        assert!(line.join(waiting(1, 0), &mut Vec::new()).is_ok());
+        headroom.look(at(119_500), &line, CAPACITY);
+        let [first, second, third] = own(&headroom);
+        assert!(second <= first && third <= first, "{first} {second} {third}");
     }
 
     #[test]

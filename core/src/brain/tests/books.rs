@@ -71,6 +71,25 @@ fn a_request_is_booked_at_the_decision_corrected_as_it_streams_and_gone_when_it_
 }
 
 #[test]
+fn a_prompt_whose_answer_comes_in_one_piece_is_read_when_that_was_predicted_and_can_still_go_elsewhere()
+ {
+    let mut bench = priced(2);
+    let (request, replica) = bench.ask(1, outline(0, 10));
+    assert!(0 < bench.booked(replica.0).prefill_us);
+    bench.wait_ms(5);
+    assert!(0 < bench.booked(replica.0).prefill_us, "it takes 25 ms");
+    assert!(bench.brain.next_wakeup().unwrap() <= bench.now + Duration::from_millis(30));
+    bench.wait_ms(30);
+    assert_eq!(bench.booked(replica.0).prefill_us, 0);
+    assert!(0 < bench.booked(replica.0).decode_us);
+    let elsewhere = target(&bench.fail(request, Failure::Lost)).expect("nothing has come of it");
+    assert_ne!(elsewhere, replica);
+    assert_eq!(bench.booked(replica.0), Load::default());
+    bench.end(request, 10);
+    assert_eq!(bench.booked(elsewhere.0), Load::default());
+}
+
+#[test]
 fn answers_of_a_workload_teach_how_much_is_still_to_come() {
     let mut bench = priced(1);
     for number in 0..200 {
