@@ -236,9 +236,10 @@ impl Brain {
         let free = |it: &Replica| Fill { id: it.id, level: 0.0, wait_ms: 0.0 };
         // For nobody but itself a class is held by evidence only: hardware that nobody has calibrated
         // may well run more answers at once than was predicted of it.
-        let shown = |it: &Replica| {
-            let level = self.hold.knees.fill_shown(now, it);
-            Fill { level, ..self.fill(now, it) }
+        let shown = |it: &Replica| Fill {
+            id: it.id,
+            level: self.hold.knees.fill_shown(now, it),
+            wait_ms: knee::wait_ms(now, it),
         };
         let fill = |it: &Replica| match (self.settings.line.holds, self.hold.headroom.is_alone()) {
             (false, _) => free(it),
