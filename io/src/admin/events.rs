@@ -61,8 +61,8 @@ impl Reader {
                 return Some(event);
             }
             self.newest.mark_unchanged();
-            let (missed, entries) = self.events.after(self.last);
-            if 0 < missed && self.last != 0 {
+            let (gap, entries) = self.events.after(self.last);
+            if let Some(missed) = gap.filter(|_| self.last != 0 && !entries.is_empty()) {
                 self.ready.push_back(write("gap", None, &Gap { missed }));
             }
             for entry in &entries {

@@ -1,6 +1,7 @@
 //! The brain's notices in operators' words: plain values for the log and for `/events`.
 
-use cleave_core::brain::Notice;
+use cleave_core::brain::{Notice, Order};
+use cleave_core::domain::ReplicaId;
 use cleave_core::fleet::{Reason, Silence, State};
 
 use crate::telemetry::Incident;
@@ -38,6 +39,32 @@ pub(super) fn incident(pool: &str, replica: Option<String>, notice: &Notice) -> 
             Incident { kind: "quarantine", state: "acquitted", detail: Some(detail), ..told }
         }
     }
+}
+
+/// Makes of an order what is told; nothing of what the router orders by itself.
+pub(super) fn ordered<'a>(
+    pool: &str,
+    order: &Order,
+    address: impl Fn(ReplicaId) -> Option<&'a str>,
+) -> Option<Incident> {
+    let told = Incident { kind: "order", pool: Some(pool.to_owned()), ..Incident::default() };
+    let of = |replica: ReplicaId| address(replica).map(str::to_owned);
+    Some(match order {
+        Order::Freeze => Incident { state: "frozen", ..told },
+        Order::Unfreeze => Incident { state: "unfrozen", ..told },
+        Order::Drain { replica } => Incident { state: "draining", replica: of(*replica), ..told },
+        Order::Undrain { replica } => {
+            Incident { state: "undrained", replica: of(*replica), ..told }
+        }
+        Order::Pin { workload, replicas } => {
+            let to: Vec<&str> = replicas.iter().filter_map(|it| address(*it)).collect();
+            let state = if to.is_empty() { "unpinned" } else { "pinned" };
+            let detail =
+                Some(format!("workload {workload:08x} {}", to.join(", ")).trim().to_owned());
+            Incident { state, detail, ..told }
+        }
+        Order::Zone { .. } | Order::Restore { .. } => return None,
+    })
 }
 
 fn describe(silence: Silence) -> String {

@@ -16,7 +16,7 @@ const KEPT_MAX: usize = 1024;
 /// Something that happened, before it has a number and a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Incident {
-    /// `replica`, `quarantine`, `reload`, or `drain`.
+    /// `replica`, `quarantine`, `order`, `reload`, or `drain`.
     pub kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -39,7 +39,8 @@ pub struct Incident {
 /// One event as readers get it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Counts from 1 and never repeats while the router runs.
+    /// Grows by one with each, from the milliseconds of Unix time at which the router started: so it grows
+    /// over a restart too, and a reader of another life is known by its number.
     pub id: u64,
     /// When it happened, in UTC as RFC 3339 writes it.
     pub at: String,
@@ -50,24 +51,31 @@ pub struct Entry {
 /// The newest events.
 #[derive(Debug)]
 pub struct Events {
+    /// The number of the first event.
+    first: u64,
     kept: Mutex<VecDeque<Entry>>,
     newest: watch::Sender<u64>,
 }
 
 impl Default for Events {
     fn default() -> Self {
-        Self { kept: Mutex::default(), newest: watch::Sender::new(0) }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self::numbered_from(u64::try_from(since.as_millis()).unwrap_or(1).max(1))
     }
 }
 
 impl Events {
+    fn numbered_from(first: u64) -> Self {
+        Self { first, kept: Mutex::default(), newest: watch::Sender::new(0) }
+    }
+
     /// Writes an event to the log and keeps it for readers.
     pub fn publish(&self, incident: Incident) {
         log(&incident);
         let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         let id = {
             let mut kept = self.lock();
-            let id = kept.back().map_or(1, |it| it.id + 1);
+            let id = kept.back().map_or(self.first, |it| it.id + 1);
             if kept.len() == KEPT_MAX {
                 kept.pop_front();
             }
@@ -78,12 +86,17 @@ impl Events {
         self.newest.send_modify(|it| *it = id.max(*it));
     }
 
-    /// Lists what came after the event of that number, with how many of those are not kept any more.
-    pub fn after(&self, id: u64) -> (u64, Vec<Entry>) {
+    /// Lists what came after the event of that number, and says how many of those are not kept any more,
+    /// if any are not. Whoever names a number of another life of the router may have missed the end of
+    /// that, and gets all there is.
+    pub fn after(&self, id: u64) -> (Option<u64>, Vec<Entry>) {
         let kept = self.lock();
-        let oldest = kept.front().map_or(1, |it| it.id);
-        let missed = oldest.saturating_sub(id.saturating_add(1));
-        (missed, kept.iter().filter(|it| id < it.id).cloned().collect())
+        let (oldest, next) = (kept.front(), kept.back().map_or(self.first, |it| it.id + 1));
+        let is_stranger = id != 0 && !(self.first..next).contains(&id);
+        let last = if is_stranger { 0 } else { id };
+        let missed = oldest.map_or(0, |it| it.id - (last + 1).clamp(self.first, it.id));
+        let gap = (is_stranger || 0 < missed).then_some(missed);
+        (gap, kept.iter().filter(|it| last < it.id).cloned().collect())
     }
 
     /// Lets a reader wait for the number of the newest event to change.
@@ -113,7 +126,7 @@ mod tests {
     use super::*;
 
     fn published(count: usize) -> Events {
-        let events = Events::default();
+        let events = Events::numbered_from(1);
         for _ in 0..count {
             events.publish(Incident { kind: "replica", state: "up", ..Incident::default() });
         }
@@ -128,18 +141,30 @@ mod tests {
     fn a_reader_goes_on_from_where_it_was() {
         let events = published(3);
         let (missed, all) = events.after(0);
-        assert_eq!((missed, ids(&all)), (0, vec![1, 2, 3]));
+        assert_eq!((missed, ids(&all)), (None, vec![1, 2, 3]));
         let (missed, rest) = events.after(2);
-        assert_eq!((missed, ids(&rest)), (0, vec![3]));
-        assert_eq!(events.after(99), (0, vec![]));
+        assert_eq!((missed, ids(&rest)), (None, vec![3]));
+        assert_eq!(events.after(3), (None, vec![]));
     }
 
     #[test]
     fn the_newest_are_kept_and_a_late_reader_learns_how_many_it_missed() {
         let events = published(KEPT_MAX + 10);
         let (missed, kept) = events.after(3);
-        assert_eq!((missed, kept.len()), (7, KEPT_MAX));
+        assert_eq!((missed, kept.len()), (Some(7), KEPT_MAX));
         assert_eq!(kept[0].id, 11);
+    }
+
+    #[test]
+    fn a_reader_from_before_a_restart_gets_all_and_is_told_of_a_gap() {
+        let events = Events::numbered_from(1_000);
+        assert_eq!(events.after(30), (Some(0), vec![]));
+        (0..3).for_each(|_| events.publish(Incident::default()));
+        for id in [30, 999, 1_003, u64::MAX] {
+            let (gap, all) = events.after(id);
+            assert_eq!((gap, ids(&all)), (Some(0), vec![1_000, 1_001, 1_002]), "{id}");
+        }
+        assert_eq!(events.after(1_001).0, None);
     }
 
     #[test]

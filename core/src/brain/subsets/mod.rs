@@ -81,6 +81,8 @@ pub(super) struct Subsets {
     /// `None` while the pool is not divided.
     clerk: Option<Clerk>,
     peers: Vec<Peer>,
+    /// How many there are, those included that are expected back after a start.
+    replicas: usize,
     /// Since when a replica has been out, as far as planning saw it.
     out_since: BTreeMap<Place, Moment>,
     /// Replicas that an assignment from before names, until when they are waited for.
@@ -123,6 +125,7 @@ impl Subsets {
             assignment: Arc::new(Assignment::empty()),
             clerk: None,
             peers: Vec::new(),
+            replicas: 0,
             out_since: BTreeMap::new(),
             expected: None,
             drained: Vec::new(),
@@ -169,12 +172,10 @@ impl Subsets {
         let peers = &self.peers;
         self.zones.retain(|place, _| peers.binary_search_by_key(place, |it| it.place).is_ok());
         let members = self.members(now);
-        let serving = members.iter().filter(|it| !it.draining).count();
-        let fresh = self.assignment.is_empty();
-        if self.settings.workloads.is_empty()
-            && self.pinned.is_empty()
-            && ((fresh && self.demand.len() < 2) || !self.settings.divides(serving, fresh))
-        {
+        self.replicas = self.peers.len().max(members.len());
+        let is_single = self.assignment.is_empty() && self.demand.len() < 2;
+        let is_ruled = !self.settings.workloads.is_empty() || !self.pinned.is_empty();
+        if !is_ruled && (is_single || !self.settings.divides(self.replicas)) {
             self.clerk = None;
             return;
         }
@@ -285,9 +286,14 @@ impl Subsets {
         })
     }
 
-    /// The fewest replicas a workload has in a pool like this.
+    /// The fewest replicas a workload has in a pool like this: all of them in one that is divided only
+    /// for those that are pinned or configured.
     fn floor(&self) -> u32 {
-        self.settings.floor_in(self.peers.len())
+        if self.settings.divides(self.replicas) {
+            self.settings.floor_in(self.replicas)
+        } else {
+            u32::try_from(self.replicas).unwrap_or(u32::MAX)
+        }
     }
 
     /// Counts a request that is sent: its work, and the tokens it leaves in a cache.

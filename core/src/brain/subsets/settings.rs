@@ -51,11 +51,11 @@ impl SubsetSettings {
         self.floor.map_or_else(part, |it| it.max(1))
     }
 
-    /// Tells whether a pool of so many is divided at all. One that was is not put together because
-    /// a replica restarts.
-    pub(super) fn divides(&self, replicas: usize, fresh: bool) -> bool {
+    /// Tells whether a pool of so many is divided at all, those included that are out for a while: it is
+    /// not put together because a replica restarts.
+    pub(super) fn divides(&self, replicas: usize) -> bool {
         let floor = usize::try_from(self.floor_in(replicas)).unwrap_or(usize::MAX);
-        floor < replicas && (self.floor.is_some() || DIVIDED_MIN <= replicas || !fresh)
+        floor < replicas && (self.floor.is_some() || DIVIDED_MIN <= replicas)
     }
 }
 

@@ -338,6 +338,22 @@ fn orders_are_obeyed() {
 }
 
 #[test]
+fn a_pin_in_a_small_pool_takes_nothing_from_others_and_leaves_no_trace() {
+    let mut subsets = planned(SubsetSettings::default(), 3);
+    let all = peers(3);
+    let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
+    let workload = workload_of(key(1, 0));
+    subsets.obey(at_s(2), Order::Pin { workload, replicas: vec![ReplicaId(2)] }, place);
+    subsets.plan(at_s(2), all.iter().copied());
+    assert_eq!(subset(&mut subsets, key(1, 7)), [all[2].place]);
+    assert_eq!(subset(&mut subsets, key(2, 7)).len(), 3, "it keeps all");
+    subsets.obey(at_s(3), Order::Pin { workload, replicas: Vec::new() }, place);
+    subsets.plan(at_s(3), all.iter().copied());
+    assert!(!subsets.select(at_s(3), key(1, 7), None, well));
+    assert!(!subsets.view(at_s(3)).divided);
+}
+
+#[test]
 fn an_assignment_from_before_is_taken_up_even_if_replicas_come_back_slowly() {
     let mut before = planned(SubsetSettings::default(), 16);
     load(&mut before, 1, 600.0, 1..60);

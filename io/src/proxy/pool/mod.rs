@@ -25,7 +25,7 @@ use crate::replicas::{Origin, ProbeSettings};
 use crate::telemetry::{Events, PoolMetrics};
 use crate::tokenizer::Tokenizer;
 
-use super::announce::incident;
+use super::announce::{incident, ordered};
 use super::clock::Clock;
 use super::recall::Recall;
 use super::settings::{CacheScope, PoolSettings};
@@ -180,8 +180,13 @@ impl Pool {
         Duration::from_nanos(self.planning_nanos.load(Relaxed))
     }
 
-    /// Passes an order on.
+    /// Passes an order on, and tells of it.
     pub fn order(&self, order: Order) {
+        let members = self.members.load();
+        let address = |id| members.iter().find(|it| it.id == id).map(|it| it.origin.as_str());
+        if let Some(told) = ordered(&self.name, &order, address) {
+            self.events.publish(told);
+        }
         self.tell(Event::Ordered(order));
     }
 
