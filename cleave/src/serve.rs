@@ -118,7 +118,7 @@ impl Serve {
     /// Takes on the file again whenever it changes or SIGHUP comes. A broken file changes nothing.
     async fn reload_on_change(
         self,
-        mut config: Config,
+        running: Config,
         membership: Arc<Membership>,
     ) -> std::io::Result<()> {
         let mut hangups = signal(SignalKind::hangup())?;
@@ -148,7 +148,8 @@ impl Serve {
                     });
                 }
                 Ok(new) => {
-                    for setting in config::changes_static(&config, &new) {
+                    // Held against what runs, however often the file has changed since.
+                    for setting in config::changes_static(&running, &new) {
                         warn!(setting, "changed in the file, needs a restart");
                     }
                     membership.configure(&new);
@@ -156,7 +157,6 @@ impl Serve {
                     let reloaded =
                         Incident { kind: "reload", state: "reloaded", ..Incident::default() };
                     membership.router.events.publish(reloaded);
-                    config = new;
                 }
             }
         }
