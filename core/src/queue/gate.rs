@@ -15,7 +15,7 @@ use crate::domain::{Moment, SliceKey, float, whole};
 use super::think::Thinks;
 
 /// A fleet whose turns in flight hold less than this part of its KV stands idle.
-const IDLE_PART: u64 = 4;
+const IDLE_PART: u64 = 16;
 
 /// How the gate is set.
 #[derive(Clone, Copy, Debug, PartialEq)]

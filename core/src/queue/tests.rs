@@ -289,9 +289,9 @@ fn an_idle_fleet_lets_new_sessions_in_whoever_may_come_back_to_it() {
     }
     assert!(8_000 < gate.snapshot().tokens, "half of thirty may come back");
     assert_eq!(gate.ask(key(100)), Admission::Fresh, "nothing is done for anybody");
-    gate.on_sent(at(31), key(100), 1_999);
+    gate.on_sent(at(31), key(100), 499);
     assert_eq!(gate.ask(key(101)), Admission::Fresh, "next to nothing");
-    gate.on_sent(at(31), key(101), 1_999);
+    gate.on_sent(at(31), key(101), 499);
     assert_eq!(gate.ask(key(102)), Admission::Wait);
 }
 
