@@ -12,6 +12,7 @@ mod reference;
 mod reload;
 mod settle;
 mod shape;
+mod subsets;
 mod tenancy;
 #[cfg(test)]
 mod tests;

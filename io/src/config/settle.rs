@@ -13,8 +13,7 @@ use http::HeaderValue;
 use super::costs::{Books, Source};
 use super::problem::{Findings, Wrong, join, plain};
 use super::raw::{Admin, Explain, Kind, Pool, Raw, Replica, Slots, Tls};
-use super::tenancy;
-use super::{Config, read_bytes, read_text};
+use super::{Config, read_bytes, read_text, subsets, tenancy};
 use crate::admin::Secret;
 use crate::proxy::{CacheScope, ExplainSettings, PoolSettings, ReplicaSettings, TlsSettings};
 use crate::replicas::ProbeSettings;
@@ -24,6 +23,7 @@ use crate::{admin, proxy};
 /// Turns raw into settled, and reports what does not go together.
 pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     check_together(&raw, findings);
+    subsets::check(&raw.subsets, &raw.workloads, findings);
     let admin = settle_admin(raw.admin, findings);
     let tls = settle_tls(raw.tls, findings);
     let watch = brain::WatchSettings { idle: raw.health.token_after.0 };

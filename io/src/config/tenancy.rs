@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cleave_core::brain::LineSettings;
-use cleave_core::queue::{self, Classes, GateSettings, Limits, Weight, Work};
+use cleave_core::queue::{self, CLASSES_MAX, Classes, GateSettings, Limits, Weight, Work};
 
 use super::problem::{Findings, Wrong, join, plain};
 use super::raw::{Class, Contract, Keys, Line, Slots, Tenant};
-use crate::proxy::{TenantSettings, Tenants};
+use crate::proxy::{TenantSettings, Tenants, UnknownKeys};
 
 const MIB: usize = 1 << 20;
 
@@ -18,14 +18,7 @@ pub(super) fn settle_line(
     classes: Slots<Class>,
     findings: &mut Findings,
 ) -> LineSettings {
-    let listed: Vec<queue::Class> =
-        classes.into_iter().flatten().filter_map(settle_class).collect();
-    let listed = if listed.is_empty() { usual_classes() } else { listed };
-    let classes = Classes::new(listed, &raw.default_class).unwrap_or_else(|error| {
-        findings
-            .report("classes", Wrong::new(error.to_string(), "compare with the reference page"));
-        Classes::default()
-    });
+    let classes = settle_classes(classes, &raw.default_class, findings);
     let bytes_max = raw.waiting_mib_max.saturating_mul(MIB);
     LineSettings {
         holds: raw.hold,
@@ -36,8 +29,46 @@ pub(super) fn settle_line(
     }
 }
 
-fn usual_classes() -> Vec<queue::Class> {
-    Classes::default().iter().map(|it| it.1.clone()).collect()
+/// Settles the classes that have a name of their own, and reports the others.
+fn settle_classes(raw: Slots<Class>, default: &str, findings: &mut Findings) -> Classes {
+    let given = raw.len();
+    let mut names = BTreeMap::new();
+    let mut listed = Vec::with_capacity(given);
+    for (at, class) in raw.into_iter().enumerate() {
+        let Some(class) = class.and_then(settle_class) else { continue };
+        let path = format!("classes[{at}].name");
+        // Requests may write a name as they like, so names differ by more than their case.
+        let name = class.name.to_ascii_lowercase();
+        if let Err(error) = Classes::new(vec![class.clone()], &class.name) {
+            findings.report(&path, Wrong::new(error, "rename it, for example to \"my-class\""));
+        } else if let Some(first) = names.get(&name) {
+            let what = format!("{} is also the name of classes[{first}]", plain(&class.name));
+            findings.report(&path, Wrong::new(what, "give every class a name of its own"));
+        } else {
+            names.insert(name, at);
+            listed.push(class);
+        }
+    }
+    if CLASSES_MAX < given {
+        let remedy = format!("keep at most {CLASSES_MAX}");
+        findings.report("classes", Wrong::new(format!("there are {given} classes"), remedy));
+    }
+    let is_whole = listed.len() == given;
+    if listed.is_empty() {
+        listed = Classes::default().iter().map(|it| it.1.clone()).collect();
+    }
+    listed.truncate(CLASSES_MAX);
+    Classes::new(listed.clone(), default).unwrap_or_else(|_| {
+        // A class that was refused may well be the one that is meant.
+        if is_whole && !findings.is_refused("line.default_class") {
+            let names: Vec<&str> = listed.iter().map(|it| it.name.as_str()).collect();
+            let what = format!("there is no class {}", plain(default));
+            let remedy = format!("give one of {}", names.join(", "));
+            findings.report("line.default_class", Wrong::new(what, remedy));
+        }
+        let first = listed.first().map(|it| it.name.clone()).unwrap_or_default();
+        Classes::new(listed, &first).unwrap_or_default()
+    })
 }
 
 /// Settles one class; a weight out of its range was reported before.
@@ -62,6 +93,7 @@ pub(super) fn settle_tenants<'a, P: Iterator<Item = &'a str>>(
     let mut names = BTreeMap::new();
     let mut hashes = BTreeMap::new();
     let mut settled = Vec::with_capacity(raw.len());
+    check_unknown(&raw, &keys, findings);
     for (at, tenant) in raw.into_iter().enumerate() {
         let Some(tenant) = tenant else { continue };
         if let Some(first) = names.insert(tenant.name.clone(), at) {
@@ -69,6 +101,7 @@ pub(super) fn settle_tenants<'a, P: Iterator<Item = &'a str>>(
             let wrong = Wrong::new(what, "give every tenant a name of its own");
             findings.report(&format!("tenants[{at}].name"), wrong);
         }
+        check_tenant(&tenant, at, findings);
         for (index, key) in tenant.key_sha256.iter().enumerate() {
             let Some(key) = key else { continue };
             if let Some(first) = hashes.insert(key.0.0, at) {
@@ -85,7 +118,35 @@ pub(super) fn settle_tenants<'a, P: Iterator<Item = &'a str>>(
         }
         settled.push(settle_tenant(tenant, at, classes, findings));
     }
-    Tenants::new(settled, keys.unknown.0.0)
+    Tenants::new(settled, keys.unknown.map_or(UnknownKeys::Refuse, |it| it.0.0))
+}
+
+/// Checks that whoever wants strangers refused says who is none.
+fn check_unknown(tenants: &Slots<Tenant>, keys: &Keys, findings: &mut Findings) {
+    let refuses = keys.unknown.as_ref().is_some_and(|it| it.0.0 == UnknownKeys::Refuse);
+    if refuses && tenants.is_empty() && !findings.is_refused("tenants") {
+        let what = "refuses nobody, because without tenants every key is served";
+        let remedy = "add [[tenants]] with the keys that may pass, or remove it";
+        findings.report("keys.unknown", Wrong::new(what, remedy));
+    }
+}
+
+/// Checks what a tenant says of itself: that somebody can be it, and that metrics can tell it.
+fn check_tenant(tenant: &Tenant, at: usize, findings: &mut Findings) {
+    let reserved = match tenant.name.as_str() {
+        "default" => Some("everybody without a key of their own"),
+        "other" => Some("the tenants beyond the first hundred"),
+        _ => None,
+    };
+    if let Some(whom) = reserved {
+        let what = format!("is what metrics call {whom}");
+        findings.report(&format!("tenants[{at}].name"), Wrong::new(what, "choose another name"));
+    }
+    let path = format!("tenants[{at}].key_sha256");
+    if tenant.key_sha256.is_empty() && !findings.is_refused(&path) {
+        let remedy = "give the SHA-256 of at least one: printf %s KEY | sha256sum";
+        findings.report(&path, Wrong::new("has no key, so nobody is this tenant", remedy));
+    }
 }
 
 fn settle_tenant(

@@ -103,9 +103,16 @@ fn read_ms(text: &str) -> Option<Duration> {
     Some(Duration::try_from_secs_f64(ms.max(0.0) / 1e3).unwrap_or(SPAN_MAX).min(SPAN_MAX))
 }
 
-/// Reads a span with its unit, as in `30s`, or milliseconds.
+/// Reads a span with its unit, as in `30s`, or milliseconds; less than none is none here too.
 fn read_span(text: &str) -> Option<Duration> {
-    read_ms(text).or_else(|| humantime::parse_duration(text).ok().map(|it| it.min(SPAN_MAX)))
+    let with_unit = || {
+        let (span, span_max) = match text.strip_prefix('-') {
+            Some(past) => (past, Duration::ZERO),
+            None => (text, SPAN_MAX),
+        };
+        humantime::parse_duration(span).ok().map(|it| it.min(span_max))
+    };
+    read_ms(text).or_else(with_unit)
 }
 
 #[cfg(test)]
@@ -171,6 +178,10 @@ mod tests {
         let done =
             |value| read(&[("x-request-timeout-ms", value)], body(None, None)).unwrap().done_by;
         assert_eq!(done("-5"), Some(NOW), "late already");
+        let sent =
+            |value| read(&[("x-llm-d-inference-ttl", value)], body(None, None)).unwrap().sent_by;
+        assert_eq!((sent("-3"), sent("-3s")), (Some(NOW), Some(NOW)), "with or without a unit");
+        assert_eq!((sent("-"), sent("--3s"), sent("-soon")), (None, None, None));
         assert_eq!(done("1e300"), Some(NOW + SPAN_MAX));
         assert_eq!(done("inf"), Some(NOW + SPAN_MAX));
         for nonsense in ["NaN", "soon", "", "12 34", "0x10"] {

@@ -125,9 +125,14 @@ impl Kind for WorkloadId {
     const EXAMPLE: &'static str = "1a2b3c4d";
 
     fn read(text: &str) -> Result<Self, Wrong> {
-        let id = (text.len() == 8).then(|| u32::from_str_radix(text, 16).ok()).flatten();
+        // A sign would be read as part of the number.
+        let is_id = text.len() == 8 && text.bytes().all(|it| it.is_ascii_hexdigit());
+        let id = is_id.then(|| u32::from_str_radix(text, 16).ok()).flatten();
         id.map(Self).ok_or_else(|| {
-            Wrong::new("is not a workload", "give the eight digits that `cleave assignment` shows")
+            Wrong::new(
+                "is not a workload",
+                "give the eight hexadecimal digits that `cleave assignment` shows",
+            )
         })
     }
 

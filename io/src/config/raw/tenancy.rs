@@ -74,10 +74,10 @@ pub(in crate::config) struct Class {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct Tenant {
-    /// Names the tenant in `/tenants` and in metrics; must be unique.
+    /// Names the tenant in `/tenants` and in metrics; must be unique, and neither `default` nor `other`.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// Its API keys, each as the SHA-256 in hexadecimal: `printf %s KEY | sha256sum`.
+    /// Its API keys, one at least, each as the SHA-256 in hexadecimal: `printf %s KEY | sha256sum`.
     #[serde(default, deserialize_with = "slots")]
     #[schemars(with = "Vec<Text<HashedKey>>")]
     pub key_sha256: Slots<Text<HashedKey>>,
@@ -115,18 +115,13 @@ pub(in crate::config) struct Contract {
 }
 
 /// API keys, where there are tenants.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Keys {
     /// What becomes of a key that is no tenant's: `refuse` answers 401, `share` serves it like
-    /// everybody without a contract.
-    pub unknown: Text<UnknownKeysText>,
-}
-
-impl Default for Keys {
-    fn default() -> Self {
-        Self { unknown: Text(UnknownKeysText(crate::proxy::UnknownKeys::Refuse)) }
-    }
+    /// everybody without a contract. `/v1/models` is answered without a key in any case.
+    #[schemars(extend("x-default" = "`\"refuse\"`"))]
+    pub unknown: Option<Text<UnknownKeysText>>,
 }
 
 fn wait_max_default() -> Text<Duration> {

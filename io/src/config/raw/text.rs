@@ -14,6 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use tracing_subscriber::EnvFilter;
 
+use super::subsets::WorkloadId;
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
 use crate::discovery::Source;
@@ -59,6 +60,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         Secret::FORMAT => reads::<Secret>(text),
         LogFilter::FORMAT => reads::<LogFilter>(text),
         HashedKey::FORMAT => reads::<HashedKey>(text),
+        WorkloadId::FORMAT => reads::<WorkloadId>(text),
         _ => Ok(()),
     }
 }
@@ -380,6 +382,7 @@ mod tests {
         CacheScope::choices().into_iter().for_each(check::<CacheScope>);
         LogFormat::choices().into_iter().for_each(check::<LogFormat>);
         check::<HashedKey>(HashedKey::EXAMPLE);
+        check::<WorkloadId>(WorkloadId::EXAMPLE);
         UnknownKeysText::choices().into_iter().for_each(check::<UnknownKeysText>);
     }
 
