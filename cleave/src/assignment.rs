@@ -10,6 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 
+use crate::admin::AdminPort;
+
 /// Cells of the bar.
 const CELLS: usize = 64;
 const SHADES: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -21,12 +23,8 @@ const BYTES_MAX: u64 = 64 << 20;
 /// The bar is the key space from its first key to its last, higher where there is more load.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The router's admin port
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090")]
-    admin: String,
-    /// The admin token, if the router asks for one
-    #[arg(long, value_name = "TOKEN")]
-    token: Option<String>,
+    #[command(flatten)]
+    port: AdminPort,
     /// How many slices of each pool to list, the most loaded first
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     slices: usize,
@@ -95,7 +93,7 @@ struct SliceLine {
 impl Args {
     #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let text = get(&self.admin, self.token.as_deref(), "/assignment")?;
+        let text = get(&self.port, "/assignment")?;
         let all: Assignments = serde_json::from_str(&text).context("read the router's answer")?;
         for pool in &all.pools {
             print!("{}", table(pool, self.slices));
@@ -105,8 +103,8 @@ impl Args {
 }
 
 /// Asks the admin port one question.
-fn get(address: &str, token: Option<&str>, path: &str) -> anyhow::Result<String> {
-    let address = address.trim_start_matches("http://").trim_end_matches('/');
+fn get(port: &AdminPort, path: &str) -> anyhow::Result<String> {
+    let (address, token) = (port.authority()?, port.token()?);
     let mut stream = TcpStream::connect(address)
         .with_context(|| format!("cannot reach a router's admin port at {address}"))?;
     stream.set_read_timeout(Some(WAIT))?;
@@ -118,7 +116,7 @@ fn get(address: &str, token: Option<&str>, path: &str) -> anyhow::Result<String>
     let status = head.split(' ').nth(1).unwrap_or_default();
     match status {
         "200" => Ok(body.to_owned()),
-        "401" => bail!("the router wants its admin token: give --token"),
+        "401" => bail!("the router wants its admin token: give --token-file"),
         _ => bail!("the router answered {status}: {}", body.trim()),
     }
 }

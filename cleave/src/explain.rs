@@ -3,9 +3,8 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use cleave_core::domain::whole;
 use cleave_io::admin::{Explained, LineSeen, OutcomeSeen, Terms, Try};
@@ -14,6 +13,8 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+
+use crate::admin::AdminPort;
 
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
@@ -26,12 +27,8 @@ pub(crate) struct Args {
     /// The request's id, as in `x-request-id` of its answer and in the access log
     #[arg(value_name = "REQUEST_ID")]
     request: Option<String>,
-    /// The router's admin port
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
-    admin: String,
-    /// File that holds the admin token, where the port asks for one
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    port: AdminPort,
     /// Print the answer as it came, for machines
     #[arg(long)]
     json: bool,
@@ -54,14 +51,11 @@ impl Args {
     }
 
     async fn fetch(&self) -> anyhow::Result<Bytes> {
-        let admin = self.admin.trim_end_matches('/');
-        ensure!(admin.starts_with("http://"), "{admin}: give the admin port as http://HOST:PORT");
+        let admin = self.port.url()?;
         let id = self.request.as_ref().map_or(String::new(), |it| format!("/{it}"));
         let mut request = Request::get(format!("{admin}/explain{id}"));
-        if let Some(file) = &self.token_file {
-            let token = std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read {}", file.display()))?;
-            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.trim()));
+        if let Some(token) = self.port.token()? {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
         let asked = client.request(request.body(Full::default())?).await;

@@ -1,5 +1,6 @@
 //! The one binary: a table of contents. Each command is a room of its own.
 
+mod admin;
 mod assignment;
 mod calibrate;
 mod check_config;

@@ -49,7 +49,8 @@ pub(crate) struct Serve {
     /// Where operators connect [default: 127.0.0.1:9090]
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
-    /// How replicas are chosen: `session`, `round_robin`, `random`, `least_requests`, `power_of_two`
+    /// How replicas are chosen: `priced`, `session`, `round_robin`, `random`, `least_requests` or
+    /// `power_of_two` [default: priced]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
     /// Take the listener from standard input, from the process that serves now

@@ -61,6 +61,13 @@ fn nothing_to_play_and_too_much_to_play_are_refused_with_the_remedy() {
 }
 
 #[test]
+fn sizes_of_subsets_that_nobody_was_measured_with_are_no_table_of_zeros() {
+    let args = ["subsets", "--scenario", "scenarios/subsets.toml", "--floors", "none,2"];
+    let why = refusal(&[&args[..], &["--seeds", "1", "--requests", "3"]].concat());
+    assert!(why.contains("nothing was measured") && why.contains("--requests"), "{why}");
+}
+
+#[test]
 fn a_swarm_prints_what_it_went_through() {
     let output = simulate(&["swarm", "--seeds", "4", "--seed", "100"]);
     assert!(output.status.success());

@@ -78,7 +78,7 @@ pub(crate) struct What {
     /// Play the requests of this class alone, when they would come among the others
     #[arg(long, value_name = "CLASS")]
     only: Option<String>,
-    /// Policies to compare, with commas between them, or all
+    /// Policies to compare, with commas between them, or all [default: priced,session,round_robin]
     #[arg(long = "policy", value_name = "NAMES", value_delimiter = ',')]
     policies: Vec<String>,
     /// Hold requests at the routers while every replica is past its knee

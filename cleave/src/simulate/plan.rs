@@ -164,7 +164,7 @@ fn contract(it: &ContractLine) -> (Tenant, Limits) {
 
 fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyName>> {
     match names {
-        [] => Ok(vec![PolicyName::Session, PolicyName::RoundRobin]),
+        [] => Ok(vec![PolicyName::Priced, PolicyName::Session, PolicyName::RoundRobin]),
         [all] if all == "all" => Ok(PolicyName::ALL.to_vec()),
         names => {
             let mut policies = Vec::new();

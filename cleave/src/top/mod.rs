@@ -6,16 +6,15 @@ mod view;
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use cleave_io::config;
 use http_body_util::BodyExt as _;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::admin::AdminPort;
 use crate::style::Style;
 use read::{Admin, Entry};
 use view::Frame;
@@ -29,12 +28,8 @@ const EVENTS_WAIT: Duration = Duration::from_millis(200);
 /// Watch a router: pools, replicas, queues and events
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The router's admin port
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
-    admin: String,
-    /// File with the admin port's token
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    port: AdminPort,
     /// Time between two pictures
     #[arg(long, default_value = "1s", value_parser = humantime::parse_duration)]
     interval: Duration,
@@ -50,9 +45,7 @@ impl Args {
     }
 
     async fn watch(self) -> anyhow::Result<()> {
-        let token = self.token_file.as_ref().map(std::fs::read_to_string).transpose();
-        let token = token.context("cannot read the token")?.map(|it| it.trim().to_owned());
-        let admin = Admin::new(&self.admin, token);
+        let admin = Admin::new(self.port.url()?, self.port.token()?);
         let events = Arc::new(Log::default());
         let mut beside = JoinSet::new();
         beside.spawn(follow(admin.clone(), Arc::clone(&events)));

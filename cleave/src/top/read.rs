@@ -119,9 +119,9 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    pub(super) fn new(base: &str, token: Option<String>) -> Self {
+    pub(super) fn new(base: String, token: Option<String>) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { client, base: base.trim_end_matches('/').to_owned(), token }
+        Self { client, base, token }
     }
 
     /// Reads one page.

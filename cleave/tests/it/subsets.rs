@@ -113,6 +113,33 @@ async fn a_drained_replica_gets_nothing_more_and_a_frozen_assignment_says_so() {
     until_shown(&router, "\"drained\":[]").await;
 }
 
+#[tokio::test]
+async fn a_pin_counts_a_replica_once_and_refuses_what_is_not_there() {
+    let (fleet, folder) = (fleet().await, Folder::new("pin"));
+    let router = divided(&fleet, &folder).await;
+    let shown = assignment(&router).await;
+    let workload = shown.split_once("\"workload\":\"").expect("it lists some").1[..8].to_owned();
+    let pin = async |pool: &str, workload: &str, body: &str| {
+        let path = format!("/assignment/pin/{pool}/{workload}");
+        let answer = ask(router.admin, &Request::post(&path, body)).await;
+        format!("{} {}", answer.status(), answer.text().trim())
+    };
+    let url = fleet[0].url();
+    let twice = format!("{url}, {}\n", url.strip_prefix("http://").unwrap());
+    let unknown = if workload == "00000000" { "00000001" } else { "00000000" };
+    assert_eq!(pin("default", &workload, &twice).await, "200 pinned to 1 replica");
+    until_shown(&router, "\"pinned\":true").await;
+    assert_eq!(pin("default", &workload, "").await, "200 the planner decides again");
+    for (refused, remedy) in [
+        (pin("chat", &workload, &url).await, "name one of default"),
+        (pin("default", unknown, &url).await, "GET /assignment lists those it has"),
+        (pin("default", &workload, "nobody:1").await, "GET /status lists them"),
+    ] {
+        assert!(refused.starts_with("404 ") && refused.contains(remedy), "{refused}");
+    }
+    assert!(pin("default", "zz", &url).await.starts_with("400 "));
+}
+
 /// Receives one request at either replica; says which, and who it was told served before.
 async fn received(one: &mut Requests, other: &mut Requests) -> (usize, Option<String>) {
     let (at, exchange) = tokio::select! {

@@ -8,7 +8,8 @@ use crate::support::{Mock, Router};
 async fn one_picture_shows_every_replica_and_its_state() {
     let mock = Mock::start(&["--speed", "inf"]);
     let router = Router::start(&[mock.url()], "").await;
-    let admin = format!("http://{}", router.admin);
+    // The scheme may be left out.
+    let admin = router.admin.to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_cleave"));
     command.args(["top", "--once", "--admin", &admin]);
     let shown = command.output().unwrap();

@@ -245,25 +245,50 @@ pub(super) async fn pin(
     Path((pool, workload)): Path<(String, String)>,
     body: String,
 ) -> Said {
-    let Ok(workload) = u32::from_str_radix(&workload, 16) else {
+    let Some(id) = read_workload(&workload) else {
         let said = "name the workload by the eight digits that /assignment shows\n";
         return (StatusCode::BAD_REQUEST, said.to_owned());
     };
     let pools = router.pools();
     let Some(pool) = pools.iter().find(|it| it.name == pool) else {
-        return (StatusCode::NOT_FOUND, format!("there is no pool {pool}\n"));
+        let known: Vec<&str> = pools.iter().map(|it| it.name.as_str()).collect();
+        let said = format!("there is no pool {pool}; name one of {}\n", known.join(", "));
+        return (StatusCode::NOT_FOUND, said);
     };
     let mut replicas = Vec::new();
-    for address in body.split([' ', ',', '\n', '\r']).filter(|it| !it.is_empty()) {
+    for address in body.split([' ', ',', '\n', '\r', '\t']).filter(|it| !it.is_empty()) {
         match pool.find(address) {
+            Some(replica) if replicas.contains(&replica) => {}
             Some(replica) => replicas.push(replica),
-            None => return (StatusCode::NOT_FOUND, format!("there is no replica {address}\n")),
+            None => {
+                let said = format!(
+                    "there is no replica {address} in pool {}; GET /status lists them\n",
+                    pool.name
+                );
+                return (StatusCode::NOT_FOUND, said);
+            }
         }
+    }
+    // One that has been quiet for long is no longer shown, and may still be given back.
+    let is_shown = || pool.assignment().workloads.iter().any(|it| it.workload == id);
+    if !replicas.is_empty() && !is_shown() {
+        let said = format!(
+            "pool {} has no workload {workload} at present; GET /assignment lists those it has\n",
+            pool.name
+        );
+        return (StatusCode::NOT_FOUND, said);
     }
     let said = match replicas.len() {
         0 => "the planner decides again\n".to_owned(),
+        1 => "pinned to 1 replica\n".to_owned(),
         count => format!("pinned to {count} replicas\n"),
     };
-    pool.order(Order::Pin { workload, replicas });
+    pool.order(Order::Pin { workload: id, replicas });
     (StatusCode::OK, said)
+}
+
+/// Reads a workload as it is shown: eight hexadecimal digits.
+fn read_workload(text: &str) -> Option<u32> {
+    let is_id = text.len() == 8 && text.bytes().all(|it| it.is_ascii_hexdigit());
+    is_id.then(|| u32::from_str_radix(text, 16).ok()).flatten()
 }

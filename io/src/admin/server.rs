@@ -133,7 +133,8 @@ async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
 async fn unknown() -> (StatusCode, &'static str) {
     (
         StatusCode::NOT_FOUND,
-        "there are /healthz, /readyz, /status, /load, /events, /explain, /assignment, /tenants and \
-         /metrics\n",
+        "there are GET /healthz, /readyz, /status, /load, /events, /explain, /explain/REQUEST_ID, \
+         /assignment, /tenants and /metrics, and POST /drain/HOST:PORT, /undrain/HOST:PORT, \
+         /assignment/freeze, /assignment/unfreeze and /assignment/pin/POOL/WORKLOAD\n",
     )
 }
