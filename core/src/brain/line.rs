@@ -18,7 +18,8 @@ use crate::fleet::Replica;
 use crate::policy::Ask;
 use crate::queue::{Admission, Ticket, Use};
 
-use super::{Action, Brain, Cause, Refusal, Unpicked, Waited, knee};
+use super::picking::Unpicked;
+use super::{Action, Brain, Cause, Refusal, Waited, knee};
 
 use headroom::Limit;
 use hold::Parked;
