@@ -183,7 +183,8 @@ impl Priced {
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
-        let own = own_ms(outline, to, self.residency.blocks(position)) + self.adapter_ms(outline, to);
+        let own =
+            own_ms(outline, to, self.residency.blocks(position)) + self.adapter_ms(outline, to);
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
         // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
         // goes a little slower at every token. Answers there are taken to be as long as ours.
