@@ -3,10 +3,8 @@
 //! are put together for policies, too: what we booked, what other routers booked, what the engine
 //! says beyond that, at the pace the replica has shown.
 
-use std::time::Duration;
-
 use crate::cost::StepWork;
-use crate::domain::{Moment, RequestId, Usage, float, whole};
+use crate::domain::{Moment, RequestId, Usage, float, span_ms, whole};
 use crate::fleet::Load;
 use crate::fleet::{Drift, Replica, ms, settled_us};
 use crate::policy::{Books, Candidate};
@@ -48,7 +46,7 @@ impl Brain {
             cached_tokens: cached,
             sent_at: now,
             ttft_ms: candidate.books.ttft_ms(new, cached),
-            read: false,
+            is_read: false,
             first: None,
             streamed_tokens: 0,
         };
@@ -65,10 +63,7 @@ impl Brain {
         if booking.is_answering() {
             return false;
         }
-        if !booking.account.read {
-            it.ledger.begin(now, &mut booking.account.charge);
-            booking.account.read = true;
-        }
+        booking.account.read(now, &mut it.ledger);
         let ((_, answering), load) = (it.ledger.counts(), it.ledger.load());
         let (kv_tokens, prefilled_us) = (load.kv_tokens, it.ledger.prefilled_us());
         booking.account.first = Some(First { at: now, answering, kv_tokens, prefilled_us });
@@ -79,10 +74,7 @@ impl Brain {
     pub(super) fn read_account(&mut self, now: Moment, request: RequestId) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let Some(it) = self.fleet.get_mut(booking.replica) else { return };
-        if !booking.account.read {
-            it.ledger.begin(now, &mut booking.account.charge);
-            booking.account.read = true;
-        }
+        booking.account.read(now, &mut it.ledger);
     }
 
     /// Corrects the books by what has come of an answer.
@@ -93,7 +85,7 @@ impl Brain {
         let Some(first) = account.first else { return };
         if account.streamed_tokens == 0 {
             // Only now is it sure that this is a stream, whose first byte is its first token.
-            let seen_ms = ms_between(account.sent_at, first.at);
+            let seen_ms = span_ms(first.at.since(account.sent_at));
             self.foresight.note(account.ttft_ms, seen_ms);
         }
         account.streamed_tokens = account.streamed_tokens.max(output_tokens);
@@ -110,7 +102,7 @@ impl Brain {
         let booking = self.requests.swap_remove(&request)?;
         self.policy.on_ended(now, request, booking.replica);
         if let Some(it) = self.fleet.get_mut(booking.replica) {
-            it.on_ended(now, booking.account.charge, booking.account.read);
+            it.on_ended(now, booking.account.charge, booking.account.is_read);
         }
         self.readings.on_ended(request, &booking);
         self.accounts_closed += 1;
@@ -197,9 +189,4 @@ fn books(replica: &Replica, now: Moment, strangers_usual: f64) -> Books {
         cost: replica.hardware.cost,
         overhead_ms: replica.hardware.overhead_ms,
     }
-}
-
-fn ms_between(earlier: Moment, later: Moment) -> f64 {
-    let span: Duration = later.since(earlier);
-    span.as_secs_f64() * 1e3
 }

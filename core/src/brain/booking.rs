@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
-use crate::fleet::Load;
+use crate::fleet::{Ledger, Load};
 use crate::policy::Ask;
 
 use super::line::Toll;
@@ -48,7 +48,7 @@ pub(super) struct Account {
     /// The time to the first token, as predicted.
     pub(super) ttft_ms: f64,
     /// Whether its prompt is taken to be read, and its answer to be written.
-    pub(super) read: bool,
+    pub(super) is_read: bool,
     /// Set at its first byte: from then on it cannot go elsewhere.
     pub(super) first: Option<First>,
     /// Tokens of its answer that have come so far.
@@ -62,6 +62,16 @@ pub(super) struct First {
     pub(super) answering: u32,
     pub(super) kv_tokens: u64,
     pub(super) prefilled_us: u64,
+}
+
+impl Account {
+    /// Takes its prompt off the line of its replica, once.
+    pub(super) fn read(&mut self, now: Moment, ledger: &mut Ledger) {
+        if !self.is_read {
+            ledger.begin(now, &mut self.charge);
+            self.is_read = true;
+        }
+    }
 }
 
 impl Booking {

@@ -20,7 +20,7 @@ pub fn ledger_matches_requests(brain: &Brain) -> bool {
     for booking in brain.requests.values() {
         let Ok(at) = ids.binary_search(&booking.replica) else { return false };
         let (waiting, answering, sum) = &mut sums[at];
-        *(if booking.account.read { answering } else { waiting }) += 1;
+        *(if booking.account.is_read { answering } else { waiting }) += 1;
         *sum += booking.account.charge;
     }
     brain.fleet.iter().zip(sums).all(|(replica, (waiting, answering, sum))| {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::cost::{Hardware, Mix, StepTimes, StepWork};
-use crate::domain::{Moment, ReplicaId, Report};
+use crate::domain::{Moment, ReplicaId, Report, span_ms};
 use crate::fleet::{Replica, ms};
 
 /// The knee is where this share of the highest throughput is reached.
@@ -59,7 +59,7 @@ struct Knee {
 impl Knees {
     pub(super) fn new(patience: Duration) -> Self {
         let context_tokens = Mix::USUAL.context_tokens().into();
-        let patience_ms = patience.as_secs_f64() * 1e3;
+        let patience_ms = span_ms(patience);
         Self { replicas: FxHashMap::default(), context_tokens, seen: 0, patience_ms }
     }
 

@@ -180,7 +180,7 @@ impl Brain {
             let Ok(at) = loads.binary_search_by_key(&booking.replica, |it| it.id) else { continue };
             let (load, outline) = (&mut loads[at], &booking.outline);
             let prompt_tokens = u64::from(outline.prompt_tokens);
-            if booking.account.read {
+            if booking.account.is_read {
                 load.answering_prompt_tokens += prompt_tokens;
             } else {
                 load.waiting_prompt_tokens += prompt_tokens;

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::cost::StepWork;
-use crate::domain::{Extent, Moment, ReplicaId, RequestId, Usage};
+use crate::domain::{Extent, Moment, ReplicaId, RequestId, Usage, span_ms};
 use crate::fleet::{
     Expected, Reason, Replica, Silence, Standing, Tempo, Verdict, Work, median, ms,
 };
@@ -65,7 +65,7 @@ impl Brain {
             let waiting_us = it.ledger.load().prefill_us;
             let read_ms = ms(prefilled_us - prefilled_us_before + waiting_us);
             let predicted_ms = new_tokens * step_ms(it, context) + read_ms;
-            it.watch.tempo.on_gap(now, now.since(at).as_secs_f64() * 1e3, predicted_ms);
+            it.watch.tempo.on_gap(now, span_ms(now.since(at)), predicted_ms);
         }
         self.quarantine.on_survivor(now, replica, sent_at);
         self.on_sign(replica, now);

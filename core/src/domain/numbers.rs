@@ -1,6 +1,8 @@
 //! Conversions between counts and floats, each with the reason why it is harmless. They are here so that
 //! no other room needs to argue about them.
 
+use std::time::Duration;
+
 /// Rounds to a whole number; NaN and what is below zero become 0, what is too large the largest.
 #[expect(
     clippy::as_conversions,
@@ -21,6 +23,11 @@ pub fn whole_u32(value: f64) -> u32 {
 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "see above")]
 pub fn float(count: u64) -> f64 {
     count as f64
+}
+
+/// Makes milliseconds of a span.
+pub fn span_ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use crate::domain::{Moment, Report, RouterId};
+use crate::domain::{Moment, Report, RouterId, span_ms};
 
-use super::ledger::{Load, span_ms};
+use super::ledger::Load;
 
 /// Figures that have stood still for longer than this begin to fade.
 const STILL_MAX: Duration = Duration::from_secs(1);

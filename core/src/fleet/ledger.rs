@@ -4,10 +4,9 @@
 //! holds a charge hands it in again when it changes and once more when it is over.
 
 use std::ops::{AddAssign, SubAssign};
-use std::time::Duration;
 
 use crate::cost::RequestCost;
-use crate::domain::{Extent, Moment, Outline, Usage};
+use crate::domain::{Extent, Moment, Outline, Usage, span_ms};
 
 /// How long a prompt that was read is remembered: about as long as an answer takes to write.
 const READ_MEMORY_MS: f64 = 10_000.0;
@@ -219,13 +218,10 @@ pub fn ms(us: u64) -> f64 {
     us as f64 / 1e3
 }
 
-/// Makes milliseconds of a span.
-pub(super) fn span_ms(span: Duration) -> f64 {
-    span.as_secs_f64() * 1e3
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;

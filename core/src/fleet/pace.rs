@@ -6,9 +6,7 @@
 
 use std::time::Duration;
 
-use crate::domain::Moment;
-
-use super::ledger::span_ms;
+use crate::domain::{Moment, span_ms};
 
 /// How much the newest request counts.
 const SHARE_OF_NEWEST: f64 = 1.0 / 16.0;

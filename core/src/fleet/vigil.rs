@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::domain::Moment;
+use crate::domain::{Moment, span_ms};
 
 /// Below this no silence is called a hang. With the quarter second between two looks at the fleet, a
 /// hang is found within five seconds.
@@ -70,7 +70,7 @@ impl Default for Patience {
 impl Patience {
     /// Notes how long a prompt took to its first token, of which so many tokens were not cached.
     pub fn on_first_token(&mut self, new_tokens: u32, took: Duration) {
-        let took_ms = took.as_secs_f64() * 1e3;
+        let took_ms = span_ms(took);
         let telling = TELLING_TOKENS <= new_tokens;
         self.proven |= telling && took_ms < f64::from(new_tokens) * TOKEN_MS_UNKNOWN;
     }
@@ -178,7 +178,7 @@ impl Vigil {
     /// Notes a sign of life, and what it says of predictions.
     pub fn on_sign(&mut self, at: Moment, patience: &mut Patience) {
         if self.quiet_since < at {
-            let silence_ms = at.since(self.quiet_since).as_secs_f64() * 1e3;
+            let silence_ms = span_ms(at.since(self.quiet_since));
             patience.on_silence(silence_ms, self.expected_ms);
             self.begin(at);
         }
@@ -359,7 +359,7 @@ mod tests {
             }
             let expected = Duration::from_millis(expected_ms);
             let look = Duration::from_millis(4_999).max(expected.mul_f64(2.999));
-            let expected_ms = expected.as_secs_f64() * 1e3;
+            let expected_ms = span_ms(expected);
             let verdict = vigil.judge(now + look, plain(expected_ms), false, &patience);
             prop_assert!(matches!(verdict, Verdict::Hung(_)), "{:?}", verdict);
         }

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::domain::Moment;
+use crate::domain::{Moment, span_ms};
 use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 
 use super::lanes::{Fill, LaneKey};
@@ -127,7 +127,7 @@ impl Demand {
 impl Headroom {
     pub(super) fn new(classes: &Classes) -> Self {
         let demand = |it: &Class| Demand {
-            target_ms: it.first_token.unwrap_or(TARGET).as_secs_f64() * 1e3,
+            target_ms: span_ms(it.first_token.unwrap_or(TARGET)),
             wait_max: it.wait_max,
             work: 0.0,
             at: Moment::ZERO,

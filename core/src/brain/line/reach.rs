@@ -6,7 +6,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::domain::{Moment, ReplicaId, SliceKey};
+use crate::domain::{Moment, ReplicaId, SliceKey, span_ms};
 
 use super::super::Brain;
 use super::hold::Parked;
@@ -105,7 +105,7 @@ impl Brain {
             beyond.retain(|it| !inside.contains(it));
         }
         let classes = self.settings.line.classes.iter();
-        let patience = classes.map(|it| subsets.patience(it.1.first_token).as_secs_f64() * 1e3);
+        let patience = classes.map(|it| span_ms(subsets.patience(it.1.first_token)));
         self.hold.reaches.patience_ms = patience.collect();
         self.hold.reaches.table.insert(key.workload(), Reach { key, inside, beyond });
     }

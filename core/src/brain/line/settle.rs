@@ -2,7 +2,7 @@
 //! and the gate, once, however it ended. What was predicted is corrected here and nowhere else.
 
 use crate::cost::Hardware;
-use crate::domain::{Moment, RequestId, Usage};
+use crate::domain::{Moment, RequestId, Usage, span_ms};
 use crate::queue::Work;
 
 use super::super::{Booking, Brain};
@@ -52,7 +52,7 @@ impl Brain {
         let account = &booking.account;
         // Only of a stream is the first byte the first token.
         if let (0, Some(first)) = (account.streamed_tokens, account.first) {
-            let taken_ms = first.at.since(account.sent_at).as_secs_f64() * 1e3;
+            let taken_ms = span_ms(first.at.since(account.sent_at));
             self.hold.knees.on_first_token(replica, account.sent_at, taken_ms, account.ttft_ms);
         }
         let Some(held) = &mut booking.toll.held else { return };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
+use crate::domain::{Moment, ReplicaId, RequestId, SliceKey, span_ms};
 use crate::fleet::{Fleet, Replica, Standing};
 
 use super::super::{Ask, Booking, Brain};
@@ -38,12 +38,12 @@ impl Brain {
     /// Tells whether a subset cannot do: nobody in it takes anything, everybody has a long line, or, where
     /// the policy predicts it, nobody would begin to answer soon.
     pub(in crate::brain) fn should_spill(&mut self, ask: &Ask<'_>) -> bool {
-        let patience_ms = ms(self.subsets.patience(ask.first_token));
+        let patience_ms = span_ms(self.subsets.patience(ask.first_token));
         if self.candidates.iter().all(|it| patience_ms < it.books.wait_ms) {
             return true;
         }
         let Some(promise) = ask.first_token else { return false };
-        let longest_ms = ms(Subsets::first_token_max(promise));
+        let longest_ms = span_ms(Subsets::first_token_max(promise));
         self.terms.clear();
         self.policy.terms(ask, &self.candidates, &mut self.terms);
         !self.terms.is_empty() && self.terms.iter().all(|it| longest_ms < it.ttft_ms)
@@ -129,10 +129,6 @@ fn peer(replica: &Replica) -> Peer {
         closed: replica.leaving || replica.weight <= 0.0,
         out: is_out(replica),
     }
-}
-
-fn ms(span: Duration) -> f64 {
-    span.as_secs_f64() * 1e3
 }
 
 const fn is_out(replica: &Replica) -> bool {
