@@ -78,7 +78,8 @@ impl Default for LineSettings {
     fn default() -> Self {
         Self {
             holds: true,
-            gates: true,
+            // By KV alone it makes new sessions wait where compute is idle, so it is asked for.
+            gates: false,
             limits: queue::LineSettings::default(),
             gate: GateSettings::default(),
             classes: Classes::default(),

@@ -157,7 +157,7 @@ const OTHERS: [(&str, &str); 45] = [
     ("line.hold", "false"),
     ("line.length_max", "1"),
     ("line.waiting_mib_max", "1"),
-    ("line.gate", "false"),
+    ("line.gate", "true"),
     ("line.kv_share", "0.5"),
     ("log.format", "json"),
     ("log.level", "warn"),
