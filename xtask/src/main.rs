@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks")]
 
+mod answer;
 mod bench;
 mod chaos;
 mod debian;
@@ -15,10 +16,12 @@ mod layers;
 mod process;
 mod python;
 mod repo;
+mod rig;
 mod server;
 mod source;
 mod test;
 mod tidy;
+mod watch;
 
 use std::process::ExitCode;
 

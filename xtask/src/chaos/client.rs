@@ -14,7 +14,7 @@ use anyhow::{Result, ensure};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
-use super::answer::{self, Usage};
+use crate::answer::{self, Usage};
 use crate::http1::{self, Connection};
 
 /// Turns of one session.
