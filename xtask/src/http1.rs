@@ -240,13 +240,15 @@ impl Connection {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
-        match self.stream.read(&mut self.buffer[self.end..])? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            count => {
-                self.end += count;
-                Ok(())
+        let count = loop {
+            match self.stream.read(&mut self.buffer[self.end..]) {
+                // A signal to this process says nothing of the other side.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
             }
-        }
+        };
+        self.end += count;
+        if 0 < count { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 }
 

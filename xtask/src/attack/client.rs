@@ -3,7 +3,8 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::answer;
 use crate::http1::{Connection, Head};
@@ -128,4 +129,20 @@ pub(super) fn say_and_listen(
             Ok(count) => heard.extend_from_slice(&buffer[..count]),
         }
     }
+}
+
+/// Asks `count` honest questions at once, whose answers take a second; returns how many were answered, and how long the last took.
+pub(super) fn crowd(address: SocketAddr, key: &str, count: usize) -> (usize, Duration) {
+    let began = Instant::now();
+    let answered = thread::scope(|scope| {
+        let ask = |number: usize| {
+            let body = chat(&format!("newcomer {number}"), r#","ignore_eos":true"#)
+                .replace("\"max_tokens\":8", "\"max_tokens\":100");
+            scope.spawn(move || post(address, Some(key), "/v1/chat/completions", "", &body))
+        };
+        let threads: Vec<_> = (0..count).map(ask).collect();
+        let answers = threads.into_iter().filter_map(|it| it.join().ok()?.ok());
+        answers.filter(|it| it.status() == 200).count()
+    });
+    (answered, began.elapsed())
 }

@@ -126,7 +126,9 @@ fn one(attack: &Attack, args: &Args, binary: &Path) -> Result<Row> {
     thread::sleep(AFTERMATH);
     let seen = bystanders.stop();
     let phases = Phases::of(&seen, calm, attacked);
-    scene.misses.extend(phases.misses(Duration::from_millis(args.floor_ms)));
+    let floor = Duration::from_millis(args.floor_ms);
+    scene.misses.extend(phases.failures());
+    scene.misses.extend(phases.slowness(floor).filter(|_| !plan.is_full));
     let after = aftermath(&mut scene, before)?;
     Ok(Row {
         attack: attack.name,
@@ -157,7 +159,7 @@ impl<'a> Phases<'a> {
         }
     }
 
-    fn misses(&self, floor: Duration) -> Vec<String> {
+    fn failures(&self) -> Vec<String> {
         let mut misses = Vec::new();
         for (when, seen) in [("calm", &self.calm), ("attacked", &self.attacked)] {
             let failures: Vec<&str> = seen.iter().filter_map(|it| it.failure.as_deref()).collect();
@@ -166,18 +168,19 @@ impl<'a> Phases<'a> {
                 misses.push(format!("{failed} of {all} bystanders failed ({when}): {first}"));
             }
         }
+        misses
+    }
+
+    fn slowness(&self, floor: Duration) -> Option<String> {
         let calm = p99(self.calm.iter().copied());
         let attacked = p99(self.attacked.iter().copied());
-        match (calm, attacked) {
-            (Some(calm), Some(attacked)) => {
-                if (2 * calm).max(calm + floor) < attacked {
-                    let (calm, attacked) = (ms(calm), ms(attacked));
-                    misses.push(format!("bystanders' p99 went from {calm:.0} to {attacked:.0} ms"));
-                }
-            }
-            _ => misses.push("no bystander was served".to_owned()),
-        }
-        misses
+        let (Some(calm), Some(attacked)) = (calm, attacked) else {
+            return Some("no bystander was served".to_owned());
+        };
+        ((2 * calm).max(calm + floor) < attacked).then(|| {
+            let (calm, attacked) = (ms(calm), ms(attacked));
+            format!("bystanders' p99 went from {calm:.0} to {attacked:.0} ms")
+        })
     }
 }
 
@@ -188,7 +191,8 @@ fn aftermath(scene: &mut Scene, before: Held) -> Result<Held> {
         scene.misses.push(format!("panic: {line}"));
     }
     if !scene.is_alive() {
-        scene.misses.push("the process is gone".to_owned());
+        // Whatever else was missed follows from it.
+        scene.misses.insert(0, "the process is gone".to_owned());
         return Ok(Held { files: 0, resident_kib: 0 });
     }
     let counted = vitals::panics_counted(scene.admin);

@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) pool: &'static str,
     /// Further lines of the attackers' tenants.
     pub(super) attackers: &'static str,
+    /// Whether the engines are honestly full during the attack: then bystanders may wait, but not fail.
+    pub(super) is_full: bool,
     /// The most files the router's process may have open.
     pub(super) files_max: Option<u32>,
     /// Whether the router's standard error is a pipe that nothing reads.
@@ -70,6 +72,7 @@ impl Plan {
             settings: String::new(),
             pool: "",
             attackers: "",
+            is_full: false,
             files_max: None,
             log_unread: false,
         }

@@ -106,6 +106,13 @@ impl Scene {
         })
     }
 
+    /// Starts another router with engines of its own, which shares nothing with this one.
+    pub(super) fn beside(&self, plan: &Plan) -> Result<Self> {
+        let folder = self.folder.join("beside");
+        fs::create_dir_all(&folder)?;
+        Self::start(plan, &self.binary, &folder, 0, self.seconds)
+    }
+
     /// Notes what should hold and does not.
     pub(super) fn check(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
         if !holds {

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::super::Attack;
-use super::super::client::{chat, exchange, request};
+use super::super::client::{chat, exchange, post, request};
 use super::super::fake::{Asked, GENERATING, honest};
 use super::super::frames::Http2;
 use super::super::plan::{ALICE, MALLORY, Plan};
@@ -17,9 +17,13 @@ use super::super::scene::Scene;
 pub(super) const ATTACK: Attack = Attack {
     name: "cache_salts",
     tries: "other encodings of a path, other routes, other labels, methods and bodies, and the client's own salt everywhere",
-    plan: || Plan::fakes(1, honest).pool("cache = \"per_tenant\""),
+    plan,
     run,
 };
+
+fn plan() -> Plan {
+    Plan::fakes(1, honest).pool("cache = \"per_tenant\"")
+}
 
 const STOLEN: &str = "stolen-salt";
 
@@ -95,7 +99,17 @@ fn run(scene: &mut Scene) -> Result<()> {
         over_http2(scene, path, &bodies[1]);
     }
     judge(scene);
+    let own = own_salt(scene)?;
+    let other = own_salt(&scene.beside(&plan())?)?;
+    scene.check(own != other, || "a salt can be computed from a tenant's name".to_owned());
     Ok(())
+}
+
+/// The salt that a router gives the attacker.
+fn own_salt(scene: &Scene) -> Result<Option<String>> {
+    let body = chat("which salt is mine", "");
+    post(scene.address, Some(MALLORY.key), "/v1/chat/completions", "", &body)?;
+    Ok(scene.asked().iter().filter(|it| it.says("which salt is mine")).find_map(salt))
 }
 
 /// Sends one request; what is answered is not what counts.

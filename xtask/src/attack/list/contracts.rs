@@ -10,21 +10,21 @@ use anyhow::Result;
 use super::super::Attack;
 use super::super::client::{bare, chat, post, request};
 use super::super::fake::{Asked, Mouth, honest, responses};
-use super::super::plan::{MALLORY, Plan};
+use super::super::plan::{ALICE, BOB, MALLORY, Plan};
 use super::super::scene::Scene;
 
 const CONTRACT: &str = "contract = { tokens_per_min = 100000000, requests_per_min = 1000000 }";
 
 pub(super) const CANCELLED: Attack = Attack {
     name: "cancelled_requests",
-    tries: "prompts of 8,000 tokens whose answers of 400 come in one piece, cancelled before they come",
+    tries: "requests for 4,000 tokens in one piece, 16 at a time, cancelled after two seconds",
     plan: || Plan::mocks(2).attackers(CONTRACT),
     run: cancelled,
 };
 
 pub(super) const WITHOUT_BLANKS: Attack = Attack {
     name: "text_without_blanks",
-    tries: "prompts of 400 kB without a blank, one long word or base64, streamed without usage",
+    tries: "prompts of 160 kB without a blank, one long word or base64, streamed without usage",
     plan: || Plan::mocks(2).attackers(CONTRACT),
     run: without_blanks,
 };
@@ -44,38 +44,46 @@ pub(super) const ABSURD: Attack = Attack {
 };
 
 fn cancelled(scene: &mut Scene) -> Result<()> {
-    let before = scene.engines_counted("vllm:prompt_tokens_total")?;
-    let charged_before = scene.charged(MALLORY.name)?.0;
+    const GENERATED: &str = "vllm:generation_tokens_total";
+    let before = (scene.engines_counted(GENERATED)?, scene.charged(MALLORY.name)?.0);
+    let asked_before = bystanders_asked(scene)?;
     let until = Instant::now() + scene.seconds;
-    let mut number = 0;
     while Instant::now() < until {
-        let prompt = format!("{number} {}", "word ".repeat(6_400));
-        let body = chat(&prompt, r#","ignore_eos":true"#)
-            .replace("\"max_tokens\":8", "\"max_tokens\":400");
-        let mut stream = bare(scene.address)?;
-        let request = request("POST", "/v1/chat/completions", Some(MALLORY.key), "", &body);
-        stream.write_all(request.as_bytes())?;
-        thread::sleep(Duration::from_millis(800));
-        number += 1;
+        let mut open = Vec::new();
+        for _ in 0..16 {
+            let body = chat("write a long story", r#","ignore_eos":true"#)
+                .replace("\"max_tokens\":8", "\"max_tokens\":4000");
+            let mut stream = bare(scene.address)?;
+            let request = request("POST", "/v1/chat/completions", Some(MALLORY.key), "", &body);
+            stream.write_all(request.as_bytes())?;
+            open.push(stream);
+        }
+        thread::sleep(Duration::from_secs(2));
     }
     thread::sleep(Duration::from_secs(1));
-    let engine = scene.engines_counted("vllm:prompt_tokens_total")? - before;
-    let charged = scene.charged(MALLORY.name)?.0 - charged_before;
-    // Bystanders' prompts are some tens of tokens and count with the engines; a half leaves room.
-    let fair = number * 8_000 / 2;
-    scene.check(fair <= charged, || {
-        format!("{number} prompts of 8,000 tokens, {engine} tokens read, {charged} charged")
+    let others = (bystanders_asked(scene)? - asked_before) * 8;
+    let generated = (scene.engines_counted(GENERATED)? - before.0).saturating_sub(others);
+    let charged = scene.charged(MALLORY.name)?.0 - before.1;
+    scene.check(1_000 < generated, || format!("the engines wrote only {generated} tokens"));
+    // What was written until the client left is predicted, not counted; a half leaves room.
+    scene.check(generated / 2 <= charged, || {
+        format!("{generated} tokens were written for cancelled requests, {charged} charged")
     });
     Ok(())
+}
+
+/// Counts the requests of bystanders, who ask for eight tokens each.
+fn bystanders_asked(scene: &Scene) -> Result<u64> {
+    Ok(scene.charged(ALICE.name)?.1 + scene.charged(BOB.name)?.1)
 }
 
 fn without_blanks(scene: &mut Scene) -> Result<()> {
     let charged_before = scene.charged(MALLORY.name)?.0;
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut bytes = 0;
-    for number in 0..8_usize {
+    for number in 0..4_usize {
         let word: String =
-            (0..400_000_usize)
+            (0..160_000_usize)
                 .map(|at| {
                     if number % 2 == 0 { 'w' } else { char::from(alphabet[(at * 7 + number) % 64]) }
                 })
@@ -93,7 +101,7 @@ fn without_blanks(scene: &mut Scene) -> Result<()> {
         scene.check(answer.status() == 200, || format!("a long word was answered with {code}"));
     }
     let charged = scene.charged(MALLORY.name)?.0 - charged_before;
-    // A mock replica's token is four bytes; an eighth leaves room for a cautious ratio.
+    // A mock replica's token is four bytes; a half leaves room for a cautious ratio.
     let fair = u64::try_from(bytes / 4 / 2).unwrap_or(u64::MAX);
     scene.check(fair <= charged, || {
         format!("{bytes} bytes of text were read as {} tokens, {charged} charged", bytes / 4)
@@ -123,7 +131,7 @@ fn ask_with(scene: &Scene, usage: &str, prompt: &str) -> Result<()> {
 fn echoed_nothing(scene: &mut Scene) -> Result<()> {
     let charged_before = scene.charged(MALLORY.name)?.0;
     let prompt = "words that were read ".repeat(400);
-    let nothing = r#"{"input_tokens":0,"output_tokens":0,"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#;
+    let nothing = r#"{"input_tokens":0,"output_tokens":0,"total_tokens":0}"#;
     for _ in 0..50 {
         ask_with(scene, nothing, &prompt)?;
     }

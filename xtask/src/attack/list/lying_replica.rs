@@ -88,12 +88,12 @@ fn run(scene: &mut Scene) -> Result<()> {
     let (address, admin) = (scene.address, scene.admin);
     let mut largest: f64 = 0.0;
     thread::scope(|scope| {
-        for number in 0..8 {
+        for number in 0..32 {
             scope.spawn(move || {
                 let opening = "what is learned of this beginning is a lie ".repeat(1_000);
                 while Instant::now() < until {
                     let stream = if number % 2 == 0 { "" } else { r#","stream":true"# };
-                    let body = chat(&opening, stream);
+                    let body = chat(&opening, stream).replace("\"max_tokens\":8,", "");
                     _ = post(address, Some(MALLORY.key), "/v1/chat/completions", "", &body);
                 }
             });

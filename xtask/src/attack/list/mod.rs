@@ -12,6 +12,7 @@ mod hostile_figures;
 mod hung_up_prompts;
 mod idle_uploads;
 mod lying_replica;
+mod many_names;
 mod odd_answers;
 mod odd_requests;
 mod silent_connections;
@@ -25,6 +26,7 @@ use super::Attack;
 
 pub(super) const ALL: &[&Attack] = &[
     &usage_echoed::ATTACK,
+    &usage_echoed::WAITING,
     &lying_replica::ATTACK,
     &hostile_figures::ATTACK,
     &idle_uploads::ATTACK,
@@ -51,6 +53,8 @@ pub(super) const ALL: &[&Attack] = &[
     &odd_answers::GARBAGE,
     &odd_answers::INTERIM,
     &odd_requests::ATTACK,
+    &many_names::ATTACK,
+    &many_names::STREAMS,
     &floods::PINGS,
     &floods::SETTINGS_FRAMES,
     &floods::PRIORITIES,

@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::super::Attack;
-use super::super::plan::Plan;
+use super::super::client::crowd;
+use super::super::plan::{ALICE, Plan};
 use super::super::scene::Scene;
 use crate::http1;
 
 const FILES_MAX: u32 = 1_024;
 const SILENT: usize = 1_100;
+/// Honest clients that come at once.
+const CROWD: usize = 48;
 
 pub(super) const ON_ADMIN: Attack = Attack {
     name: "silent_admin_connections",
@@ -45,14 +48,15 @@ fn plan() -> Plan {
 
 fn run(scene: &mut Scene, port: SocketAddr, word: &[u8]) -> Result<()> {
     let mut silent: Vec<TcpStream> = Vec::new();
-    for _ in 0..SILENT {
-        // The router may refuse some, which is an answer.
-        let Ok(mut stream) = TcpStream::connect_timeout(&port, Duration::from_secs(1)) else {
-            break;
-        };
-        _ = stream.write_all(word);
-        silent.push(stream);
+    let opening = Instant::now() + scene.seconds;
+    while silent.len() < SILENT && Instant::now() < opening {
+        // The router may refuse some for a moment, which is an answer.
+        let stream = TcpStream::connect_timeout(&port, Duration::from_millis(250));
+        silent.extend(stream.and_then(|mut it| it.write_all(word).map(|()| it)));
     }
+    let (answered, took) = crowd(scene.address, ALICE.key, CROWD);
+    scene.check(answered == CROWD, || format!("{answered} of {CROWD} newcomers were served"));
+    scene.check(took < Duration::from_secs(5), || format!("{CROWD} newcomers took {took:.1?}"));
     let until = Instant::now() + scene.seconds;
     while Instant::now() < until {
         for stream in silent.iter_mut().filter(|_| !word.is_empty()) {

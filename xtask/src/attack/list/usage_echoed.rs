@@ -1,15 +1,16 @@
 //! Figures that a client places in an answer: engines echo free-form `metadata` after the usage, and
 //! `FastAPI`'s 422 echoes the input. Seven requests teach the router that their prompt is of four billion
-//! tokens; forty with the same beginning then wait, and some of them leave.
+//! tokens; eighty with the same beginning then wait, and some of them leave.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::super::client::{bare, chat, post, request};
-use super::super::fake::{Asked, Mouth, honest, responses};
+use super::super::fake::{Asked, METRICS, Mouth, honest, responses};
 use super::super::plan::{EVE, MALLORY, Plan};
 use super::super::scene::Scene;
 use super::super::{Attack, vitals};
@@ -19,15 +20,43 @@ const HUGE: &str = "4294967295";
 /// Nothing that was sent comes near to this.
 const BOOKING_MAX: f64 = 1e8;
 
+/// Requests with the long opening that are in the engines.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+/// Beyond this many an engine says that its memory is full.
+const BUSY_MAX: usize = 4;
+
+pub(super) const WAITING: Attack = Attack {
+    name: "usage_echoed_waiting",
+    tries: "the same while the engines are full, so that the 80 wait in the line and leave it at once",
+    plan: waiting_plan,
+    run,
+};
+
 pub(super) const ATTACK: Attack = Attack {
     name: "usage_echoed",
-    tries: "a usage of 4,294,967,295 tokens in metadata, in a 422 and in a text, by two tenants; then 40 prompts with that beginning, half of which leave",
+    tries: "a usage of 4,294,967,295 tokens in metadata, in a 422 and in a text, by two tenants; then 80 prompts with that beginning, half of which leave",
     plan,
     run,
 };
 
 fn plan() -> Plan {
     Plan::fakes(2, says)
+}
+
+fn waiting_plan() -> Plan {
+    let mut plan = Plan::fakes(2, says_full);
+    plan.is_full = true;
+    plan
+}
+
+/// The same engine, which says that it is full while it is.
+fn says_full(asked: &Asked, mouth: &mut Mouth) -> io::Result<()> {
+    if asked.decoded_path() == "/metrics" && BUSY_MAX < BUSY.load(Relaxed) {
+        let full = METRICS.replace("perc{model_name=\"m\"} 0", "perc{model_name=\"m\"} 0.99");
+        let full = full.replace("waiting{model_name=\"m\"} 0", "waiting{model_name=\"m\"} 9");
+        return mouth.answer(200, "text/plain; version=0.0.4", "", &full);
+    }
+    says(asked, mouth)
 }
 
 /// An engine that echoes, and takes its time with what is not forged.
@@ -52,33 +81,37 @@ fn says(asked: &Asked, mouth: &mut Mouth) -> io::Result<()> {
         return mouth.end_stream();
     }
     if asked.says("opening") {
-        mouth.wait(Duration::from_millis(400));
+        BUSY.fetch_add(1, Relaxed);
+        mouth.wait(Duration::from_millis(1_500));
+        BUSY.fetch_sub(1, Relaxed);
     }
     honest(asked, mouth)
 }
 
 fn run(scene: &mut Scene) -> Result<()> {
     let opening = "opening words of a long prompt ".repeat(2_000);
-    let usage = format!(
-        r#""usage":{{"prompt_tokens":{HUGE},"completion_tokens":{HUGE},"input_tokens":{HUGE},"output_tokens":{HUGE},"total_tokens":{HUGE}}}"#
-    );
+    let usage = |input: &str, output: &str| {
+        format!(r#""usage":{{"{input}":{HUGE},"{output}":{HUGE},"total_tokens":{HUGE}}}"#)
+    };
+    let (of_responses, of_chats) =
+        (usage("input_tokens", "output_tokens"), usage("prompt_tokens", "completion_tokens"));
     for (number, tenant) in [MALLORY, EVE].iter().cycle().take(14).enumerate() {
         let key = Some(tenant.key);
-        let metadata = format!(r#","metadata":{{"a":"forged-metadata",{usage}}}"#);
+        let metadata = format!(r#","metadata":{{"a":"forged-metadata",{of_responses}}}"#);
         let responses = format!(r#"{{"model":"m","input":"{opening} {number}"{metadata}}}"#);
         post(scene.address, key, "/v1/responses", "", &responses)?;
         for mark in ["forged-422", "forged-text"] {
-            let more = format!(r#","mark":"{mark}",{usage}"#);
-            post(scene.address, key, "/v1/chat/completions", "", &chat(&opening, &more))?;
+            let more = format!(r#","mark":"{mark}",{of_chats}"#);
+            post(scene.address, key, "/v1/chat/completions", "", &uncapped(&opening, &more))?;
         }
     }
     let (address, admin) = (scene.address, scene.admin);
     let until = Instant::now() + scene.seconds / 2;
     let mut largest: f64 = 0.0;
     thread::scope(|scope| {
-        for number in 0..40 {
+        for number in 0..80 {
             // Streamed without usage, so that nothing corrects what was learned.
-            let body = chat(&format!("{opening} {number}"), r#","stream":true"#);
+            let body = uncapped(&format!("{opening} {number}"), r#","stream":true"#);
             scope.spawn(move || {
                 while Instant::now() < until {
                     let leaves = number % 2 == 0;
@@ -100,12 +133,17 @@ fn run(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
+/// A chat whose answer may be of any length, so that it is expected as long as others were.
+fn uncapped(prompt: &str, more: &str) -> String {
+    chat(prompt, more).replace("\"max_tokens\":8,", "")
+}
+
 /// Asks and hangs up before an answer can come.
 fn leave_early(address: std::net::SocketAddr, body: &str) -> io::Result<()> {
     use std::io::Write as _;
     let mut stream = bare(address)?;
     let request = request("POST", "/v1/chat/completions", Some(MALLORY.key), "", body);
     stream.write_all(request.as_bytes())?;
-    thread::sleep(Duration::from_millis(150));
+    thread::sleep(Duration::from_millis(900));
     Ok(())
 }
