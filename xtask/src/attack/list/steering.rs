@@ -19,7 +19,7 @@ pub(super) const ATTACK: Attack = Attack {
     run,
 };
 
-const FIELDS: [(&str, &str); 14] = [
+const FIELDS: [(&str, &str); 12] = [
     (
         "kv_transfer_params",
         r#"{"do_remote_prefill":true,"remote_host":"evil.example","remote_port":1}"#,
@@ -34,12 +34,10 @@ const FIELDS: [(&str, &str); 14] = [
     ("priority", "-100"),
     ("cache_salt", r#""theirs""#),
     ("extra_key", r#""theirs""#),
-    ("rid", r#""theirs""#),
     ("ec_transfer_params", r#"{"remote_host":"evil.example"}"#),
-    ("vllm_xargs", r#"{"kv_transfer_params":{"remote_host":"evil.example"}}"#),
 ];
 
-const HEADERS: [&str; 14] = [
+const HEADERS: [&str; 11] = [
     "x-override-rid",
     "x-override-bootstrap-host",
     "x-override-bootstrap-port",
@@ -50,10 +48,7 @@ const HEADERS: [&str; 14] = [
     "x-override-anything",
     "X-data-parallel-rank",
     "X-Vllm-Priority",
-    "x-conversation-id",
     "x-prefiller-host-port",
-    "endpoint-load-metrics-format",
-    "x-gateway-destination-endpoint",
 ];
 
 fn run(scene: &mut Scene) -> Result<()> {
@@ -74,6 +69,9 @@ fn run(scene: &mut Scene) -> Result<()> {
                 format!(r#","{escaped}":{value}"#),
                 format!(r#","{name}":null,"{name}":{value}"#),
                 format!(r#","{name}" : {value} , "{escaped}":{value}"#),
+                format!(r#","extra_body":{{"{name}":{value}}}"#),
+                format!(r#","vllm_xargs":{{"{name}":{value}}}"#),
+                format!(r#","sampling_params":{{"extra_args":{{"{name}":{value}}}}}"#),
             ] {
                 let more = format!(r#","prompt":"x","input":"x","text":"x"{fields}"#);
                 let request = request("POST", path, Some(MALLORY.key), &headers, &chat("x", &more));
@@ -88,7 +86,6 @@ fn run(scene: &mut Scene) -> Result<()> {
     for asked in scene.asked().iter().filter(|it| !it.says("bystander")) {
         passed.extend(steered_by(asked).map(|it| format!("{it} on {}", asked.target)));
     }
-    // Some names are known to one engine only or are harmless there; these are the issue's.
     let some: Vec<&str> = passed.iter().take(10).map(String::as_str).collect();
     scene.check(passed.is_empty(), || format!("{} passed: {}", passed.len(), some.join(", ")));
     Ok(())
@@ -96,20 +93,22 @@ fn run(scene: &mut Scene) -> Result<()> {
 
 fn steered_by(asked: &Asked) -> impl Iterator<Item = String> {
     let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
-    let listed = ["rid", "vllm_xargs", "ec_transfer_params"];
-    let fields = FIELDS
-        .into_iter()
-        .filter(move |(name, _)| !listed.contains(name))
-        .filter(move |(name, _)| body.get(*name).is_some_and(|it| !it.is_null()))
-        .map(|(name, _)| name.to_owned());
+    let fields = FIELDS.into_iter().filter(move |it| steers(&body, *it));
+    let fields = fields.map(|(name, _)| name.to_owned());
     let asked = asked.clone();
-    let free = [
-        "x-conversation-id",
-        "endpoint-load-metrics-format",
-        "x-gateway-destination-endpoint",
-        "x-prefiller-host-port",
-    ];
-    let headers = HEADERS.into_iter().filter(move |it| !free.contains(it));
-    let headers = headers.filter(move |it| asked.header(it).is_some()).map(str::to_owned);
-    fields.chain(headers)
+    let headers = HEADERS.into_iter().filter(move |it| asked.header(it).is_some());
+    fields.chain(headers.map(str::to_owned))
+}
+
+/// Tells whether a field is anywhere in a body. The router's own salt may stand where a client's stood.
+fn steers(value: &Value, field: (&str, &str)) -> bool {
+    let (name, given) = field;
+    let is_own = |it: &Value| name == "cache_salt" && it.to_string() != given;
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .any(|(key, it)| (key == name && !it.is_null() && !is_own(it)) || steers(it, field)),
+        Value::Array(list) => list.iter().any(|it| steers(it, field)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
