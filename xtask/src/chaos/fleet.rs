@@ -133,13 +133,17 @@ fn mock(
     Ok(server)
 }
 
+/// With it a client sees the decisions about its requests whole.
+pub(super) const TOKEN: &str = "chaos";
+
 impl Router {
     fn start(binary: &Path, folder: &Path, origins: &str) -> Result<Self> {
         let (address, admin) = (free_address()?, free_address()?);
         let file = folder.join("router.toml");
         let config = format!(
             "listen = \"{address}\"\nadmin.listen = \"{admin}\"\nthreads = 2\nresume = true\n\
-             replicas = [{origins}]\nhealth.interval = \"500ms\"\nlog.access = false\n"
+             replicas = [{origins}]\nhealth.interval = \"500ms\"\nlog.access = false\n\
+             admin.token = \"{TOKEN}\"\n"
         );
         fs::write(&file, config)?;
         let mut command = Command::new(binary);
@@ -181,7 +185,7 @@ impl Router {
 
     /// Counts the streams that went on elsewhere, over all processes that have been the router.
     pub(super) fn resumed(&self) -> Result<u64> {
-        let (head, body) = http1::get(self.admin, "/metrics")?;
+        let (head, body) = http1::get_as(TOKEN, self.admin, "/metrics")?;
         ensure!(head.is_success(), "no metrics: {}", head.first_line);
         let page = String::from_utf8_lossy(&body);
         let lines = page.lines().filter(|it| it.starts_with("cleave_streams_resumed_total"));
