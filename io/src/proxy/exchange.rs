@@ -100,13 +100,14 @@ async fn serve(
     let workload = router.settings.workload_header.as_ref();
     let workload = workload.and_then(|it| parts.headers.get(it)?.to_str().ok());
     let key = SliceKey::new(caller.salt, workload.unwrap_or(model), session);
-    let resumes = found.stream && pool.spec().resume;
+    let spec = pool.spec();
+    let resumes = found.stream && spec.resume;
     let (urgency, bytes) = (&found.urgency, taken.held_bytes());
     let claim = claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)
         .map_err(|it| ServeError::UnknownClass { available: it.available })?;
 
     let whose = (&router.salts, caller.identity);
-    let out = outgoing::Outgoing::new(&pool.spec(), path, &taken, &found, whose)?;
+    let out = outgoing::Outgoing::new(&spec, path, &taken, &found, whose)?;
     let splices = out.edits(&found, known_as.as_deref())?;
 
     // Pick: the decision and its booking are one step.
