@@ -94,11 +94,12 @@ pub(crate) fn is_up(address: SocketAddr, path: &str) -> bool {
 }
 
 /// Reads a page over a connection of its own.
-pub(crate) fn get(address: SocketAddr, path: &str) -> io::Result<(Head, Vec<u8>)> {
+pub(crate) fn get_as(token: &str, address: SocketAddr, path: &str) -> io::Result<(Head, Vec<u8>)> {
     let mut connection = Connection::to(address)?;
     connection.set_limit(PAGE_LIMIT)?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    connection.ask(&request)
+    connection.ask(&format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    ))
 }
 
 /// Posts a JSON body over a connection of its own.

@@ -16,6 +16,9 @@ use crate::repo;
 use crate::server::Server;
 
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(30);
+/// The token for the admin port, where a router asks for one. With it a client sees the decisions about
+/// its requests whole.
+pub(crate) const TOKEN: &str = "operator";
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Finds Cleave's binary: the one that was named, or the one tests build.
@@ -69,7 +72,7 @@ pub(crate) fn wait_until_ready(admin: SocketAddr, folder: &Path) -> Result<()> {
 
 /// Sums a counter of a router over all its labels.
 pub(crate) fn counter(admin: SocketAddr, name: &str) -> Result<u64> {
-    let (head, body) = http1::get(admin, "/metrics")?;
+    let (head, body) = http1::get_as(TOKEN, admin, "/metrics")?;
     ensure!(head.is_success(), "no metrics: {}", head.first_line);
     let page = String::from_utf8_lossy(&body);
     let lines = page.lines().filter(|it| it.split(['{', ' ']).next() == Some(name));

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::http1;
+use crate::rig::TOKEN;
 
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -79,7 +80,7 @@ pub(crate) fn is_out(admin: SocketAddr, url: &str) -> bool {
 }
 
 fn look(admin: SocketAddr) -> Option<Vec<ReplicaStatus>> {
-    let (_, body) = http1::get(admin, "/status").ok()?;
+    let (_, body) = http1::get_as(TOKEN, admin, "/status").ok()?;
     let status: Status = serde_json::from_slice(&body).ok()?;
     Some(status.pools.into_iter().flat_map(|it| it.replicas).collect())
 }

@@ -41,7 +41,7 @@ pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
 
 /// Reads a page of the admin port.
 pub(super) fn page(admin: SocketAddr, path: &str) -> Result<Value> {
-    let (head, body) = http1::get(admin, path)?;
+    let (head, body) = http1::get_as(rig::TOKEN, admin, path)?;
     anyhow::ensure!(head.is_success(), "{path}: {}", head.first_line);
     serde_json::from_slice(&body).with_context(|| format!("{path} is not JSON"))
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::http1::{self, free_address};
-use crate::rig::{self, POLL, START_LIMIT, is_running, signal};
+use crate::rig::{self, POLL, START_LIMIT, TOKEN, is_running, signal};
 use crate::server::Server;
 
 pub(super) const REPLICAS: usize = 8;
@@ -126,7 +126,8 @@ impl Router {
         let (address, admin) = (free_address()?, free_address()?);
         let config = format!(
             "listen = \"{address}\"\nadmin.listen = \"{admin}\"\nthreads = 2\nresume = true\n\
-             replicas = [{origins}]\nhealth.interval = \"500ms\"\nlog.access = false\n"
+             replicas = [{origins}]\nhealth.interval = \"500ms\"\nlog.access = false\n\
+             admin.token = \"{TOKEN}\"\n"
         );
         let mut command = rig::router(binary, folder, &config)?;
         let first = Server::start("router", &mut command, folder)?;

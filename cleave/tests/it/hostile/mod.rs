@@ -4,8 +4,10 @@
 mod bodies;
 mod framing;
 mod idle;
+mod paths;
 mod replicas;
 mod secrets;
+mod steering;
 mod tls;
 
 use crate::support::{Router, Scripted, json_answer};
