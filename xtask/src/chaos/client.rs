@@ -14,9 +14,9 @@ use anyhow::{Result, ensure};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
-use super::answer::{self, Usage};
-use super::fleet::TOKEN;
+use crate::answer::{self, Usage};
 use crate::http1::{self, Connection};
+use crate::rig::TOKEN;
 
 /// Turns of one session.
 const TURNS: u32 = 12;
