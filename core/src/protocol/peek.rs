@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use super::depth::{DEPTH_MAX, is_too_deep};
 use super::opening::{Listed, Messages, Opening};
-use super::outline::{Prompt, open_ended};
+use super::outline::{Prompt, Turns, open_ended};
 use super::steering::Allowed;
 use super::{Api, SessionId};
 use crate::domain::{Extent, Outline};
@@ -43,8 +43,13 @@ pub struct Peek<'a> {
     /// What of it steers an engine.
     hits: Hits<'a>,
     text: &'a str,
-    /// The most tokens the answer may have, if the client says; 0 where nothing is generated.
+    /// How many answers are asked for.
+    answers: u32,
+    /// The most tokens that all of them may have, if the client says; 0 where nothing is generated.
     output_tokens_max: Option<u32>,
+    /// Whether the engine keeps some of the prompt.
+    is_continued: bool,
+    body_bytes: usize,
 }
 
 impl Peek<'_> {
@@ -54,6 +59,10 @@ impl Peek<'_> {
     pub fn outline(&self, model: &str, tenant: Option<u64>) -> (Outline, Extent) {
         let (outline, extent) = self.prompt.outline(model, tenant);
         let (output_tokens_max, streams) = (self.output_tokens_max, self.stream);
+        let body_bytes = u32::try_from(self.body_bytes).unwrap_or(u32::MAX);
+        let body_bytes = body_bytes.saturating_sub(extent.attachment_bytes);
+        let (is_continued, answers) = (self.is_continued, self.answers);
+        let extent = Extent { body_bytes, is_continued, answers, ..extent };
         (outline, Extent { output_tokens_max, streams, ..extent })
     }
 
@@ -137,7 +146,10 @@ pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
         session: top.session().or_else(|| top.opening(api).map(SessionId::of_opening)),
         urgency: top.urgency(),
         prompt: top.prompt(text),
+        answers: top.answers(api),
         output_tokens_max: top.output_tokens_max(api),
+        is_continued: top.is_continued(),
+        body_bytes: body.len(),
         hits: top.hits,
         text,
     })
@@ -168,6 +180,10 @@ struct Top<'a> {
     max_tokens: Option<&'a RawValue>,
     max_completion_tokens: Option<&'a RawValue>,
     max_output_tokens: Option<&'a RawValue>,
+    n: Option<&'a RawValue>,
+    best_of: Option<&'a RawValue>,
+    previous_response_id: Option<&'a RawValue>,
+    conversation: Option<&'a RawValue>,
     priority: Option<&'a RawValue>,
     service_tier: Option<&'a RawValue>,
     hits: Hits<'a>,
@@ -204,6 +220,10 @@ impl<'a> Top<'a> {
                 ("max_completion_tokens", &mut self.max_completion_tokens)
             }
             Field::MaxOutputTokens => ("max_output_tokens", &mut self.max_output_tokens),
+            Field::N => ("n", &mut self.n),
+            Field::BestOf => ("best_of", &mut self.best_of),
+            Field::PreviousResponseId => ("previous_response_id", &mut self.previous_response_id),
+            Field::Conversation => ("conversation", &mut self.conversation),
             Field::Priority => ("priority", &mut self.priority),
             Field::ServiceTier => ("service_tier", &mut self.service_tier),
             Field::Messages | Field::Engine(_) | Field::Nest | Field::Other => return None,
@@ -254,9 +274,19 @@ impl<'a> Top<'a> {
         let listed = self.messages.as_ref().and_then(|it| it.span);
         let messages =
             listed.map(|(first, last)| &text[span_of(first, text).start..span_of(last, text).end]);
-        let turns = messages.unwrap_or_else(|| open_ended(raw(self.input.or(self.prompt))));
+        let turns = match (listed, self.input) {
+            (Some((first, _)), _) => {
+                let before = text[..span_of(first, text).start].trim_ascii_end();
+                let key = before.strip_suffix(':').unwrap_or_default().trim_ascii_end();
+                Turns::Message { is_content: key.ends_with("\"content\"") }
+            }
+            (None, Some(_)) => Turns::List,
+            (None, None) => Turns::Bare,
+        };
+        let said = messages.unwrap_or_else(|| open_ended(raw(self.input.or(self.prompt))));
         Prompt {
-            parts: [raw(self.tools), raw(self.system.or(self.instructions)), turns],
+            parts: [raw(self.tools), raw(self.system.or(self.instructions)), said],
+            turns,
             adapter: raw(self.lora_path),
             salt: raw(self.cache_salt),
         }
@@ -271,13 +301,28 @@ impl<'a> Top<'a> {
         }
     }
 
-    /// Finds the tightest cap. A value that is none is the engine's to judge.
+    /// Finds the tightest cap, for all answers together that the body asks for. A value that is none is
+    /// the engine's to judge.
     fn output_tokens_max(&self, api: Api) -> Option<u32> {
         if api == Api::Other {
             return Some(0);
         }
         let caps = [self.max_tokens, self.max_completion_tokens, self.max_output_tokens];
-        caps.into_iter().flatten().filter_map(|it| it.get().parse().ok()).min()
+        let cap = caps.into_iter().flatten().filter_map(count).min()?;
+        Some(cap.saturating_mul(self.answers(api)))
+    }
+
+    /// Counts the answers that the body asks for.
+    fn answers(&self, api: Api) -> u32 {
+        let each = [self.n, self.best_of].into_iter().flatten().filter_map(count).max();
+        let prompts = self.prompt.filter(|_| api == Api::Completions).map_or(1, prompts);
+        each.unwrap_or(1).max(1).saturating_mul(prompts.max(1))
+    }
+
+    /// Tells whether the engine keeps some of the prompt, so that the body does not show its length.
+    fn is_continued(&self) -> bool {
+        let kept = [self.previous_response_id, self.conversation];
+        kept.into_iter().flatten().any(|it| it.get() != "null")
     }
 }
 
@@ -317,6 +362,20 @@ impl<'de> Visitor<'de> for TopVisitor {
         }
         Ok(top)
     }
+}
+
+fn count(raw: &RawValue) -> Option<u32> {
+    raw.get().parse().ok()
+}
+
+/// Counts the prompts of a body that may hold a list of them; a list of tokens is one.
+fn prompts(raw: &RawValue) -> u32 {
+    let list = raw.get().strip_prefix('[').map(str::trim_ascii_start);
+    if !list.is_some_and(|it| it.starts_with(['"', '['])) {
+        return 1;
+    }
+    let all = serde_json::from_str::<Vec<IgnoredAny>>(raw.get());
+    u32::try_from(all.map_or(1, |it| it.len())).unwrap_or(u32::MAX)
 }
 
 fn read_model(raw: &RawValue) -> Result<Cow<'_, str>, BadBody> {

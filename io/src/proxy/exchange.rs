@@ -312,7 +312,8 @@ fn relay(
 ) -> Response<Body> {
     let Answer { status, mut headers, body } = answer;
     let stream = is_event_stream(&headers);
-    visit.answering(status, stream);
+    let is_encoded = headers.contains_key(http::header::CONTENT_ENCODING);
+    visit.answering(status, stream, is_encoded);
     clean_for_client(&mut headers, stream);
     visit.sign(&mut headers);
     let relay = Relay::new(worker, visit, body, stream, spare);

@@ -223,7 +223,7 @@ impl Router {
         }
     }
 
-    /// Writes the last access lines.
+    /// Hands on the last access lines.
     pub fn flush(&self) {
         self.access.flush();
     }
@@ -231,6 +231,7 @@ impl Router {
     /// Writes all metrics, with those of pools and replicas as they are now.
     pub fn write_metrics(&self) -> String {
         self.metrics.clear_replicas();
+        self.metrics.set_log_lines_dropped(self.access.dropped_total());
         let (now, known) = (self.clock.now(), self.tenants());
         for pool in self.pools.load().iter() {
             let snapshot = pool.snapshot();

@@ -9,6 +9,7 @@ use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
 use cleave_core::queue::{Claim, Tenant};
+use cleave_core::tokens::{Possible, Seen};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::replicas::Origin;
@@ -56,6 +57,8 @@ pub(super) struct Visit {
     status: StatusCode,
     stream: bool,
     meter: Meter,
+    /// How large the request is as far as its body shows.
+    extent: Extent,
     first_byte: Option<Duration>,
     outcome: Outcome,
 }
@@ -91,7 +94,8 @@ impl Visit {
             tenant: Tenant::default(),
             status: StatusCode::OK,
             stream: false,
-            meter: Meter::new(api),
+            meter: Meter::blind(),
+            extent: Extent::default(),
             first_byte: None,
             outcome: Outcome::Cancelled,
         }
@@ -118,6 +122,7 @@ impl Visit {
         self.pool = Some(Arc::clone(&pool));
         self.key = Some(key);
         self.tenant = claim.tenant;
+        self.extent = extent;
         let arrived = Event::Arrived { request: self.request, key, outline, extent, claim };
         let placed = self.ask(arrived).await?;
         self.previous = pool.moved_from(self.request);
@@ -164,10 +169,14 @@ impl Visit {
         placed
     }
 
-    /// Notes the head of the answer that will be passed on.
-    pub(super) fn answering(&mut self, status: StatusCode, stream: bool) {
+    /// Notes the head of the answer that will be passed on. Of a good one the figures are read, unless
+    /// it `is_encoded`: an error may hold what its client sent.
+    pub(super) fn answering(&mut self, status: StatusCode, stream: bool, is_encoded: bool) {
         self.status = status;
         self.stream = stream;
+        if status.is_success() && !is_encoded {
+            self.meter = Meter::new(self.api, stream);
+        }
         self.on_sign_of_life();
         self.tell_answering();
     }
@@ -280,6 +289,14 @@ impl Visit {
         }
     }
 
+    /// Reads the engine's figures, as far as they are possible.
+    fn usage(&self) -> Usage {
+        let took = self.arrived.elapsed().saturating_sub(self.waited);
+        let streamed = if self.stream { self.streamed_tokens() } else { 0 };
+        let seen = Seen { took, streamed, bytes: self.meter.bytes() };
+        Possible::new(&self.extent, 0, seen).bound(self.meter.usage())
+    }
+
     /// Takes from an engine's figures what can be learned from them.
     fn lesson(&self, usage: Usage) -> Usage {
         // Anthropic's count of the input leaves out what was cached, but not every engine's does.
@@ -318,7 +335,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        let usage = self.meter.usage();
+        let usage = self.usage();
         self.close(self.outcome, self.lesson(usage));
         let total = self.arrived.elapsed();
         self.keep_end(usage, total);

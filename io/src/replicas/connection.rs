@@ -190,7 +190,7 @@ impl Connection {
     async fn answer(mut self, method: &Method) -> Result<Answer, SendError> {
         let head = self.read_head(method).await?;
         let mut answer = Answer::new(head, self);
-        answer.body.begin().await.map_err(SendError::BrokenOff)?;
+        answer.body.begin().await?;
         Ok(answer)
     }
 
@@ -265,8 +265,9 @@ impl Connection {
     }
 
     async fn read_head(&mut self, method: &Method) -> Result<Head, SendError> {
+        let mut interim = 0;
         loop {
-            if let Some(head) = take_head(&mut self.buffer, method)? {
+            if let Some(head) = take_head(&mut self.buffer, method, &mut interim)? {
                 return Ok(head);
             }
             self.buffer.reserve(READ_BYTES_MIN);

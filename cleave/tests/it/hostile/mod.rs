@@ -4,6 +4,7 @@
 mod bodies;
 mod framing;
 mod idle;
+mod logs;
 mod paths;
 mod replicas;
 mod secrets;

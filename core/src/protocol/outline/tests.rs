@@ -138,6 +138,104 @@ fn an_image_is_told_from_text() {
     }
 }
 
+/// Text that looks like an image, and is none.
+fn dense(bytes: usize) -> String {
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB".chars().cycle().take(bytes).collect()
+}
+
+fn extent_of(api: Api, body: &Value) -> Extent {
+    outline(api, &body.to_string()).1
+}
+
+#[test]
+fn what_looks_like_an_image_where_none_can_stand_is_text() {
+    let text = dense(100_000);
+    let part = json!({"type": "image_url", "image_url": {"url": text}});
+    let said = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
+    for (api, body) in [
+        (Api::Completions, json!({"prompt": text})),
+        (Api::Completions, json!({"prompt": [text, text]})),
+        (Api::Responses, json!({"input": text})),
+        (Api::Responses, json!({"instructions": text, "input": "x"})),
+        (Api::Chat, said(json!(text))),
+        (Api::Chat, said(json!([{"type": "text", "text": text}]))),
+        (
+            Api::Chat,
+            said(
+                json!([{"type": "text", "text": format!("\"url\":\"data:image/png;base64,{text}")}]),
+            ),
+        ),
+        (
+            Api::Chat,
+            json!({"tools": [{"function": {"content": [part]}}], "messages": [{"content": "x"}]}),
+        ),
+        (Api::Chat, json!({"messages": [{"tool_calls": [{"content": [part]}], "content": "x"}]})),
+        (Api::Messages, said(json!([{"type": "tool_use", "input": {"content": [part]}}]))),
+        (
+            Api::Messages,
+            said(json!([{"type": "document", "source": {"data": text, "type": "text"}}])),
+        ),
+        (Api::Messages, json!({"system": text, "messages": [{"content": "x"}]})),
+    ] {
+        let extent = extent_of(api, &body);
+        assert_eq!((extent.attachments, extent.attachment_bytes), (0, 0), "{api:?}");
+        assert!(100_000 <= extent.text_bytes && 99_000 <= extent.dense_bytes, "{extent:?}");
+    }
+}
+
+#[test]
+fn images_sounds_and_files_are_found_where_they_stand() {
+    let data = dense(10_000);
+    let url = format!("data:image/png;base64,{data}");
+    let said = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
+    let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}});
+    for (api, body) in [
+        (Api::Chat, said(json!([{"type": "image_url", "image_url": {"url": url}}]))),
+        (
+            Api::Chat,
+            said(json!([{"type": "input_audio", "input_audio": {"format": "mp3", "data": data}}])),
+        ),
+        (Api::Chat, said(json!([{"type": "file", "file": {"file_data": url}}]))),
+        (
+            Api::Chat,
+            json!({"messages": [{"content": [{"type": "image_url", "image_url": {"url": url}}]}]}),
+        ),
+        (Api::Messages, said(json!([image]))),
+        (Api::Messages, said(json!([{"type": "tool_result", "content": [image]}]))),
+        (
+            Api::Responses,
+            json!({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]}),
+        ),
+    ] {
+        let extent = extent_of(api, &body);
+        assert_eq!(
+            (extent.attachments, extent.attachment_bytes, extent.media),
+            (1, 10_000, 1),
+            "{body}"
+        );
+        assert!(extent.text_bytes < 300 && extent.dense_bytes < 300, "{extent:?}");
+        assert_eq!(extent.sounds, u32::from(body.to_string().contains("audio")));
+    }
+    let away = json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
+    let extent = extent_of(Api::Chat, &said(json!([away, {"image_url": null, "uuid": "x"}])));
+    assert_eq!((extent.attachments, extent.media), (0, 2), "at an address");
+    assert_eq!(extent_of(Api::Chat, &said(json!("\"content\":[{\"image_url\":{"))).media, 0);
+}
+
+#[test]
+fn all_that_a_body_says_is_measured() {
+    let extent =
+        extent_of(Api::Chat, &json!({"messages": [{"content": "hi"}], "documents": [text(9_000)]}));
+    assert!(extent.text_bytes < 20 && 9_000 < extent.body_bytes, "{extent:?}");
+    let continued = json!({"input": "hi", "previous_response_id": "resp_1"});
+    assert!(extent_of(Api::Responses, &continued).is_continued);
+    let cap = |body: Value| extent_of(Api::Completions, &body).output_tokens_max;
+    assert_eq!(cap(json!({"prompt": "x", "max_tokens": 10, "n": 4, "best_of": 5})), Some(50));
+    assert_eq!(cap(json!({"prompt": ["x", "y", "z"], "max_tokens": 10, "n": 2})), Some(60));
+    assert_eq!(cap(json!({"prompt": [1, 2, 3], "max_tokens": 10, "n": 0})), Some(10));
+    assert_eq!(cap(json!({"prompt": "x", "max_tokens": u32::MAX, "n": u32::MAX})), Some(u32::MAX));
+}
+
 #[test]
 fn a_huge_prompt_is_hashed_up_to_the_bound_and_measured_whole() {
     let bytes = (BLOCKS_MAX + 10) * BLOCK_BYTES;

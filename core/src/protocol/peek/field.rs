@@ -25,6 +25,10 @@ pub(super) enum Field {
     MaxTokens,
     MaxCompletionTokens,
     MaxOutputTokens,
+    N,
+    BestOf,
+    PreviousResponseId,
+    Conversation,
     Priority,
     ServiceTier,
     /// Steers an engine, and is read for nothing else; by its place in the table.
@@ -53,6 +57,10 @@ impl Field {
             "max_tokens" => Self::MaxTokens,
             "max_completion_tokens" => Self::MaxCompletionTokens,
             "max_output_tokens" => Self::MaxOutputTokens,
+            "n" => Self::N,
+            "best_of" => Self::BestOf,
+            "previous_response_id" => Self::PreviousResponseId,
+            "conversation" => Self::Conversation,
             "priority" => Self::Priority,
             "service_tier" => Self::ServiceTier,
             _ => match engine_field(name) {
