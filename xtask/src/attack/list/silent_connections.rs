@@ -23,21 +23,32 @@ pub(super) const ON_ADMIN: Attack = Attack {
     name: "silent_admin_connections",
     tries: "1,100 connections to the admin port that say nothing, at 1,024 files",
     plan,
-    run: |scene| run(scene, scene.admin, b""),
+    run: |scene| hold(scene, scene.admin, b"", false),
 };
 
 pub(super) const ON_ADMIN_SLOW: Attack = Attack {
     name: "slow_admin_heads",
     tries: "1,100 connections to the admin port whose heads never end, at 1,024 files",
     plan,
-    run: |scene| run(scene, scene.admin, b"GET /status HTTP/1.1\r\nhost: x\r\nx: "),
+    run: |scene| hold(scene, scene.admin, b"GET /status HTTP/1.1\r\nhost: x\r\nx: ", true),
+};
+
+pub(super) const ON_EVENTS: Attack = Attack {
+    name: "stopped_event_readers",
+    tries: "1,100 readers of /events that read nothing, at 1,024 files",
+    plan,
+    run: |scene| {
+        let host = scene.admin;
+        let ask = format!("GET /events HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        hold(scene, host, ask.as_bytes(), false)
+    },
 };
 
 pub(super) const ON_CLIENT: Attack = Attack {
     name: "silent_clients",
     tries: "1,100 connections to the client port that say nothing, at 1,024 files",
     plan,
-    run: |scene| run(scene, scene.address, b""),
+    run: |scene| hold(scene, scene.address, b"", false),
 };
 
 fn plan() -> Plan {
@@ -46,7 +57,8 @@ fn plan() -> Plan {
     plan
 }
 
-fn run(scene: &mut Scene, port: SocketAddr, word: &[u8]) -> Result<()> {
+/// Opens connections that say `word` and hold on, with a further byte now and then if they `drip`.
+fn hold(scene: &mut Scene, port: SocketAddr, word: &[u8], drip: bool) -> Result<()> {
     let mut silent: Vec<TcpStream> = Vec::new();
     let opening = Instant::now() + scene.seconds;
     while silent.len() < SILENT && Instant::now() < opening {
@@ -59,7 +71,7 @@ fn run(scene: &mut Scene, port: SocketAddr, word: &[u8]) -> Result<()> {
     scene.check(took < Duration::from_secs(5), || format!("{CROWD} newcomers took {took:.1?}"));
     let until = Instant::now() + scene.seconds;
     while Instant::now() < until {
-        for stream in silent.iter_mut().filter(|_| !word.is_empty()) {
+        for stream in silent.iter_mut().filter(|_| drip) {
             _ = stream.write_all(b"x");
         }
         thread::sleep(Duration::from_millis(500));
