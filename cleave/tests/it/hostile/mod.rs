@@ -3,6 +3,7 @@
 
 mod bodies;
 mod framing;
+mod hangups;
 mod idle;
 mod logs;
 mod replicas;
