@@ -253,8 +253,9 @@ impl Breaker {
     pub fn on_generated(&mut self, now: Moment, asked_at: Moment) {
         (self.losses, self.is_unable) = (0, false);
         let is_back = match self.standing {
-            Standing::Out { reason: Reason::WrongModel, .. } => false,
-            Standing::Out { reason, until } => until <= now || reason == Reason::Hung,
+            Standing::Out { reason, until } => {
+                reason == Reason::Hung || until <= now && reason != Reason::WrongModel
+            }
             Standing::Trial { .. } => true,
             Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
         };

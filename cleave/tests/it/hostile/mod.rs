@@ -6,8 +6,10 @@ mod framing;
 mod hangups;
 mod idle;
 mod logs;
+mod paths;
 mod replicas;
 mod secrets;
+mod steering;
 mod tls;
 
 use crate::support::{Router, Scripted, json_answer};
