@@ -129,16 +129,6 @@ fn code_unit(escape: &[u8]) -> Option<char> {
     char::from_u32(u32::from_str_radix(digits, 16).ok()?)
 }
 
-/// Makes the salt by which an engine keeps a tenant's prompts apart. A salt the client chose goes
-/// into it, so that it still keeps apart what the client wants apart, and never reaches across tenants.
-pub(super) fn tenant_salt(tenant: u64, chosen: &str) -> String {
-    let half = |seed: u64| {
-        let own = XxHash3_64::oneshot_with_seed(seed, &tenant.to_le_bytes());
-        XxHash3_64::oneshot_with_seed(own, chosen.as_bytes())
-    };
-    format!("\"{:016x}{:016x}\"", half(1), half(2))
-}
-
 /// Leaves out what closes a list or a text, so that a longer one begins with it.
 pub(super) fn open_ended(raw: &str) -> &str {
     raw.strip_suffix([']', '"']).unwrap_or(raw).trim_ascii_end()

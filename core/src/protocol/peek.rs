@@ -3,6 +3,9 @@
 //! looked into only up to the first word of the user. Values stay raw, because the body is forwarded
 //! as it came.
 
+mod field;
+mod steered;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
@@ -13,9 +16,14 @@ use serde_json::value::RawValue;
 
 use super::depth::{DEPTH_MAX, is_too_deep};
 use super::opening::{Listed, Messages, Opening};
-use super::outline::{Prompt, Turns, open_ended, tenant_salt};
+use super::outline::{Prompt, Turns, open_ended};
+use super::steering::Allowed;
 use super::{Api, SessionId};
 use crate::domain::{Extent, Outline};
+
+use self::field::Field;
+pub use self::steered::{Edit, Salting, Steered};
+use self::steered::{Hits, Nest};
 
 /// No class has a longer name.
 const TIER_BYTES_MAX: usize = 64;
@@ -32,8 +40,9 @@ pub struct Peek<'a> {
     /// How urgent the body says it is.
     pub urgency: Urgency,
     prompt: Prompt<'a>,
-    /// Where the body's own salt stands, or an empty place for one; `None` where it would mean nothing.
-    salt_span: Option<Range<usize>>,
+    /// What of it steers an engine.
+    hits: Hits<'a>,
+    text: &'a str,
     /// How many answers are asked for.
     answers: u32,
     /// The most tokens that all of them may have, if the client says; 0 where nothing is generated.
@@ -62,12 +71,16 @@ impl Peek<'_> {
         self.prompt.text(blocks)
     }
 
-    /// Says what to put where in the body, for the engine too to keep the tenant's prompts apart.
-    pub fn salt(&self, tenant: u64) -> Option<(Range<usize>, String)> {
-        let span = self.salt_span.clone()?;
-        let value = tenant_salt(tenant, self.prompt.salt);
-        let text = if span.is_empty() { format!("\"cache_salt\":{value},") } else { value };
-        Some((span, text))
+    /// Lists what the client chose to keep its prompts apart by, each with its name and as it stands;
+    /// nothing where all of it is allowed to pass as it is.
+    pub fn chosen_salts(&self, allowed: Allowed) -> impl Iterator<Item = (&'static str, &str)> {
+        self.hits.chosen(allowed)
+    }
+
+    /// Lists what of the body goes out otherwise than it came, in the order in which it stands: fields
+    /// that steer an engine, but for those that are allowed, and the salt.
+    pub fn edits(&self, allowed: Allowed, salting: Salting<'_>) -> Result<Vec<Edit>, Steered> {
+        self.hits.edits(self.text, allowed, salting)
     }
 }
 
@@ -78,36 +91,6 @@ pub struct Urgency {
     pub priority: Option<i64>,
     /// The words of the API, as `flex`.
     pub service_tier: Option<String>,
-}
-
-/// The fields whose values are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-pub enum Field {
-    Model,
-    Stream,
-    PromptCacheKey,
-    Metadata,
-    User,
-    Messages,
-    System,
-    Instructions,
-    Input,
-    Prompt,
-    Tools,
-    CacheSalt,
-    LoraPath,
-    MaxTokens,
-    MaxCompletionTokens,
-    MaxOutputTokens,
-    N,
-    BestOf,
-    PreviousResponseId,
-    Conversation,
-    Priority,
-    ServiceTier,
-    #[serde(other)]
-    Other,
 }
 
 /// Why a body cannot be routed. Each is the client's to mend.
@@ -162,12 +145,13 @@ pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
         stream: top.stream.map(read_stream).transpose()?.unwrap_or(false),
         session: top.session().or_else(|| top.opening(api).map(SessionId::of_opening)),
         urgency: top.urgency(),
-        salt_span: top.salt_span(api, text),
         prompt: top.prompt(text),
         answers: top.answers(api),
         output_tokens_max: top.output_tokens_max(api),
         is_continued: top.is_continued(),
         body_bytes: body.len(),
+        hits: top.hits,
+        text,
     })
 }
 
@@ -202,6 +186,7 @@ struct Top<'a> {
     conversation: Option<&'a RawValue>,
     priority: Option<&'a RawValue>,
     service_tier: Option<&'a RawValue>,
+    hits: Hits<'a>,
     twice: Option<&'static str>,
 }
 
@@ -241,8 +226,15 @@ impl<'a> Top<'a> {
             Field::Conversation => ("conversation", &mut self.conversation),
             Field::Priority => ("priority", &mut self.priority),
             Field::ServiceTier => ("service_tier", &mut self.service_tier),
-            Field::Messages | Field::Other => return None,
+            Field::Messages | Field::Engine(_) | Field::Nest | Field::Other => return None,
         })
+    }
+
+    /// Notes a field that steers an engine; any other is none.
+    fn on_steering(&mut self, field: Field, value: &'a RawValue) {
+        if let Some(place) = field.place() {
+            self.twice = self.twice.or(self.hits.add(place, value, true));
+        }
     }
 
     /// Finds the session the body names. A value of another type names none; the engine will say
@@ -309,18 +301,6 @@ impl<'a> Top<'a> {
         }
     }
 
-    /// Finds where a salt stands or could. Only prompts of known form have one: an engine may refuse a
-    /// field that it does not expect, and without a prompt nothing is cached.
-    fn salt_span(&self, api: Api, text: &str) -> Option<Range<usize>> {
-        let prompt = self.prompt(text);
-        if api == Api::Other || prompt.parts.iter().all(|it| it.is_empty()) {
-            return None;
-        }
-        // There is a field at least, so a comma after ours is in place.
-        let start = text.find('{')? + 1;
-        Some(self.cache_salt.map_or(start..start, |it| span_of(it, text)))
-    }
-
     /// Finds the widest cap, for all answers together that the body asks for: engines differ in which of
     /// two they go by. A value that is none is theirs to judge.
     fn output_tokens_max(&self, api: Api) -> Option<u32> {
@@ -358,15 +338,24 @@ impl<'de> Visitor<'de> for TopVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
         let mut top = Top::default();
         while let Some(field) = map.next_key::<Field>()? {
+            top.hits.members += 1;
             // Parsers disagree on which of two wins, so one could route by one and run the other.
             if field == Field::Messages && matches!(self.0, Api::Chat | Api::Messages) {
                 if top.messages.replace(map.next_value_seed(Messages)?).is_some() {
                     top.twice = Some("messages");
                 }
+            } else if field == Field::Nest {
+                let (hits, twice) = (&mut top.hits, &mut top.twice);
+                map.next_value_seed(Nest { hits, twice })?;
             } else if let Some((name, slot)) = top.slot(field) {
-                if slot.replace(map.next_value()?).is_some() {
+                let value = map.next_value()?;
+                if slot.replace(value).is_some() {
                     top.twice = Some(name);
                 }
+                top.on_steering(field, value);
+            } else if field.place().is_some() {
+                let value = map.next_value()?;
+                top.on_steering(field, value);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use crate::replicas::Origin;
 use crate::telemetry::Record;
 
-use super::explanations::{Came, Kept};
+use super::explanations::{Came, Kept, Sight};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
 use super::pool::{Member, Pool};
 use super::recall::Recall;
@@ -41,8 +41,8 @@ pub(super) struct Visit {
     placed: Instant,
     /// What is kept of its decisions, where any are.
     kept: Option<Box<Kept>>,
-    /// Whether the client wants to see it.
-    shows: bool,
+    /// How much of it the client wants to see, and may.
+    shows: Option<Sight>,
     pool: Option<Arc<Pool>>,
     key: Option<SliceKey>,
     member: Option<Arc<Member>>,
@@ -83,7 +83,7 @@ impl Visit {
             arrived: Instant::now(),
             placed: Instant::now(),
             kept: None,
-            shows: false,
+            shows: None,
             pool: None,
             key: None,
             member: None,
@@ -105,7 +105,7 @@ impl Visit {
     pub(super) fn explain(&mut self, headers: &HeaderMap) {
         let explanations = &self.router.explanations;
         self.shows = explanations.asks(headers);
-        if self.shows || explanations.samples(self.request) {
+        if self.shows.is_some() || explanations.samples(self.request) {
             let id = self.request_id.to_str().unwrap_or("-").to_owned();
             self.kept = Some(Box::new(Kept::new(self.request, id)));
         }
@@ -254,7 +254,10 @@ impl Visit {
         if let Some(Ok(session)) = session {
             headers.insert(SESSION_ID, session);
         }
-        let decision = self.kept.as_ref().filter(|_| self.shows).and_then(|it| it.line());
+        let decision = self.kept.as_ref().zip(self.shows).and_then(|(kept, sight)| {
+            let apart = self.pool.as_ref().is_some_and(|it| it.keeps_tenants_apart());
+            kept.line(sight, apart)
+        });
         if let Some(decision) = decision.and_then(|it| HeaderValue::try_from(it).ok()) {
             headers.insert(DECISION, decision);
         }

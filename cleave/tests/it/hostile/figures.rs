@@ -129,7 +129,7 @@ async fn text_without_blanks_is_charged_as_text() {
 async fn a_tenant_that_is_removed_and_added_again_in_flight_counts_from_zero() {
     let (replica, mut requests) = Scripted::by_hand().await;
     let url = replica.url();
-    let router = Router::start(&[url.clone()], &tenant()).await;
+    let router = Router::start(std::slice::from_ref(&url), &tenant()).await;
     let mut client = Wire::connect(router.address).await;
     client.send(&Request::chat("hi").header("x-api-key", "key-a").bytes()).await;
     let exchange = requests.next().await;

@@ -97,36 +97,6 @@ fn an_isolated_tenant_shares_with_itself_alone() {
 }
 
 #[test]
-fn a_tenant_s_salt_is_put_where_the_engine_reads_it() {
-    let salted = |body: &str, tenant| {
-        let (span, text) = peek(Api::Chat, body.as_bytes()).unwrap().salt(tenant).unwrap();
-        let whole = format!("{}{text}{}", &body[..span.start], &body[span.end..]);
-        let mut whole: Value = serde_json::from_str(&whole).unwrap();
-        let salt = whole["cache_salt"].take().as_str().unwrap().to_owned();
-        whole.as_object_mut().unwrap().remove("cache_salt");
-        (salt, whole)
-    };
-    let plain = r#" { "messages":[{"content":"hi"}]}"#;
-    let own = r#"{"messages":[{"content":"hi"}], "cache_salt" : "mine" }"#;
-    let none = r#"{"cache_salt":null,"messages":[{"content":"hi"}]}"#;
-    let mut salts = Vec::new();
-    for body in [plain, own, none] {
-        for tenant in [1, 2] {
-            let (salt, rest) = salted(body, tenant);
-            assert_eq!((salt.len(), rest), (32, json!({"messages": [{"content": "hi"}]})));
-            assert_eq!(salt, salted(body, tenant).0);
-            salts.push(salt);
-        }
-    }
-    salts.sort_unstable();
-    salts.dedup();
-    assert_eq!(salts.len(), 6);
-    for (api, body) in [(Api::Chat, "{}"), (Api::Other, plain), (Api::Chat, r#"{"model":"m"}"#)] {
-        assert_eq!(peek(api, body.as_bytes()).unwrap().salt(1), None);
-    }
-}
-
-#[test]
 fn text_between_blocks_is_what_its_escapes_stand_for() {
     let text = |parts| Prompt { parts, ..Prompt::default() }.text(0..usize::MAX);
     let escaped = r#"a\nb \"c\" \\ \/ \u00fc \ud83d \x end\"#;
