@@ -2,6 +2,7 @@
 //! else is affected.
 
 mod bodies;
+mod figures;
 mod framing;
 mod hangups;
 mod idle;
