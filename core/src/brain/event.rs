@@ -115,8 +115,10 @@ pub struct HeardLoad {
 /// How a try failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection, or no answer in time.
+    /// No connection.
     Unreachable,
+    /// No answer in time, which the request itself may explain.
+    Late,
     /// The connection broke after the request was sent, or what came was no answer. Also in the middle of
     /// an answer that another replica can go on with.
     Lost,

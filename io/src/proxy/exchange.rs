@@ -201,10 +201,10 @@ pub(super) async fn try_each(
 /// Reads what it means that there is no answer.
 const fn failure_to_send(error: &SendError) -> Failure {
     match error {
-        SendError::Connect(_)
-        | SendError::ConnectTimeout
-        | SendError::NoAnswer
-        | SendError::Body(_) => Failure::Unreachable,
+        SendError::Connect(_) | SendError::ConnectTimeout | SendError::Body(_) => {
+            Failure::Unreachable
+        }
+        SendError::NoAnswer => Failure::Late,
         SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
         SendError::Died(_) => Failure::Died,
         SendError::Exhausted(_) => Failure::Ours,

@@ -40,7 +40,7 @@ impl Draws {
         }
         let mut quarantine = QuarantineSettings::default();
         if self.sometimes() {
-            quarantine.ttl = Duration::ZERO;
+            quarantine.enabled = false;
         }
         let exchange = Exchange { interval: self.millis(50, 2_000), delay: self.millis(0, 1_000) };
         Settings {

@@ -2,7 +2,9 @@
 //! else is affected.
 
 mod bodies;
+mod figures;
 mod framing;
+mod hangups;
 mod idle;
 mod logs;
 mod paths;

@@ -116,7 +116,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 47] = [
+const OTHERS: [(&str, &str); 48] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -151,6 +151,7 @@ const OTHERS: [(&str, &str); 47] = [
     ("health.timeout", "1ms"),
     ("health.report_interval", "1ms"),
     ("health.token_after", "1ms"),
+    ("quarantine.enabled", "false"),
     ("quarantine.ttl", "1ms"),
     ("explain.sample", "1"),
     ("explain.kept_max", "1"),
