@@ -4,14 +4,19 @@
 
 mod announce;
 mod body;
+mod buffers;
+mod callers;
 mod claim;
+mod client;
 mod clock;
 mod exchange;
 mod explanations;
+mod guard;
 mod headers;
 mod intake;
 mod keep;
 mod pool;
+mod pulse;
 mod recall;
 mod relay;
 mod rescue;

@@ -56,6 +56,8 @@ pub(super) struct Visit {
     status: StatusCode,
     stream: bool,
     meter: Meter,
+    /// What the answer says of its cost, once it was read.
+    usage: Option<Usage>,
     first_byte: Option<Duration>,
     outcome: Outcome,
 }
@@ -92,6 +94,7 @@ impl Visit {
             status: StatusCode::OK,
             stream: false,
             meter: Meter::new(api),
+            usage: None,
             first_byte: None,
             outcome: Outcome::Cancelled,
         }
@@ -221,6 +224,12 @@ impl Visit {
         self.outcome = outcome;
     }
 
+    /// Takes the request off the brain's books once its replica is done with it.
+    pub(super) fn settle(&mut self) {
+        let usage = *self.usage.insert(self.meter.usage());
+        self.close(self.outcome, self.lesson(usage));
+    }
+
     /// Takes the request off the brain's books before its answer is written.
     pub(super) fn close(&mut self, outcome: Outcome, usage: Usage) {
         if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
@@ -315,7 +324,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        let usage = self.meter.usage();
+        let usage = self.usage.unwrap_or_else(|| self.meter.usage());
         self.close(self.outcome, self.lesson(usage));
         let total = self.arrived.elapsed();
         self.keep_end(usage, total);

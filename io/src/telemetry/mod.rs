@@ -11,6 +11,6 @@ pub use access::{AccessLog, Record};
 pub use events::{Entry, Events, Incident};
 pub use logs::start;
 pub use metrics::{
-    AssignmentGauges, Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges,
+    AssignmentGauges, Clients, Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges,
 };
 pub use settings::{LogFormat, Settings};

@@ -2,11 +2,14 @@
 //! else is affected.
 
 mod bodies;
+mod floods;
 mod framing;
 mod idle;
+mod readers;
 mod replicas;
 mod secrets;
 mod tls;
+mod uploads;
 
 use crate::support::{Router, Scripted, json_answer};
 

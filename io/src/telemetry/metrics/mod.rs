@@ -3,6 +3,7 @@
 //! somebody asks. The guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
 
 mod assignment;
+mod clients;
 mod decisions;
 mod labels;
 mod line;
@@ -16,6 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 pub use assignment::AssignmentGauges;
+pub use clients::Clients;
 pub use decisions::PoolGauges;
 pub use line::TenantGauges;
 pub use replicas::ReplicaGauges;
@@ -27,6 +29,8 @@ pub struct Metrics {
     registry: Registry,
     /// Open client connections.
     pub connections: Gauge,
+    /// What the router ended because of its client.
+    pub clients: Clients,
     requests: requests::Families,
     replicas: replicas::Families,
     decisions: decisions::Families,
@@ -39,6 +43,7 @@ impl Default for Metrics {
         let mut it = Self {
             registry: Registry::default(),
             connections: Gauge::default(),
+            clients: Clients::default(),
             requests: requests::Families::default(),
             replicas: replicas::Families::default(),
             decisions: decisions::Families::default(),
@@ -46,6 +51,7 @@ impl Default for Metrics {
             line: line::Families::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
+        it.clients.register(&mut it.registry);
         it.replicas.register(&mut it.registry);
         it.decisions.register(&mut it.registry);
         it.assignment.register(&mut it.registry);
