@@ -14,6 +14,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("admin.listen", old.admin.listen != new.admin.listen),
         // Whether it came from a file or not does not matter, only whether it differs.
         ("admin.token", old.admin.token != new.admin.token),
+        ("admin.hosts", old.admin.hosts != new.admin.hosts),
         ("tls", from.tls != to.tls),
         ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),

@@ -33,6 +33,7 @@ mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Came, Explanations, Kept};
+pub(crate) use guard::Guard;
 pub use pool::Pool;
 pub use router::Router;
 pub use server::{BindError, Server};

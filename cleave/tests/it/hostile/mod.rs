@@ -1,6 +1,7 @@
 //! Clients and replicas that mean ill or know no better: the right status, a clear error, and nobody
 //! else is affected.
 
+mod admin;
 mod bodies;
 mod floods;
 mod framing;

@@ -12,7 +12,7 @@ use http::uri::PathAndQuery;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text::{LogFilter, Text};
+use super::text::{HostName, LogFilter, Text};
 use super::{Slots, slots};
 use crate::admin::Secret;
 use crate::replicas::ProbeSettings;
@@ -33,11 +33,18 @@ pub(in crate::config) struct Admin {
     pub token: Option<Text<Secret>>,
     /// File that holds the token, and nothing else. Give this or `token`, not both.
     pub token_file: Option<PathBuf>,
+    /// Names by which the port may be asked, beside its addresses and `localhost`. A request for any other
+    /// name is refused, because a page in an operator's browser may have sent it.
+    /// Where there is a token, every name will do.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Text<HostName>>")]
+    pub hosts: Slots<Text<HostName>>,
 }
 
 impl Default for Admin {
     fn default() -> Self {
-        Self { listen: Text(([127, 0, 0, 1], 9090).into()), token: None, token_file: None }
+        let listen = Text(([127, 0, 0, 1], 9090).into());
+        Self { listen, token: None, token_file: None, hosts: Vec::new() }
     }
 }
 

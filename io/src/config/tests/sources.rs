@@ -116,7 +116,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 48] = [
+const OTHERS: [(&str, &str); 49] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -129,6 +129,7 @@ const OTHERS: [(&str, &str); 48] = [
     ("timeouts.body_whole", "1ms"),
     ("timeouts.write", "1ms"),
     ("limits.client_kib_per_s_min", "2"),
+    ("admin.hosts", "[\"a\"]"),
     ("timeouts.body", "1ms"),
     ("timeouts.connect", "1ms"),
     ("timeouts.first_byte", "1ms"),
