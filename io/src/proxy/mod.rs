@@ -15,6 +15,7 @@ mod guard;
 mod headers;
 mod intake;
 mod keep;
+mod outgoing;
 mod pool;
 mod pulse;
 mod recall;
@@ -22,11 +23,13 @@ mod relay;
 mod rescue;
 mod resume;
 mod router;
+mod salts;
 mod server;
 mod settings;
 mod table;
 mod tenants;
 mod tls;
+mod vetting;
 mod visit;
 mod worker;
 mod workloads;
@@ -36,10 +39,11 @@ pub use explanations::{Came, Explanations, Kept};
 pub(crate) use guard::Guard;
 pub use pool::Pool;
 pub use router::Router;
+pub use salts::CacheSecret;
 pub use server::{BindError, Server};
 pub use settings::{
-    CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts,
-    TlsSettings, default_session_headers,
+    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ReplicaSettings, Settings,
+    Timeouts, TlsSettings, default_session_headers,
 };
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use tls::TlsError;

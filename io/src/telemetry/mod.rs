@@ -6,10 +6,11 @@ mod events;
 mod logs;
 mod metrics;
 mod settings;
+mod writer;
 
 pub use access::{AccessLog, Record};
 pub use events::{Entry, Events, Incident};
-pub use logs::start;
+pub use logs::{finish, last_words, start};
 pub use metrics::{
     AssignmentGauges, Clients, Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges,
 };

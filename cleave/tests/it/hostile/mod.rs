@@ -6,9 +6,12 @@ mod bodies;
 mod floods;
 mod framing;
 mod idle;
+mod logs;
+mod paths;
 mod readers;
 mod replicas;
 mod secrets;
+mod steering;
 mod tls;
 mod uploads;
 

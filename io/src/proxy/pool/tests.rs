@@ -12,7 +12,7 @@ use cleave_core::fleet::Probe;
 use cleave_core::policy::PolicyName;
 use cleave_core::queue::Claim;
 
-use crate::proxy::settings::ReplicaSettings;
+use crate::proxy::settings::{Passing, ReplicaSettings};
 use crate::telemetry::Metrics;
 
 use super::*;
@@ -45,6 +45,7 @@ fn pool_of(replicas: u32) -> Arc<Pool> {
         },
         probe: ProbeSettings::default(),
         resume: false,
+        passing: Passing::default(),
     };
     let pool = Pool::new(
         settings.clone(),
