@@ -4,15 +4,20 @@
 
 mod announce;
 mod body;
+mod buffers;
+mod callers;
 mod claim;
+mod client;
 mod clock;
 mod exchange;
 mod explanations;
+mod guard;
 mod headers;
 mod intake;
 mod keep;
 mod outgoing;
 mod pool;
+mod pulse;
 mod recall;
 mod relay;
 mod rescue;
@@ -31,6 +36,7 @@ mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Came, Explanations, Kept};
+pub(crate) use guard::Guard;
 pub use pool::Pool;
 pub use router::Router;
 pub use salts::CacheSecret;

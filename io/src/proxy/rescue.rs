@@ -37,10 +37,17 @@ pub(super) enum ServeError {
     BodyTooLarge { limit_bytes: usize },
     #[error("the request body did not arrive in time")]
     BodyTimeout,
+    #[error("the request body came too slowly")]
+    BodyTooSlow,
     #[error("the request body broke off")]
     BodyBroken,
-    #[error("the router holds as many request bodies as it may; try again shortly")]
+    #[error(
+        "the router holds as many request bodies as it may, of this caller or in all; try again \
+         shortly"
+    )]
     BuffersFull,
+    #[error("the request names more than one host")]
+    SeveralHosts,
     #[error("{method} is not supported")]
     Method { method: &'static str },
     #[error("the model `{model}` does not exist; available: {available}")]
@@ -94,6 +101,7 @@ impl ServeError {
             BodyError::Broken => Self::BodyBroken,
             BodyError::TooLarge => Self::BodyTooLarge { limit_bytes },
             BodyError::TimedOut => Self::BodyTimeout,
+            BodyError::TooSlow => Self::BodyTooSlow,
         }
     }
 
@@ -131,10 +139,12 @@ impl ServeError {
             Self::ReplicaUnauthorized => (StatusCode::BAD_GATEWAY, "replica_unauthorized"),
             Self::Redirected => (StatusCode::BAD_GATEWAY, "replica_redirected"),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "body_broken"),
+            Self::SeveralHosts => (StatusCode::BAD_REQUEST, "several_hosts"),
             Self::UnnamedModel { .. } => (StatusCode::BAD_REQUEST, "model_missing"),
             Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "body_timeout"),
+            Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "body_too_slow"),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "buffers_full"),
             Self::UnknownKey => (StatusCode::UNAUTHORIZED, "unknown_key"),

@@ -12,7 +12,7 @@ use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::fleet::Probe;
 use cleave_core::queue::Use;
 use cleave_core::sharding::Generation;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -22,6 +22,8 @@ use crate::telemetry::{
     AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
 };
 
+use super::buffers::Buffers;
+use super::callers::Callers;
 use super::clock::Clock;
 use super::explanations::Explanations;
 use super::keep;
@@ -32,8 +34,6 @@ use super::table::Table;
 use super::tenants::Tenants;
 use super::workloads::WorkloadNames;
 
-/// Bodies are counted against their common limit in units of this many bytes.
-pub(super) const BUFFER_UNIT_BYTES: usize = 4 << 10;
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
@@ -52,8 +52,9 @@ pub struct Router {
     pub explanations: Explanations,
     /// What operators are told.
     pub events: Arc<Events>,
-    /// What is left of the bytes that request bodies may take.
-    pub(super) buffers: Arc<Semaphore>,
+    /// The room for request bodies, and what each caller has of it.
+    pub(super) buffers: Arc<Buffers>,
+    pub(super) callers: Callers,
     /// Keeps tenants apart in caches.
     pub(super) salts: Salts,
     pools: ArcSwap<Vec<Arc<Pool>>>,
@@ -69,7 +70,7 @@ pub struct Router {
 
 impl Router {
     pub fn new(settings: Settings, access: AccessLog) -> Arc<Self> {
-        let units = settings.limits.buffered_bytes_max / BUFFER_UNIT_BYTES;
+        let buffers = Buffers::new(settings.limits.buffered_bytes_max);
         let explanations = Explanations::new(settings.explain.clone());
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
         Arc::new(Self {
@@ -80,7 +81,8 @@ impl Router {
             metrics: Metrics::default(),
             explanations,
             events: Arc::default(),
-            buffers: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
+            buffers,
+            callers: Callers::default(),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
             tenants: ArcSwap::default(),

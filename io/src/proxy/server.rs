@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -175,8 +175,11 @@ async fn accept(listener: &tokio::net::TcpListener, places: &Arc<Semaphore>, thr
     loop {
         // With all places taken, newcomers wait in the backlog until somebody leaves.
         let Ok(place) = Arc::clone(places).acquire_owned().await else { return };
-        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => hand_over(stream, place, threads).await,
+        match listener.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+            Ok((stream, peer)) => {
+                let accepted = Accepted { stream, peer: peer.ip(), place };
+                hand_over(accepted, threads).await;
+            }
             Err(error) => {
                 warn!(%error, "cannot accept");
                 // Out of file descriptors, most likely: trying at once would spin.
@@ -186,9 +189,9 @@ async fn accept(listener: &tokio::net::TcpListener, places: &Arc<Semaphore>, thr
     }
 }
 
-async fn hand_over(stream: std::net::TcpStream, place: OwnedSemaphorePermit, threads: &[Thread]) {
+async fn hand_over(accepted: Accepted, threads: &[Thread]) {
     let Some(idlest) = threads.iter().min_by_key(|it| it.load.load(Relaxed)) else { return };
     idlest.load.fetch_add(1, Relaxed);
     // Fails only when the thread is gone, and with it the connection.
-    _ = idlest.accepted.send(Accepted { stream, place }).await;
+    _ = idlest.accepted.send(accepted).await;
 }

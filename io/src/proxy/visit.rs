@@ -59,6 +59,8 @@ pub(super) struct Visit {
     meter: Meter,
     /// How large the request is as far as its body shows.
     extent: Extent,
+    /// What the answer says of its cost, once it was read.
+    read_usage: Option<Usage>,
     first_byte: Option<Duration>,
     outcome: Outcome,
 }
@@ -96,6 +98,7 @@ impl Visit {
             stream: false,
             meter: Meter::blind(),
             extent: Extent::default(),
+            read_usage: None,
             first_byte: None,
             outcome: Outcome::Cancelled,
         }
@@ -230,6 +233,13 @@ impl Visit {
         self.outcome = outcome;
     }
 
+    /// Takes the request off the brain's books once its replica is done with it.
+    pub(super) fn settle(&mut self) {
+        let usage = self.usage();
+        self.read_usage = Some(usage);
+        self.close(self.outcome, self.lesson(usage));
+    }
+
     /// Takes the request off the brain's books before its answer is written.
     pub(super) fn close(&mut self, outcome: Outcome, usage: Usage) {
         if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
@@ -335,7 +345,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        let usage = self.usage();
+        let usage = self.read_usage.unwrap_or_else(|| self.usage());
         self.close(self.outcome, self.lesson(usage));
         let total = self.arrived.elapsed();
         self.keep_end(usage, total);

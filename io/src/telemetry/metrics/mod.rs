@@ -3,6 +3,7 @@
 //! somebody asks. The guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
 
 mod assignment;
+mod clients;
 mod decisions;
 mod labels;
 mod line;
@@ -19,6 +20,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 pub use assignment::AssignmentGauges;
+pub use clients::Clients;
 pub use decisions::PoolGauges;
 pub use line::TenantGauges;
 pub use replicas::ReplicaGauges;
@@ -30,6 +32,8 @@ pub struct Metrics {
     registry: Registry,
     /// Open client connections.
     pub connections: Gauge,
+    /// What the router ended because of its client.
+    pub clients: Clients,
     log_lines_dropped: Counter,
     requests: requests::Families,
     replicas: replicas::Families,
@@ -43,6 +47,7 @@ impl Default for Metrics {
         let mut it = Self {
             registry: Registry::default(),
             connections: Gauge::default(),
+            clients: Clients::default(),
             log_lines_dropped: Counter::default(),
             requests: requests::Families::default(),
             replicas: replicas::Families::default(),
@@ -51,6 +56,7 @@ impl Default for Metrics {
             line: line::Families::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
+        it.clients.register(&mut it.registry);
         it.replicas.register(&mut it.registry);
         it.decisions.register(&mut it.registry);
         it.assignment.register(&mut it.registry);
