@@ -32,6 +32,8 @@ impl Brain {
     ) {
         let replica = booking.replica;
         let had_begun = booking.is_answering();
+        booking.past.was_lost |=
+            matches!(failure, Failure::Lost | Failure::Late | Failure::Died | Failure::Hung);
         let suspect = |reason| Suspect { replica, reason, had_begun };
         match failure {
             Failure::Unreachable => {

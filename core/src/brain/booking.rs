@@ -22,6 +22,7 @@ pub(super) struct Booking {
     pub(super) account: Account,
     /// Whether it went to a replica that was out, to see whether it is back.
     pub(super) trial: bool,
+    pub(super) past: Past,
     /// Who served its session before, if that was somebody else.
     pub(super) moved_from: Option<ReplicaId>,
     /// Where it was before, in vain.
@@ -34,6 +35,17 @@ pub(super) struct Booking {
     pub(super) mark: Option<(Moment, u32, u64)>,
     /// What it was expected to cost, and what it holds of its contract.
     pub(super) toll: Toll,
+}
+
+/// What is known of a request that may have brought a replica down, over all its tries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Past {
+    /// Nothing of its session was sent before it.
+    pub(super) is_first: bool,
+    /// Its answer has begun, here or where it was before.
+    pub(super) has_begun: bool,
+    /// It had reached a replica where it was tried in vain.
+    pub(super) was_lost: bool,
 }
 
 /// What one try is charged with, and what was expected of it.
@@ -93,6 +105,7 @@ impl Booking {
             replica,
             account,
             trial,
+            past: Past::default(),
             moved_from,
             tried,
             suspects,

@@ -255,15 +255,17 @@ impl Brain {
         }
         booking.tried.push(failed);
         if let Some(booking) = self.detain(now, request, booking, actions) {
-            self.place_again(now, request, booking, actions);
+            self.place_again(now, now, request, booking, actions);
         }
         self.release_if_done(failed, actions);
     }
 
-    /// Sends a request that was tried elsewhere, or was held back at the last moment.
+    /// Sends a request that was tried elsewhere, or was held back at the last moment, which has waited
+    /// since then.
     fn place_again(
         &mut self,
         now: Moment,
+        since: Moment,
         request: RequestId,
         mut booking: Booking,
         actions: &mut Vec<Action>,
@@ -272,6 +274,11 @@ impl Brain {
             Ok(replica) => {
                 booking.replica = replica;
                 self.send(now, request, booking, actions);
+            }
+            Err(refusal)
+                if refusal == Refusal::TriesSpent && self.may_await(now, since, &booking) =>
+            {
+                self.ward.take_in(since, request, booking);
             }
             Err(refusal) => self.dismiss(now, request, &booking, refusal, actions),
         }
@@ -283,6 +290,7 @@ impl Brain {
         let suspects = blame::take_outdone(&mut booking.suspects);
         // Whatever comes of it now, its first token was in time or was not.
         booking.toll.due = Due::default();
+        booking.past.has_begun = true;
         if self.begin_account(now, request) {
             self.note_answer(request);
             self.policy.on_first_token(now, request, replica);
@@ -358,6 +366,7 @@ impl Brain {
         self.note_demand(now, &booking);
         let before = self.sessions.remember(now, key, replica);
         booking.moved_from = before.filter(|it| *it != replica);
+        booking.past.is_first |= before.is_none();
         self.note_move(&booking);
         self.readings.on_sent(request, &booking);
         self.requests.insert(request, booking);

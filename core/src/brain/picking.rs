@@ -36,7 +36,11 @@ impl Brain {
             self.gather(now, tried, divided, |it| it.admits(now));
         }
         if self.candidates.is_empty() {
-            self.gather(now, tried, divided, |it| it.admits_at_need(now));
+            // A request that lost a replica has few tries: it waits for a token rather than be a trial.
+            let is_retry = !tried.is_empty();
+            let admits =
+                |it: &Replica| it.admits_at_need(now) && !(is_retry && it.breaker.may_come_back());
+            self.gather(now, tried, divided, admits);
         }
         if self.candidates.is_empty() {
             // Better a replica that has not shown itself yet than none.
@@ -144,6 +148,10 @@ impl Brain {
     ) -> Result<ReplicaId, Refusal> {
         let tries = u32::try_from(booking.tried.len()).unwrap_or(u32::MAX);
         if self.settings.retries.tries_max <= tries {
+            return Err(Refusal::TriesSpent);
+        }
+        // What lost a replica, perhaps by its own doing, is no trial for one that is out.
+        if booking.past.was_lost && !self.anybody_is_up() && self.somebody_may_come(booking) {
             return Err(Refusal::TriesSpent);
         }
         let (ask, avoid) = (booking.ask(now), self.places_to_avoid(now, booking));

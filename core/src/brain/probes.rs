@@ -5,13 +5,15 @@
 use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, Report};
-use crate::fleet::{Probe, Standing, Tempo};
+use crate::fleet::{Probe, Replica, Standing, Tempo};
 
 use super::event::Action;
 use super::{Brain, Notice};
 
 /// Time between two questions to one replica.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
+/// The same for one that is out: most often nothing listens there, and asking costs nothing.
+const ASK_PAUSE_OUT: Duration = Duration::from_millis(250);
 /// How long a replica may take for one token that has nothing else to do.
 const IDLE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -54,7 +56,8 @@ impl Brain {
             let is_mute = last_byte_at.is_none_or(|at| at < asked_at);
             self.note_mute(replica, asked_at, is_mute);
         } else if probe == Probe::Generated {
-            self.change(replica, |it| it.breaker.on_generated(now, asked_at));
+            let is_needed = !self.anybody_is_up();
+            self.change(replica, |it| it.breaker.on_generated(now, asked_at, is_needed));
         } else {
             self.change(replica, |it| it.breaker.on_probe(now, probe));
         }
@@ -109,9 +112,20 @@ impl Brain {
         let quiet = now.since(it.watch.vigil.quiet_since().max(it.watch.last_asked));
         let is_idle = it.breaker.standing() == Standing::Up && it.in_flight == 0;
         let is_stale = is_idle && self.settings.watch.idle <= quiet;
-        if it.breaker.wants_proof(now) || is_stale {
-            self.ask(now, replica, IDLE_LIMIT, actions);
+        // A pause is for the time while others are there.
+        let is_out = it.breaker.may_come_back();
+        let is_needed = is_out && !self.anybody_is_up();
+        if it.breaker.wants_proof(now) || is_stale || is_needed {
+            let pause = if is_out { ASK_PAUSE_OUT } else { ASK_PAUSE };
+            self.ask_after(now, replica, (IDLE_LIMIT, pause), actions);
         }
+    }
+
+    /// Tells whether any replica takes requests as a matter of course.
+    pub(super) fn anybody_is_up(&self) -> bool {
+        let is_up =
+            |it: &Replica| matches!(it.breaker.standing(), Standing::Up | Standing::Suspect { .. });
+        self.fleet.iter().any(|it| !it.leaving && 0.0 < it.weight && is_up(it))
     }
 
     /// Asks a replica that lost a request whether it is gone, or only hung up on somebody.
@@ -127,7 +141,7 @@ impl Brain {
         }
     }
 
-    /// Asks a replica for a token, unless it leaves or is being asked already.
+    /// Asks a replica for a token, unless it leaves, is being asked or was just asked.
     pub(super) fn ask(
         &mut self,
         now: Moment,
@@ -135,10 +149,20 @@ impl Brain {
         limit: Duration,
         actions: &mut Vec<Action>,
     ) {
+        self.ask_after(now, replica, (limit, ASK_PAUSE), actions);
+    }
+
+    fn ask_after(
+        &mut self,
+        now: Moment,
+        replica: ReplicaId,
+        (limit, pause): (Duration, Duration),
+        actions: &mut Vec<Action>,
+    ) {
         let Some(it) = self.fleet.get_mut(replica).filter(|it| !it.leaving) else { return };
         // A driver that never tells would leave it unasked for ever.
         let is_asked = it.watch.asked.is_some_and(|(at, limit)| now.since(at) < 2 * limit);
-        let was_just_asked = now.since(it.watch.last_asked) < ASK_PAUSE;
+        let was_just_asked = now.since(it.watch.last_asked) < pause;
         if !is_asked && !was_just_asked {
             it.watch.asked = Some((now, limit));
             it.watch.last_asked = now;

@@ -14,6 +14,7 @@
 mod alibis;
 mod circle;
 mod company;
+mod death;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::domain::{Moment, ReplicaId, SliceKey};
 use alibis::Alibis;
 pub use circle::{Circle, Fingerprint};
 use company::Company;
+use death::{Death, Member};
 
 /// Deaths remembered, and suspects remembered of each.
 const DEATHS_MAX: usize = 16;
@@ -37,10 +39,10 @@ const ONE_DEATH: Duration = Duration::from_secs(2);
 
 /// How much later than the requests' loss a death may be confirmed.
 const CONFIRMED_IN: Duration = Duration::from_secs(60);
-/// For so long it is open whether broken connections were a death: a probe tells.
-const OPEN_FOR: Duration = Duration::from_secs(2);
 /// What arrives so soon after a death may have been on its way before it.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// For so long after an offence a workload is taken to go on offending.
+const OFFENDS_FOR: Duration = Duration::from_secs(60);
 /// So many completions of a prompt outweigh one death.
 const COMPLETIONS_PER_DEATH: u32 = 5;
 /// So many completions of a workload outweigh one of its sessions that offended.
@@ -61,13 +63,6 @@ impl Default for QuarantineSettings {
     }
 }
 
-/// One request that was there when a replica died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Member {
-    fingerprint: Fingerprint,
-    workload: u32,
-}
-
 /// What is thought of a request that lost its replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
@@ -76,30 +71,6 @@ pub(super) enum Judgement {
     Open,
     /// It is held from now on.
     Guilty(Circle),
-}
-
-#[derive(Debug)]
-struct Death {
-    replica: ReplicaId,
-    at: Moment,
-    /// Whether something else than lost requests shows it: nobody listens there, it hangs, another
-    /// process came. A connection can break without that.
-    confirmed: bool,
-    /// In order.
-    members: Vec<Member>,
-}
-
-impl Death {
-    fn has(&self, fingerprint: Fingerprint) -> bool {
-        self.members.binary_search_by_key(&fingerprint, |it| it.fingerprint).is_ok()
-    }
-
-    /// Tells whether it counts: as long as it is remembered, if it is confirmed or, where that is
-    /// enough, may still be.
-    fn counts(&self, now: Moment, ttl: Duration, open: bool) -> bool {
-        let age = now.since(self.at);
-        age < ttl && (self.confirmed || open && age < OPEN_FOR)
-    }
 }
 
 /// What a workload has done.
@@ -192,7 +163,7 @@ impl Quarantine {
         &mut self,
         now: Moment,
         replica: ReplicaId,
-        members: impl Iterator<Item = (SliceKey, Fingerprint)>,
+        members: impl Iterator<Item = (SliceKey, Fingerprint, bool)>,
     ) {
         if self.ttl.is_zero() {
             return;
@@ -212,9 +183,11 @@ impl Quarantine {
         let all = &mut self.deaths[at].members;
         let room = MEMBERS_MAX - all.len();
         let named = members.filter(|it| it.1 != Fingerprint(0)).take(room);
-        all.extend(
-            named.map(|(key, fingerprint)| Member { fingerprint, workload: key.workload() }),
-        );
+        all.extend(named.map(|(key, fingerprint, is_new)| Member {
+            fingerprint,
+            workload: key.workload(),
+            is_new,
+        }));
         all.sort_unstable();
         all.dedup();
     }
@@ -312,16 +285,35 @@ impl Quarantine {
         let relapsed = 1 <= weight
             && self.offences(now, key.workload()).is_some()
             && latest.members.iter().filter(offended).count() == 1;
-        stands_out || relapsed
+        stands_out || relapsed || 1 <= weight && self.is_only_newcomer(now, latest, fingerprint)
     }
 
-    /// Names the replica that went down last with a request.
-    pub(super) fn last_place(&self, fingerprint: Fingerprint) -> Option<ReplicaId> {
-        self.deaths.iter().rev().find(|it| it.has(fingerprint)).map(|it| it.replica)
+    /// Tells whether a request of a workload that offends right now is the only one at a death that was
+    /// the first of its session, and had not begun to be answered there or ever before. Where a workload
+    /// cannot be held because it is all there is, each of its crashing prompts would else take two
+    /// replicas.
+    fn is_only_newcomer(&self, now: Moment, death: &Death, fingerprint: Fingerprint) -> bool {
+        let offends = |it: &Member| {
+            let offences = self.workloads.get(&it.workload);
+            offences.is_some_and(|it| now + self.ttl < it.until + OFFENDS_FOR)
+        };
+        let is_new =
+            |it: &&Member| it.is_new && offends(it) && self.alibis.count(now, it.fingerprint) == 0;
+        let mut new = death.members.iter().filter(is_new);
+        new.next().is_some_and(|it| it.fingerprint == fingerprint) && new.next().is_none()
+    }
+
+    /// Lists the replicas that went down with a request, the last one last.
+    pub(super) fn places(&self, fingerprint: Fingerprint) -> Vec<ReplicaId> {
+        self.deaths.iter().filter(|it| it.has(fingerprint)).map(|it| it.replica).collect()
     }
 
     fn hold(&mut self, now: Moment, key: SliceKey, fingerprint: Fingerprint) -> Circle {
         let until = now + self.ttl;
+        // The deaths it was at are explained, and are held against nobody else.
+        for death in self.deaths.iter_mut().filter(|it| it.has(fingerprint)) {
+            death.members.retain(|it| it.fingerprint == fingerprint);
+        }
         self.held_total += 1;
         make_room(&mut self.requests, now, |until| *until);
         self.requests.insert(fingerprint, until);

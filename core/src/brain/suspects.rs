@@ -50,7 +50,10 @@ impl Brain {
 
     pub(super) fn note_death(&mut self, now: Moment, replica: ReplicaId) {
         let there = self.requests.values().filter(|it| it.replica == replica);
-        let members = there.map(|it| (it.key, it.fingerprint));
+        let members = there.map(|it| {
+            let is_new = it.past.is_first && !it.is_answering();
+            (it.key, it.fingerprint, is_new)
+        });
         self.quarantine.on_death(now, replica, members);
     }
 
@@ -64,7 +67,11 @@ impl Brain {
         let Judgement::Guilty(circle) = self.quarantine.judge(now, key, fingerprint) else {
             return None;
         };
-        if let Some(replica) = self.quarantine.last_place(fingerprint) {
+        let places = self.quarantine.places(fingerprint);
+        for replica in &places {
+            self.change(*replica, |it| it.breaker.excuse(now));
+        }
+        if let Some(replica) = places.last().copied() {
             self.notices.push(Notice::Quarantined { replica, key, fingerprint, circle });
         }
         Some(circle)

@@ -1,7 +1,8 @@
 //! Where suspects wait. A request that was in flight when a replica went down may be tried again, but
 //! only one copy of it at a time: if it is what killed the replica, its copies would kill one each.
 //! And who has lost two replicas waits until it is known whether they died: a probe tells in
-//! milliseconds, and a third replica would be its price. Whoever waits for long is refused and told so.
+//! milliseconds, and a third replica would be its price. And a request that lost its replica when no other
+//! was up waits for one to come back. Whoever waits for long is refused and told so.
 //!
 //! Different requests wait for each other here only where their workload loses replicas in a row (see
 //! `subsets`), so the bystanders of a crash move on at once.
@@ -10,8 +11,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::domain::{Moment, RequestId};
+use crate::fleet::Replica;
 
-use super::booking::Booking;
+use super::booking::{Booking, Past};
 use super::event::{Action, Refusal};
 use super::quarantine::{Fingerprint, Judgement};
 use super::{Brain, Notice};
@@ -49,6 +51,11 @@ impl Ward {
         (!self.waiting.is_empty()).then(|| self.looked_at + LOOK_INTERVAL)
     }
 
+    /// Has a request wait that began to do so then.
+    pub(super) fn take_in(&mut self, since: Moment, request: RequestId, booking: Booking) {
+        self.waiting.push_back(Patient { request, booking, since });
+    }
+
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -75,7 +82,7 @@ impl Brain {
         match self.next(now, now, &booking) {
             Next::Go => return Some(booking),
             Next::Wait if self.ward.len() < WAITING_MAX => {
-                self.ward.waiting.push_back(Patient { request, booking, since: now });
+                self.ward.take_in(now, request, booking);
             }
             Next::Wait => self.dismiss(now, request, &booking, suspected(), actions),
             Next::Refuse(refusal) => self.dismiss(now, request, &booking, refusal, actions),
@@ -95,7 +102,7 @@ impl Brain {
             let Some(it) = waiting.pop_front() else { break };
             match self.next(now, it.since, &it.booking) {
                 Next::Wait => waiting.push_back(it),
-                Next::Go => self.place_again(now, it.request, it.booking, actions),
+                Next::Go => self.place_again(now, it.since, it.request, it.booking, actions),
                 Next::Refuse(refusal) => {
                     self.dismiss(now, it.request, &it.booking, refusal, actions);
                 }
@@ -103,6 +110,26 @@ impl Brain {
         }
         waiting.append(&mut self.ward.waiting);
         self.ward.waiting = waiting;
+    }
+
+    /// Tells whether a request for which no replica is left may wait for one that is out to come back. Not
+    /// a newcomer that was lost before its answer began: that may be what brought its replica down.
+    pub(super) fn may_await(&self, now: Moment, since: Moment, booking: &Booking) -> bool {
+        let tries = u32::try_from(booking.tried.len()).unwrap_or(u32::MAX);
+        let Past { is_first, has_begun, was_lost } = booking.past;
+        let is_risky = is_first && was_lost && !has_begun;
+        let may_try = !is_risky && tries < self.settings.retries.tries_max;
+        let has_time = now.since(since) < WAIT_MAX && self.ward.len() < WAITING_MAX;
+        may_try && has_time && self.somebody_may_come(booking)
+    }
+
+    /// Tells whether a replica where the request was not yet may come back.
+    pub(super) fn somebody_may_come(&self, booking: &Booking) -> bool {
+        let may_come = |it: &Replica| {
+            let is_untried = !it.leaving && 0.0 < it.weight && !booking.tried.contains(&it.id);
+            is_untried && it.breaker.may_come_back()
+        };
+        self.fleet.iter().any(may_come)
     }
 
     /// Takes a request whose client left out of the ward; tells whether it was there.

@@ -30,6 +30,10 @@ pub struct BreakerSettings {
 
 /// What a replica may have in flight after the request that showed it is back; doubles at each answer.
 const TRICKLE_FIRST: u32 = 2;
+/// It is put out for one death within this time.
+const ONE_DEATH: Duration = Duration::from_secs(2);
+/// How long it is out when a request brought it down: it comes back as soon as it is started again.
+const EXCUSED_PAUSE: Duration = Duration::from_millis(500);
 /// Beyond this it is filled like any other.
 const TRICKLE_MAX: u32 = 64;
 
@@ -56,6 +60,8 @@ pub struct Breaker {
     proved: bool,
     /// Whether it could not be asked for a token when it was asked last.
     is_unable: bool,
+    /// When it was last shown that a request brought it down.
+    excused_at: Option<Moment>,
     /// What it may have in flight while it is filled again; `None` for any number.
     room: Option<u32>,
 }
@@ -72,6 +78,7 @@ impl Breaker {
             out_since: Moment::ZERO,
             proved: false,
             is_unable: false,
+            excused_at: None,
             room: None,
         }
     }
@@ -109,6 +116,18 @@ impl Breaker {
         );
         let is_rested = matches!(self.standing, Standing::Out { until, .. } if until <= now);
         self.admits(now) || is_rested && !is_hopeless
+    }
+
+    /// Tells whether a token could bring it back, whatever is left of its pause.
+    pub fn may_come_back(&self) -> bool {
+        let reason = match self.standing {
+            Standing::Out { reason, .. } => Some(reason),
+            Standing::Joining
+            | Standing::Up
+            | Standing::Suspect { .. }
+            | Standing::Trial { .. } => None,
+        };
+        !self.proved && reason.is_some_and(|it| it != Reason::WrongModel)
     }
 
     /// Tells whether it should be asked for a token: its pause is over, or it lost connections.
@@ -218,10 +237,11 @@ impl Breaker {
             |asked_at, last_byte_at: Option<Moment>| last_byte_at.is_some_and(|at| asked_at <= at);
         match probe {
             Probe::Passed => self.on_probe_passed(now),
-            Probe::Generated => self.on_generated(now, now),
+            Probe::Generated => self.on_generated(now, now, false),
             Probe::Unable => self.on_unable(),
             Probe::Stranger => self.condemn(now, Reason::WrongModel),
-            Probe::Failed | Probe::Refused => self.on_probe_failed(now),
+            Probe::Failed => self.on_probe_failed(now, false),
+            Probe::Refused => self.on_probe_failed(now, true),
             Probe::TimedOut { asked_at, last_byte_at } => {
                 if !lives(asked_at, last_byte_at) {
                     self.on_failure(now, Reason::Unhealthy);
@@ -248,13 +268,14 @@ impl Breaker {
     }
 
     /// Notes that it gave a token for which it was asked then: it is back, unless that was before it was
-    /// put out, or its pause is not over. A hung one that gives a token hangs no more. It is on probation:
-    /// its first failure puts it out again, its first answer ends that.
-    pub fn on_generated(&mut self, now: Moment, asked_at: Moment) {
+    /// put out, or its pause is not over and others are there. A hung one that gives a token hangs no more.
+    /// It is on probation: its first failure puts it out again, its first answer ends that.
+    pub fn on_generated(&mut self, now: Moment, asked_at: Moment, is_needed: bool) {
         (self.losses, self.is_unable) = (0, false);
         let is_back = match self.standing {
             Standing::Out { reason, until } => {
-                reason == Reason::Hung || until <= now && reason != Reason::WrongModel
+                let is_over = is_needed || until <= now;
+                reason == Reason::Hung || is_over && reason != Reason::WrongModel
             }
             Standing::Trial { .. } => true,
             Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
@@ -276,14 +297,14 @@ impl Breaker {
     }
 
     /// Notes that it could not be asked, or answered with an error: that is a failure, and so are the
-    /// connections it lost before. One that is out stays out for another pause of the same length.
-    fn on_probe_failed(&mut self, now: Moment) {
+    /// connections it lost before. If nobody listens there, they were lost by its death. One that is out
+    /// is asked again soon, because asking costs nothing.
+    fn on_probe_failed(&mut self, now: Moment, is_refused: bool) {
         let losses = std::mem::take(&mut self.losses);
         match self.standing {
-            Standing::Out { reason, until } if until <= now => {
-                self.proved = false;
-                self.standing =
-                    Standing::Out { reason, until: now + self.pause(self.strikes.max(1) - 1) };
+            Standing::Out { until, .. } if until <= now => self.proved = false,
+            Standing::Up | Standing::Suspect { .. } if is_refused && 0 < losses => {
+                self.put_out(now, Reason::Unreachable);
             }
             Standing::Joining
             | Standing::Up
@@ -294,6 +315,19 @@ impl Breaker {
                 let reason = if losses == 0 { Reason::Unhealthy } else { Reason::Unreachable };
                 self.on_failure(now, reason);
             }
+        }
+    }
+
+    /// Notes that a request brought it down: that is no strike, and it may come back soon.
+    pub fn excuse(&mut self, now: Moment) {
+        self.excused_at = Some(now);
+        if let Standing::Out { reason: reason @ (Reason::Unreachable | Reason::Unhealthy), until } =
+            self.standing
+            && now.since(self.out_since) < ONE_DEATH
+        {
+            self.strikes = self.strikes.saturating_sub(1);
+            let until = until.min(self.out_since + EXCUSED_PAUSE);
+            self.standing = Standing::Out { reason, until };
         }
     }
 
@@ -324,8 +358,10 @@ impl Breaker {
         if was_up && self.settings.open_max <= now.since(self.up_since) {
             self.strikes = 0;
         }
+        let is_excused = self.excused_at.is_some_and(|at| now.since(at) < ONE_DEATH);
         let pause = self.pause(self.strikes);
-        self.strikes = self.strikes.saturating_add(1);
+        let pause = if is_excused { pause.min(EXCUSED_PAUSE) } else { pause };
+        self.strikes = self.strikes.saturating_add(u32::from(!is_excused));
         (self.proved, self.losses) = (false, 0);
         self.out_since = now;
         self.standing = Standing::Out { reason, until: now + pause };

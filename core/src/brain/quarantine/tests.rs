@@ -27,7 +27,7 @@ fn with_company() -> Quarantine {
 
 /// A replica dies with these prompts of workload 1 in flight, each its own session.
 fn death(it: &mut Quarantine, second: u64, replica: u32, prompts: &[u64]) {
-    let members = prompts.iter().map(|prompt| (key(1, *prompt), Fingerprint(*prompt)));
+    let members = prompts.iter().map(|prompt| (key(1, *prompt), Fingerprint(*prompt), false));
     it.on_death(at(second), ReplicaId(replica), members);
     it.on_confirmed(at(second), ReplicaId(replica));
 }
@@ -93,7 +93,7 @@ fn the_same_death_counts_once_and_one_that_was_none_does_not_count() {
     death(&mut it, 0, 0, &[1]);
     death(&mut it, 1, 0, &[1]);
     assert_eq!(judged(&mut it, 1, 1), None, "told twice");
-    let member = [(key(1, 1), Fingerprint(1))];
+    let member = [(key(1, 1), Fingerprint(1), false)];
     it.on_death(at(10), ReplicaId(1), member.into_iter());
     it.on_survivor(at(10), ReplicaId(1), at(5));
     let open = it.judge(at(10), key(1, 1), Fingerprint(1));
@@ -110,7 +110,7 @@ fn the_same_death_counts_once_and_one_that_was_none_does_not_count() {
 fn it_is_open_for_a_while_whether_broken_connections_were_a_death() {
     let mut it = quarantine();
     death(&mut it, 0, 0, &[1]);
-    it.on_death(at(1), ReplicaId(1), [(key(1, 1), Fingerprint(1))].into_iter());
+    it.on_death(at(1), ReplicaId(1), [(key(1, 1), Fingerprint(1), false)].into_iter());
     assert_eq!(it.judge(at(1), key(1, 1), Fingerprint(1)), Judgement::Open);
     assert_eq!(it.judge(at(3), key(1, 1), Fingerprint(1)), Judgement::Innocent);
     it.on_confirmed(at(4), ReplicaId(1));
@@ -194,7 +194,7 @@ proptest! {
 #[test]
 fn connections_that_break_without_a_death_make_nobody_guilty() {
     let mut it = quarantine();
-    let member = [(key(1, 1), Fingerprint(1))];
+    let member = [(key(1, 1), Fingerprint(1), false)];
     for replica in 0..5 {
         it.on_death(at(10 * u64::from(replica)), ReplicaId(replica), member.into_iter());
         assert_eq!(judged(&mut it, 10 * u64::from(replica), 1), None);
@@ -204,7 +204,7 @@ fn connections_that_break_without_a_death_make_nobody_guilty() {
 /// A prompt of the session brings two replicas down.
 fn offend(it: &mut Quarantine, second: u64, session: SliceKey, prompt: u64) -> Option<Circle> {
     for replica in 0..2 {
-        let member = [(session, Fingerprint(prompt))].into_iter();
+        let member = [(session, Fingerprint(prompt), false)].into_iter();
         it.on_death(at(second + u64::from(replica)), ReplicaId(replica), member);
         it.on_confirmed(at(second + u64::from(replica)), ReplicaId(replica));
     }
@@ -231,6 +231,31 @@ fn a_workload_that_is_all_there_is_is_held_no_further_than_its_sessions() {
 }
 
 #[test]
+fn while_a_workload_offends_its_only_newcomer_at_a_death_is_blamed_at_once() {
+    let newcomer = |prompt: u64| (key(1, prompt), Fingerprint(prompt), true);
+    let known = (key(1, 50), Fingerprint(50), false);
+    let mut it = quarantine();
+    completes(&mut it, 0, 500, 1000);
+    let mut judge_death = |second: u64, members: &[(SliceKey, Fingerprint, bool)]| {
+        it.on_death(at(second), ReplicaId(7), members.iter().copied());
+        it.on_confirmed(at(second), ReplicaId(7));
+        let (session, fingerprint, _) = members[0];
+        let judged = circle(it.judge(at(second), session, fingerprint));
+        it.deaths.clear();
+        if second == 10 {
+            offend(&mut it, 12, key(1, 1), 1);
+            it.deaths.clear();
+        }
+        judged
+    };
+    assert_eq!(judge_death(10, &[newcomer(3), known]), None, "nobody has offended");
+    assert!(judge_death(20, &[newcomer(4), known]).is_some());
+    assert_eq!(judge_death(30, &[known, newcomer(5)]), None, "a bystander");
+    assert_eq!(judge_death(40, &[newcomer(5), newcomer(6)]), None, "one of two");
+    assert_eq!(judge_death(200, &[newcomer(7), known]), None, "that was long ago");
+}
+
+#[test]
 fn what_repeats_is_held_in_widening_circles() {
     let mut it = with_company();
     let session = key(1, 77);
@@ -253,8 +278,8 @@ fn a_workload_that_offended_has_no_second_try_but_its_bystanders_keep_theirs() {
     death(&mut it, 0, 0, &[1]);
     death(&mut it, 3, 1, &[1]);
     assert!(judged(&mut it, 3, 1).is_some());
-    let other = (key(2, 5), Fingerprint(5));
-    let mine = (key(1, 6), Fingerprint(6));
+    let other = (key(2, 5), Fingerprint(5), false);
+    let mine = (key(1, 6), Fingerprint(6), false);
     it.on_death(at(10), ReplicaId(2), [other, mine].into_iter());
     assert_eq!(it.judge(at(10), other.0, other.1), Judgement::Innocent);
     assert_eq!(it.judge(at(10), mine.0, mine.1), Judgement::Open);

@@ -113,3 +113,32 @@ fn when_no_replica_is_up_the_attackers_requests_make_no_pause_longer() {
     bench.served(9);
     assert_eq!(bench.up(), 1);
 }
+
+#[test]
+fn a_stream_that_lost_its_replica_waits_for_another_to_come_back() {
+    let mut bench = Bench::session(2);
+    bench.wait(10);
+    let (request, first) = bench.sent(0);
+    let other = ReplicaId(1 - first.0);
+    (0..3).for_each(|_| _ = bench.tell(Event::Probed { replica: other, probe: Probe::Failed }));
+    assert_eq!(bench.state(other), "out");
+    bench.tell(Event::Answering { request });
+    let mut actions = bench.fail(request, Failure::Died);
+    assert_eq!(target(&actions), None, "nobody is up");
+    actions.extend(bench.pass(500));
+    assert!(asked(&actions).contains(&other) && refused(&actions).is_empty(), "{actions:?}");
+    let actions = bench.tell(Event::Probed { replica: other, probe: Probe::Generated });
+    assert_eq!((bench.state(other), target(&actions)), ("up", Some(other)));
+
+    let (request, second) = bench.sent(1);
+    assert_eq!(second, other);
+    bench.tell(Event::Answering { request });
+    bench.fail(request, Failure::Died);
+    assert_eq!(refused(&bench.pass(4_500)), []);
+    assert_eq!(refused(&bench.pass(1_000)), [request], "not for ever");
+}
+
+fn refused(actions: &[Action]) -> Vec<RequestId> {
+    let verdicts = actions.iter().filter_map(|it| it.verdict());
+    verdicts.filter(|it| it.1.is_err()).map(|it| it.0).collect()
+}

@@ -227,19 +227,27 @@ fn a_copy_that_was_under_way_ends_a_quarantine_that_was_a_mistake() {
 }
 
 #[test]
-fn where_all_are_one_workload_two_crashing_prompts_stop_no_new_session() {
+fn where_all_are_one_workload_crashing_prompts_stop_no_new_session() {
     let mut bench = Bench::session(8);
-    for prompt in [1, 2, 3] {
-        let (poison, actions) = bench.copy(prompt);
-        let first = target(&actions).unwrap();
-        let second = target(&bench.die(poison, first)).expect("one death proves nothing");
-        assert!(is_quarantined(&bench.die(poison, second)));
+    let mut deaths = Vec::new();
+    for prompt in 1..=6 {
+        let (poison, mut actions) = bench.copy(prompt);
+        let mut dead = Vec::new();
+        while let Some(replica) = target(&actions) {
+            dead.push(replica);
+            actions = bench.die(poison, replica);
+            actions.extend(bench.pass(250));
+        }
+        assert!(is_quarantined(&actions), "{actions:?}");
+        deaths.push(dead.len());
         bench.wait(5);
-        for replica in [first, second] {
+        for replica in dead {
             bench.tell(Event::Probed { replica, probe: Probe::Passed });
             bench.tell(Event::Probed { replica, probe: Probe::Generated });
+            assert_eq!(bench.state(replica), "up", "its death was not its fault");
         }
     }
+    assert_eq!(deaths, [2, 1, 1, 1, 1, 1]);
     for prompt in 100..200 {
         let (request, actions) = bench.copy(prompt);
         assert!(target(&actions).is_some(), "{actions:?}");

@@ -59,11 +59,11 @@ fn it_is_asked_after_its_pause_and_clients_requests_are_no_trials() {
     let mut breaker = out(Reason::Failing);
     assert!(!breaker.wants_proof(at(11)) && !breaker.admits_at_need(at(11)));
     assert!(breaker.wants_proof(at(12)) && !breaker.admits(at(12)));
-    breaker.on_generated(at(12), at(9));
+    breaker.on_generated(at(12), at(9), false);
     assert_eq!(breaker.standing().as_str(), "out", "that was before it was put out");
-    breaker.on_generated(at(11), at(11));
+    breaker.on_generated(at(11), at(11), false);
     assert_eq!(breaker.standing().as_str(), "out", "its pause runs on");
-    breaker.on_generated(at(13), at(12));
+    breaker.on_generated(at(13), at(12), false);
     assert_eq!((breaker.standing(), breaker.room()), (Standing::Up, Some(2)));
 }
 
@@ -107,31 +107,38 @@ fn lost_connections_are_failures_once_a_question_fails_and_never_by_themselves()
     for second in 1..100 {
         (0..5).for_each(|_| sound.on_loss(at(second)));
         assert!(sound.wants_proof(at(second)));
-        sound.on_generated(at(second), at(second));
+        sound.on_generated(at(second), at(second), false);
         assert!(!sound.wants_proof(at(second)));
     }
     sound.on_probe(at(100), Probe::Refused);
     assert_eq!(sound.standing(), Standing::Up, "a token made up for them");
     let mut dead = up();
-    (0..2).for_each(|_| dead.on_loss(at(1)));
+    dead.on_loss(at(1));
     dead.on_probe(at(1), Probe::Refused);
     assert_eq!(dead.standing().reason(), Some(Reason::Unreachable));
+    let mut sick = up();
+    sick.on_loss(at(1));
+    sick.on_probe(at(1), Probe::Failed);
+    assert_eq!(sick.standing(), Standing::Up, "two failures");
+    sick.on_loss(at(2));
+    sick.on_probe(at(2), Probe::Failed);
+    assert_eq!(sick.standing().reason(), Some(Reason::Unreachable));
 }
 
 #[test]
 fn a_token_brings_it_back_on_probation_and_also_from_a_trial_that_lasts() {
     let mut breaker = out(Reason::Failing);
-    breaker.on_generated(at(12), at(12));
+    breaker.on_generated(at(12), at(12), false);
     breaker.on_failure(at(13), Reason::Failing);
     assert!(!breaker.wants_proof(at(16)) && breaker.wants_proof(at(17)), "out again at once");
-    breaker.on_generated(at(17), at(17));
+    breaker.on_generated(at(17), at(17), false);
     breaker.on_success(at(17));
     breaker.on_failure(at(18), Reason::Failing);
     assert_eq!(breaker.standing(), Standing::Up, "an answer ends it");
     let mut tried = out(Reason::Unreachable);
     tried.on_sent();
     assert!(tried.wants_proof(at(12)));
-    tried.on_generated(at(13), at(12));
+    tried.on_generated(at(13), at(12), false);
     assert_eq!(tried.standing(), Standing::Up);
 }
 
@@ -147,15 +154,48 @@ fn the_pause_has_an_end() {
 }
 
 #[test]
-fn one_that_stays_away_is_asked_again_after_pauses_of_the_same_length() {
+fn one_that_stays_away_is_asked_again_and_again_and_its_next_pause_is_no_longer_for_it() {
     let mut breaker = out(Reason::Unreachable);
-    for second in [12, 14, 16, 18] {
+    for second in 12..100 {
         assert!(breaker.wants_proof(at(second)));
         breaker.on_probe(at(second), Probe::Refused);
-        assert!(!breaker.wants_proof(at(second + 1)));
     }
-    breaker.on_probe(at(19), Probe::Passed);
-    assert!(breaker.wants_proof(at(19)), "and at once when it passes its health check");
+    breaker.on_probe(at(100), Probe::Generated);
+    breaker.on_failure(at(101), Reason::Unreachable);
+    assert!(!breaker.wants_proof(at(104)) && breaker.wants_proof(at(105)), "the second pause");
+}
+
+#[test]
+fn when_nobody_else_is_there_a_token_ends_every_pause() {
+    let mut breaker = out(Reason::Failing);
+    assert!(breaker.may_come_back() && !breaker.wants_proof(at(11)));
+    breaker.on_generated(at(11), at(11), true);
+    assert_eq!(breaker.standing(), Standing::Up);
+    let mut stranger = up();
+    stranger.on_probe(at(10), Probe::Stranger);
+    stranger.on_generated(at(100), at(100), true);
+    assert_eq!(stranger.standing().reason(), Some(Reason::WrongModel));
+}
+
+#[test]
+fn one_that_a_request_brought_down_has_no_longer_pause_next_time() {
+    let mut breaker = up();
+    let mut now = 100;
+    for round in 0..10 {
+        breaker.on_loss(at(now));
+        if round % 2 == 0 {
+            breaker.excuse(at(now));
+        }
+        breaker.on_probe(at(now), Probe::Refused);
+        assert_eq!(breaker.standing().as_str(), "out", "nobody listens there");
+        breaker.excuse(at(now));
+        assert!(!breaker.wants_proof(at(now)) && breaker.wants_proof(at(now + 1)));
+        breaker.on_probe(at(now + 1), Probe::Generated);
+        assert_eq!(breaker.standing(), Standing::Up);
+        now += 3;
+    }
+    (0..3).for_each(|_| breaker.on_failure(at(now), Reason::Unreachable));
+    assert!(!breaker.wants_proof(at(now + 1)) && breaker.wants_proof(at(now + 2)));
 }
 
 #[test]

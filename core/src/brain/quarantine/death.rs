@@ -1,0 +1,43 @@
+//! A replica's death, and the requests that were there.
+
+use std::time::Duration;
+
+use crate::domain::{Moment, ReplicaId};
+
+use super::Fingerprint;
+
+/// For so long it is open whether broken connections were a death: a probe tells.
+const OPEN_FOR: Duration = Duration::from_secs(2);
+
+/// One request that was there when a replica died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Member {
+    pub(super) fingerprint: Fingerprint,
+    pub(super) workload: u32,
+    /// Whether nothing of its session was ever answered, as far as is known.
+    pub(super) is_new: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Death {
+    pub(super) replica: ReplicaId,
+    pub(super) at: Moment,
+    /// Whether something else than lost requests shows it: nobody listens there, it hangs, another
+    /// process came. A connection can break without that.
+    pub(super) confirmed: bool,
+    /// In order.
+    pub(super) members: Vec<Member>,
+}
+
+impl Death {
+    pub(super) fn has(&self, fingerprint: Fingerprint) -> bool {
+        self.members.binary_search_by_key(&fingerprint, |it| it.fingerprint).is_ok()
+    }
+
+    /// Tells whether it counts: as long as it is remembered, if it is confirmed or, where that is
+    /// enough, may still be.
+    pub(super) fn counts(&self, now: Moment, ttl: Duration, open: bool) -> bool {
+        let age = now.since(self.at);
+        age < ttl && (self.confirmed || open && age < OPEN_FOR)
+    }
+}
