@@ -123,7 +123,7 @@ impl Standing {
 }
 
 /// The state machine of one replica.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Breaker {
     settings: BreakerSettings,
     standing: Standing,

@@ -11,6 +11,7 @@ mod explanations;
 mod headers;
 mod intake;
 mod keep;
+mod panics;
 mod pool;
 mod recall;
 mod relay;
@@ -21,6 +22,10 @@ mod server;
 mod settings;
 mod table;
 mod tenants;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod visit;
 mod worker;

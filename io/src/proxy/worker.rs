@@ -2,13 +2,10 @@
 //! replicas. A request never leaves the thread that accepted it, so nothing per request is shared
 //! but the brain.
 
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, pending};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use cleave_core::protocol::Api;
@@ -26,12 +23,13 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, error};
+use tracing::debug;
 
 use crate::replicas::IdleConnections;
 
 use super::body::Body;
 use super::exchange::exchange;
+use super::panics::contained;
 use super::rescue::ServeError;
 use super::router::Router;
 
@@ -80,21 +78,36 @@ impl Worker {
     /// Serves connections until no more come and all have ended, or are cut.
     pub(super) async fn run(self: Arc<Self>, mut accepted: mpsc::Receiver<Accepted>) {
         let tasks = TaskTracker::new();
-        let sweeper = tasks.spawn(Arc::clone(&self).sweep());
-        while let Some(Accepted { stream, place }) = accepted.recv().await {
-            let worker = Arc::clone(&self);
-            let open = Open::new(&self, place);
-            tasks.spawn(async move {
-                if let Err(error) = worker.connection(stream).await {
-                    debug!(%error, "connection ended");
-                }
-                drop(open);
-            });
+        let router = Arc::clone(&self.router);
+        let worker = Arc::clone(&self);
+        let sweeping = Arc::clone(&router).keep_up("sweeper", move || Arc::clone(&worker).sweep());
+        let sweeper = tasks.spawn(sweeping);
+        while contained(Box::pin(self.take_all(&mut accepted, &tasks))).await.is_err() {
+            // Whatever it was, the thread has others to serve.
+            router.metrics.on_panic("thread");
         }
         sweeper.abort();
         tasks.close();
         // What is left after that is dropped with the runtime, and hangs up on both sides.
         _ = self.ending.cut.run_until_cancelled(tasks.wait()).await;
+    }
+
+    /// Serves each connection in a task of its own until no more come.
+    async fn take_all(
+        self: &Arc<Self>,
+        accepted: &mut mpsc::Receiver<Accepted>,
+        tasks: &TaskTracker,
+    ) {
+        while let Some(Accepted { stream, place }) = accepted.recv().await {
+            let worker = Arc::clone(self);
+            let open = Open::new(self, place);
+            tasks.spawn(Arc::clone(&self.router).run_once(async move {
+                if let Err(error) = worker.connection(stream).await {
+                    debug!(%error, "connection ended");
+                }
+                drop(open);
+            }));
+        }
     }
 
     /// Makes an id that nobody else has.
@@ -170,23 +183,16 @@ fn answer(
     worker: Arc<Worker>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Body>, io::Error>> {
-    let exchange = Box::pin(exchange(worker, request));
-    async move { Ok(unless_panicked(exchange).await) }
+    let router = Arc::clone(&worker.router);
+    let exchange = contained(Box::pin(exchange(worker, request)));
+    async move { Ok(exchange.await.unwrap_or_else(|_| failed(&router))) }
 }
 
 /// Answers 500 where the life of a request ends in a panic, which is a mistake of ours: the connection
 /// and every other request go on.
-async fn unless_panicked(
-    mut exchange: Pin<Box<impl Future<Output = Response<Body>>>>,
-) -> Response<Body> {
-    poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(cx)));
-        polled.unwrap_or_else(|_| {
-            error!("a request panicked");
-            Poll::Ready(ServeError::Panicked.answer(Api::Other))
-        })
-    })
-    .await
+fn failed(router: &Router) -> Response<Body> {
+    router.metrics.on_panic("request");
+    ServeError::Panicked.answer(Api::Other)
 }
 
 /// Counts one open connection for as long as it lives.
@@ -206,26 +212,5 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.worker.load.fetch_sub(1, Relaxed);
         self.worker.router.metrics.connections.dec();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::ready;
-
-    use http::StatusCode;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_is_an_answer_and_the_next_request_does_not_see_it() {
-        async fn panics() -> Response<Body> {
-            tokio::task::yield_now().await;
-            panic!("a mistake")
-        }
-        let answer = unless_panicked(Box::pin(panics())).await;
-        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        let fine = Response::new(Body::text("fine".into()));
-        assert_eq!(unless_panicked(Box::pin(ready(fine))).await.status(), StatusCode::OK);
     }
 }

@@ -3,6 +3,7 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
+use super::panics::log_panics;
 use super::settings::{LogFormat, Settings};
 
 /// Starts logging for the whole process. A second call changes nothing, so that tests may start
@@ -17,9 +18,12 @@ pub fn start(settings: &Settings) -> Result<(), ParseError> {
         .log_internal_errors(false)
         .with_target(false);
     // The only error is that logging has been started already.
-    _ = match settings.format {
+    let started = match settings.format {
         LogFormat::Text => builder.with_ansi(false).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
+    if started.is_ok() {
+        log_panics();
+    }
     Ok(())
 }

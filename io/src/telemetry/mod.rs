@@ -5,6 +5,7 @@ mod access;
 mod events;
 mod logs;
 mod metrics;
+mod panics;
 mod settings;
 
 pub use access::{AccessLog, Record};

@@ -6,6 +6,7 @@ mod assignment;
 mod decisions;
 mod labels;
 mod line;
+mod panics;
 mod replicas;
 mod requests;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub struct Metrics {
     decisions: decisions::Families,
     assignment: assignment::Families,
     line: line::Families,
+    panics: panics::Families,
 }
 
 impl Default for Metrics {
@@ -44,12 +46,14 @@ impl Default for Metrics {
             decisions: decisions::Families::default(),
             assignment: assignment::Families::default(),
             line: line::Families::default(),
+            panics: panics::Families::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
         it.replicas.register(&mut it.registry);
         it.decisions.register(&mut it.registry);
         it.assignment.register(&mut it.registry);
         it.line.register(&mut it.registry);
+        it.panics.register(&mut it.registry);
         it
     }
 }
@@ -57,7 +61,12 @@ impl Default for Metrics {
 impl Metrics {
     /// Makes the handles of one pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
-        self.requests.pool(pool)
+        self.requests.pool(pool, self.panics.pool(pool))
+    }
+
+    /// Counts a panic outside the brains: of a `request`, a `stream`, a `task` or a `thread`.
+    pub fn on_panic(&self, kind: &'static str) {
+        self.panics.on_panic(kind);
     }
 
     /// Sets what is read off the pools only when somebody asks. Replicas that left disappear.
