@@ -139,6 +139,8 @@ async fn serve(
     outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
     let placed = visit.place(pool, key, (outline, extent), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
+    #[cfg(test)]
+    router.traps.at_request();
 
     // Send, and send elsewhere while nothing has come back.
     let passing = out.passing;

@@ -16,6 +16,7 @@ mod headers;
 mod intake;
 mod keep;
 mod outgoing;
+mod panics;
 mod pool;
 mod pulse;
 mod recall;
@@ -28,6 +29,10 @@ mod server;
 mod settings;
 mod table;
 mod tenants;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod vetting;
 mod visit;

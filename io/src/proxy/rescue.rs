@@ -117,6 +117,7 @@ impl ServeError {
                 | Refusal::DeadlinePassed
                 | Refusal::WaitedOut { .. }
                 | Refusal::SessionsFull { .. }
+                | Refusal::Restarted { .. }
                 | Refusal::OverContract { .. },
                 _,
             ) => Self::HeldBack(refusal),
@@ -236,6 +237,7 @@ const fn status_of(refusal: Refusal) -> StatusCode {
         Refusal::Suspected { .. }
         | Refusal::WaitedOut { .. }
         | Refusal::SessionsFull { .. }
+        | Refusal::Restarted { .. }
         | Refusal::NoReplica { .. }
         | Refusal::TriesSpent
         | Refusal::BudgetSpent => StatusCode::SERVICE_UNAVAILABLE,
@@ -251,6 +253,9 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::DeadlinePassed => "the deadline passed while the request waited",
         Refusal::WaitedOut { .. } => "the request waited as long as its class may",
         Refusal::SessionsFull { .. } => "no new session can begin now: the memory for them is full",
+        Refusal::Restarted { .. } => {
+            "the router lost track of this request by a mistake of its own; try again shortly"
+        }
         Refusal::OverContract { limit: "tokens", .. } => "the tokens per minute are used up",
         Refusal::OverContract { limit: "requests", .. } => "the requests per minute are used up",
         Refusal::OverContract { .. } => "the model units per minute are used up",
@@ -278,4 +283,11 @@ pub(super) fn cut_event(api: Api, mid_event: bool) -> String {
     let message = "the replica stopped in the middle of its answer";
     let error = ErrorBody { kind: ErrorKind::Internal, message, code: "replica_lost", param: None };
     error.event(api, mid_event)
+}
+
+/// The same where the router itself is to blame.
+pub(super) fn panicked_event(api: Api, mid_event: bool) -> String {
+    let message = &ServeError::Panicked.to_string();
+    let code = ServeError::Panicked.verdict().1;
+    ErrorBody { kind: ErrorKind::Internal, message, code, param: None }.event(api, mid_event)
 }
