@@ -19,6 +19,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use cleave_io::telemetry;
 
 /// The exit status of a command line or a configuration that cannot be used, as in sysexits.h.
 const EX_USAGE: u8 = 64;
@@ -68,8 +69,8 @@ fn has_no_reader(error: &anyhow::Error) -> bool {
     outermost.is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe)
 }
 
-#[expect(clippy::print_stderr, reason = "the last word of a command that failed")]
+/// Says what went wrong, and waits no longer than a moment for somebody to read it.
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    telemetry::last_words(&format!("error: {error:#}"));
     ExitCode::FAILURE
 }

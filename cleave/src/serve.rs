@@ -73,7 +73,7 @@ impl Serve {
         let config = match self.load() {
             Ok(config) => config,
             Err(problems) => {
-                _ = writeln!(std::io::stderr(), "{problems}");
+                telemetry::last_words(&problems.to_string());
                 return Ok(ExitCode::from(crate::EX_USAGE));
             }
         };
@@ -81,8 +81,9 @@ impl Serve {
         // Accepting, probing and the admin port have a thread of their own: a busy data plane must
         // not make its replicas look dead.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.serve(config))?;
-        Ok(ExitCode::SUCCESS)
+        let served = runtime.block_on(self.serve(config));
+        telemetry::finish();
+        served.map(|()| ExitCode::SUCCESS)
     }
 
     async fn serve(self, config: Config) -> anyhow::Result<()> {

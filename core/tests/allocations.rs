@@ -6,6 +6,7 @@ use cleave_core::brain::{Action, Brain, Event, Outcome, Settings};
 use cleave_core::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use cleave_core::fleet::Probe;
 use cleave_core::policy::PolicyName;
+use cleave_core::protocol::{Allowed, Api, Route, Salting, peek};
 use cleave_core::queue::Claim;
 
 const BLOCKS: u64 = 150;
@@ -55,4 +56,16 @@ fn a_decision_allocates_nothing_per_candidate() {
         let (few, many) = (allocations(policy, 8), allocations(policy, 512));
         assert!(many <= few && few <= 2, "{policy}: {few} for 8 replicas, {many} for 512");
     }
+}
+
+#[test]
+fn a_body_that_goes_out_as_it_came_costs_no_memory_to_find_that_out() {
+    let body = br#"{"model":"m","messages":[{"role":"user","content":"hi"}],"n":1,"seed":3}"#;
+    let found = peek(Api::Chat, body).unwrap();
+    let looked = measure(|| {
+        assert!(Route::read("/v1/chat/completions").is_ok());
+        assert_eq!(found.chosen_salts(Allowed::default()).count(), 0);
+        assert_eq!(found.edits(Allowed::default(), Salting::Never), Ok(Vec::new()));
+    });
+    assert_eq!(looked.count_total, 0);
 }

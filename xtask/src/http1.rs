@@ -11,6 +11,9 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Nothing takes this long unless it is lost; a hang behind a long prompt takes half a minute to find.
 const LOST_AFTER: Duration = Duration::from_secs(120);
 
+/// A page of figures is read at once or not at all.
+const PAGE_LIMIT: Duration = Duration::from_secs(5);
+
 /// How much follows a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
@@ -40,6 +43,11 @@ impl Head {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|it| it.0.eq_ignore_ascii_case(name));
         found.map(|it| it.1.as_str())
+    }
+
+    /// All headers but those that say how much follows.
+    pub(crate) fn headers(&self) -> &[(String, String)] {
+        &self.headers
     }
 
     fn parse(bytes: &[u8]) -> io::Result<Self> {
@@ -76,6 +84,7 @@ fn broken(what: &'static str) -> io::Error {
 pub(crate) fn is_up(address: SocketAddr, path: &str) -> bool {
     let ask = || {
         let mut connection = Connection::to(address)?;
+        connection.set_limit(PAGE_LIMIT)?;
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         connection.write(request.as_bytes())?;
@@ -85,10 +94,12 @@ pub(crate) fn is_up(address: SocketAddr, path: &str) -> bool {
 }
 
 /// Reads a page over a connection of its own.
-pub(crate) fn get(address: SocketAddr, path: &str) -> io::Result<(Head, Vec<u8>)> {
+pub(crate) fn get_as(token: &str, address: SocketAddr, path: &str) -> io::Result<(Head, Vec<u8>)> {
     let mut connection = Connection::to(address)?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    connection.ask(&request)
+    connection.set_limit(PAGE_LIMIT)?;
+    connection.ask(&format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    ))
 }
 
 /// Posts a JSON body over a connection of its own.
@@ -127,6 +138,12 @@ impl Connection {
     pub(crate) fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: vec![0; BUFFER_BYTES], begin: 0, end: 0 })
+    }
+
+    /// Waits no longer than `limit` for the other side.
+    pub(crate) fn set_limit(&self, limit: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(limit))?;
+        self.stream.set_write_timeout(Some(limit))
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -224,13 +241,15 @@ impl Connection {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
-        match self.stream.read(&mut self.buffer[self.end..])? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            count => {
-                self.end += count;
-                Ok(())
+        let count = loop {
+            match self.stream.read(&mut self.buffer[self.end..]) {
+                // A signal to this process says nothing of the other side.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
             }
-        }
+        };
+        self.end += count;
+        if 0 < count { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 }
 

@@ -4,6 +4,12 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks")]
 
+mod answer;
+#[expect(
+    clippy::disallowed_types,
+    reason = "bodies of attackers and pages of the admin port are searched, whatever they hold"
+)]
+mod attack;
 mod bench;
 mod chaos;
 mod debian;
@@ -15,10 +21,12 @@ mod layers;
 mod process;
 mod python;
 mod repo;
+mod rig;
 mod server;
 mod source;
 mod test;
 mod tidy;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -43,6 +51,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Torment a router and eight mock replicas, and count what clients notice
     Chaos(chaos::Args),
+    /// Attack a router as clients, browsers and replicas could, and count what bystanders notice
+    Attack(attack::Args),
     /// Measure whole processes on this machine
     #[command(subcommand)]
     Bench(bench::Command),
@@ -57,6 +67,7 @@ fn main() -> ExitCode {
         Command::Test(args) => return test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Chaos(args) => chaos::run(&args),
+        Command::Attack(args) => attack::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::E2eVllm(args) => e2e_vllm::run(&args),
     };

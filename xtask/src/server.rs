@@ -3,6 +3,7 @@
 //! pipe would spend processor time that a benchmark means to measure.
 
 use std::fs::{self, File};
+use std::io::{self, PipeReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -34,6 +35,20 @@ impl Server {
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().with_context(|| format!("start {}", shown(command)))?;
         Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Starts `command` with a standard error that nothing reads; the rest goes to a file in `folder`.
+    pub(crate) fn start_unread(
+        name: &str,
+        command: &mut Command,
+        folder: &Path,
+    ) -> Result<(Self, PipeReader)> {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let (reader, writer) = io::pipe()?;
+        command.stdin(Stdio::null()).stdout(file).stderr(writer);
+        let child = command.spawn().with_context(|| format!("start {}", shown(command)))?;
+        Ok((Self { name: name.to_owned(), child, log }, reader))
     }
 
     pub(crate) fn pid(&self) -> u32 {

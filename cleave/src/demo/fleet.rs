@@ -14,8 +14,8 @@ use anyhow::Context as _;
 use cleave_core::brain::{self, Foresight};
 use cleave_core::policy::PolicyName;
 use cleave_io::proxy::{
-    BindError, CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Router, Server,
-    Settings, Tenants, Timeouts, default_session_headers,
+    BindError, CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ReplicaSettings, Router,
+    Server, Settings, Tenants, Timeouts, default_session_headers,
 };
 use cleave_io::replicas::{Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
@@ -163,6 +163,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         workload_header: None,
         session_headers: default_session_headers(),
         state_dir: None,
+        cache_secret: None,
         explain: ExplainSettings::default(),
     };
     // Lines about requests would run through the live view.
@@ -186,5 +187,6 @@ fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettin
         brain: brain::Settings { policy, ..brain::Settings::default() },
         probe: ProbeSettings::default(),
         resume: false,
+        passing: Passing::default(),
     }
 }

@@ -25,16 +25,17 @@ fn chat(id: &str) -> Request {
     Request::chat("hi").header("x-request-id", id).header("x-cleave-explain", "1")
 }
 
+/// Lets clients ask, and keeps nothing else.
+const CLIENTS_ASK: &str = "explain.sample = 0\nexplain.clients = true\n";
+
 #[tokio::test]
-async fn a_client_that_asks_is_shown_the_decision_and_an_operator_all_of_it() {
+async fn a_client_that_may_ask_is_shown_what_is_its_own_and_an_operator_all_of_it() {
     let mocks: Vec<Mock> = (0..3).map(|_| Mock::start(&["--speed", "inf"])).collect();
     let urls: Vec<String> = mocks.iter().map(Mock::url).collect();
-    let router = Router::start(&urls, "explain.sample = 0").await;
+    let router = Router::start(&urls, CLIENTS_ASK).await;
     let answer = router.ask(&chat("r-1")).await;
     let decision = answer.header("x-cleave-decision").expect("it was asked for");
-    let home = answer.header("x-mock-replica").unwrap();
-    assert!(decision.contains(" try=1 candidates=3"), "{decision}");
-    assert!(urls.iter().any(|it| decision.starts_with(it) && it.contains(home)), "{decision}");
+    assert!(decision.starts_with("sent try=1 prompt_tokens="), "{decision}");
 
     let page = explained(&router, "/explain/r-1").await;
     let text = page.text();
@@ -62,19 +63,66 @@ async fn a_client_that_asks_is_shown_the_decision_and_an_operator_all_of_it() {
 async fn a_second_turn_goes_where_its_cache_is_and_says_so() {
     let mocks: Vec<Mock> = (0..3).map(|_| Mock::start(&["--speed", "inf"])).collect();
     let urls: Vec<String> = mocks.iter().map(Mock::url).collect();
-    let router = Router::start(&urls, "policy = \"priced\"\nexplain.sample = 0").await;
-    let long = Request::chat(&"one two ".repeat(2000)).header("x-cleave-explain", "1");
+    let token = "policy = \"priced\"\nadmin.token = \"hunter2\"\nexplain.sample = 0";
+    let weighed: Vec<_> = urls.iter().map(|it| (it.as_str(), 1.0)).collect();
+    let router = Router::start_with(&config(&weighed, token));
+    let ready = async || ask(router.admin, &Request::get("/readyz")).await.status() == 200;
+    eventually("it is ready", ready).await;
+    let long = Request::chat(&"one two ".repeat(2000)).header("x-cleave-explain", "hunter2");
     let decision = async || {
         let answer = router.ask(&long).await;
         answer.header("x-cleave-decision").expect("it was asked for").to_owned()
     };
     let (first, second) = (decision().await, decision().await);
-    assert!(first.contains(" why=cheapest ") && first.contains(" cached_tokens=0 "), "{first}");
-    assert!(second.contains(" why=cache "), "{second}");
-    assert_eq!(first.split(' ').next(), second.split(' ').next(), "the same replica");
-    let metrics = ask(router.admin, &Request::get("/metrics")).await;
+    assert!(first.contains(" cached_tokens=0 "), "{first}");
+    assert!(second.contains(" why=cache ") || second.contains(" why=only "), "{second}");
+    let home = |it: &str| it.split(' ').next().map(str::to_owned);
+    assert!(urls.iter().any(|it| Some(it) == home(&first).as_ref()), "{first}");
+    assert_eq!(home(&first), home(&second), "the same replica");
+    let metrics = Request::get("/metrics").header("authorization", "Bearer hunter2");
+    let metrics = ask(router.admin, &metrics).await;
     let shadows = "cleave_shadow_decisions_total{pool=\"default\"} 2";
     assert!(metrics.text().contains(shadows), "{}", metrics.text());
+}
+
+#[tokio::test]
+async fn a_client_learns_nothing_of_replicas_or_of_what_others_sent() {
+    let mocks: Vec<Mock> = (0..2).map(|_| Mock::start(&["--speed", "inf"])).collect();
+    let urls: Vec<String> = mocks.iter().map(Mock::url).collect();
+    let long = || Request::chat(&"a word of somebody else ".repeat(500));
+    let asks = || long().header("authorization", "Bearer b").header("x-cleave-explain", "1");
+    for settings in ["", CLIENTS_ASK] {
+        let router = Router::start(&urls, settings).await;
+        router.ask(&long().header("authorization", "Bearer a")).await;
+        let answer = router.ask(&asks()).await;
+        let shown = answer.header("x-cleave-decision");
+        assert_eq!(shown.is_some(), !settings.is_empty(), "only where an operator allows it");
+        let telling = ["http", "127.0.0.1", "cached", "why=", "_ms=", "candidates"];
+        let shown = shown.unwrap_or_default();
+        assert!(telling.iter().all(|it| !shown.contains(it)), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn where_tenants_are_apart_a_client_sees_what_it_has_cached_itself() {
+    let mock = Mock::start(&["--speed", "inf"]);
+    let file = format!(
+        "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n{CLIENTS_ASK}[[pools]]\n\
+         name = \"chat\"\ncache = \"per_tenant\"\nreplicas = [\"{}\"]\n",
+        mock.url()
+    );
+    let router = Router::start_with(&file);
+    router.until("the replica is up", |it| it.count(|it| it.state == "up") == 1).await;
+    let cached = async |key: &str| {
+        let long = Request::chat(&"one two ".repeat(2000)).header("x-cleave-explain", "1");
+        let answer = router.ask(&long.header("authorization", key)).await;
+        let decision = answer.header("x-cleave-decision").unwrap().to_owned();
+        let figure = decision.split(' ').find_map(|it| it.strip_prefix("cached_tokens="));
+        figure.expect("its own").parse::<u32>().unwrap()
+    };
+    assert_eq!(cached("Bearer a").await, 0);
+    assert_eq!(cached("Bearer b").await, 0, "another's is not its own");
+    assert!(0 < cached("Bearer a").await);
 }
 
 #[tokio::test]
@@ -98,7 +146,7 @@ async fn a_decision_that_was_not_kept_is_a_404_that_says_how_to_keep_it() {
     router.ask(&Request::chat("hi").header("x-request-id", "r/2")).await;
     let page = explained(&router, "/explain/r/2").await;
     assert_eq!(page.status(), 404);
-    for wanted in ["0% of all are (explain.sample)", "x-cleave-explain: 1"] {
+    for wanted in ["0% of all are (explain.sample)", "x-cleave-explain"] {
         assert!(page.text().contains(wanted), "{}", page.text());
     }
     assert!(command(&router, &["r/2"]).1.contains("no decision is kept under this id"));
@@ -108,7 +156,8 @@ async fn a_decision_that_was_not_kept_is_a_404_that_says_how_to_keep_it() {
 async fn every_try_is_explained() {
     let well = Scripted::answering(json_answer(200, "{}")).await;
     let ill = Scripted::answering(json_answer(503, "{}")).await;
-    let router = Router::start(&[ill.url(), well.url()], "policy = \"round_robin\"").await;
+    let settings = format!("policy = \"round_robin\"\n{CLIENTS_ASK}");
+    let router = Router::start(&[ill.url(), well.url()], &settings).await;
     // One of the first two comes to the one that is not well.
     for number in 0..2 {
         assert_eq!(router.ask(&chat(&format!("r-{number}"))).await.status(), 200);
@@ -120,8 +169,8 @@ async fn every_try_is_explained() {
 #[tokio::test]
 async fn a_refused_request_is_explained_too() {
     let replica = Scripted::answering(json_answer(200, "{}")).await;
-    let settings = "breaker.failures_max = 1\nhealth.interval = \"50ms\"";
-    let router = Router::start(&[replica.url()], settings).await;
+    let settings = format!("breaker.failures_max = 1\nhealth.interval = \"50ms\"\n{CLIENTS_ASK}");
+    let router = Router::start(&[replica.url()], &settings).await;
     drop(replica);
     router.until("it is out", |it| it.count(|it| it.state == "out") == 1).await;
     let refused = async || router.ask(&chat("r-1")).await.status() == 503;

@@ -225,7 +225,7 @@ async fn a_class_that_does_not_exist_is_an_error_that_lists_those_that_do() {
 
 #[tokio::test]
 async fn who_waited_and_who_was_refused_can_ask_what_for() {
-    let mut bench = Bench::start(&tenants("")).await;
+    let mut bench = Bench::start(&format!("explain.clients = true\n{}", tenants(""))).await;
     let of = |id: &str, who: &str| {
         long("standard")
             .header("x-api-key", format!("key-{who}"))

@@ -62,6 +62,91 @@ async fn a_salt_of_the_client_s_choice_does_not_reach_across_tenants() {
 }
 
 #[tokio::test]
+async fn a_salt_of_the_client_s_choice_is_made_its_own_where_tenants_share_too() {
+    let (router, _replica, mut requests) = pool("cache = \"shared\"").await;
+    for field in ["cache_salt", "extra_key"] {
+        let sent = format!(r#"{{"model":"m","{field}":"guess","messages":[{{"content":"hi"}}]}}"#);
+        let one = received(&router, &mut requests, "Bearer 1", &sent).await;
+        let again = received(&router, &mut requests, "Bearer 1", &sent).await;
+        let two = received(&router, &mut requests, "Bearer 2", &sent).await;
+        assert_eq!(one, again, "it keeps apart what the client wants apart, and no more");
+        let (one, two) = (unsalted(&one), unsalted(&two));
+        assert!(one.0 != two.0 && one.0 != "guess" && two.0 != "guess");
+        assert_eq!(one.1, r#"{"model":"m","messages":[{"content":"hi"}]}"#);
+    }
+}
+
+/// A pool that keeps tenants apart, with a secret that is given or kept in a folder.
+async fn keyed(line: &str) -> (Router, Scripted, Requests) {
+    let (replica, requests) = Scripted::by_hand().await;
+    let file = format!(
+        "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n{line}\n[[pools]]\n\
+         name = \"chat\"\nmodels = [\"m\"]\ncache = \"per_tenant\"\nreplicas = [\"{}\"]\n",
+        replica.url()
+    );
+    let router = Router::start_with(&file);
+    router.until("the replica is up", |it| it.count(|it| it.state == "up") == 1).await;
+    (router, replica, requests)
+}
+
+#[tokio::test]
+async fn routers_with_the_same_secret_make_the_same_salts_and_others_do_not() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache-secret-shared");
+    _ = std::fs::remove_dir_all(&folder);
+    let kept = format!("subsets.state_dir = \"{}\"", folder.display());
+    let given = "keys.cache_secret = \"0123456789abcdef\"";
+    let mut salts = Vec::new();
+    for line in [given, given, &kept, &kept, ""] {
+        let (mut router, _replica, mut requests) = keyed(line).await;
+        let sent = r#"{"model":"m","messages":[{"content":"hi"}]}"#;
+        let body = received(&router, &mut requests, "Bearer 1", sent).await;
+        salts.push(unsalted(&body).0.to_owned());
+        router.process.signal("TERM");
+        router.process.ended().await;
+        let log = router.process.log();
+        assert!(!log.contains("0123456789abcdef"), "a secret is not logged");
+    }
+    assert_eq!((&salts[0], &salts[2]), (&salts[1], &salts[3]));
+    assert!(salts[0] != salts[2] && salts[0] != salts[4] && salts[2] != salts[4]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test]
+async fn where_tenants_are_apart_a_prompt_that_cannot_be_salted_is_refused() {
+    let (router, replica, mut requests) = pool("cache = \"per_tenant\"").await;
+    let json = r#"{"model":"m","text":"hi","cache_salt":"guess"}"#;
+    for path in ["/invocations", "/generate", "/inference/v1/generate", "/api/chat", "/anything"] {
+        for kind in ["application/json", "text/plain", ""] {
+            let answer = router.ask(&Request::post_as(path, kind, json)).await;
+            let refusal = answer.refusal();
+            assert_eq!((answer.status(), refusal.code.as_str()), (403, "cannot_isolate"), "{path}");
+            assert!(refusal.message.contains("per_tenant"), "{}", refusal.message);
+        }
+    }
+    let form = "--x\r\ncontent-disposition: form-data; name=\"file\"\r\n\r\nhi\r\n--x--\r\n";
+    let form =
+        Request::post_as("/v1/audio/transcriptions", "multipart/form-data; boundary=x", form);
+    assert_eq!(router.ask(&form).await.status(), 403);
+    assert_eq!(replica.hits(), 0);
+    // What has no prompt passes, and what has one is salted however it is labelled.
+    for (request, salted) in [
+        (Request::get("/version"), false),
+        (Request::post("/tokenize", r#"{"model":"m","prompt":"hi"}"#), false),
+        (Request::post("/v1/embeddings", r#"{"model":"m","input":"hi"}"#), true),
+        (Request::post_as("/v1/completions", "text/plain", r#"{"model":"m","prompt":"hi"}"#), true),
+        (Request::post_as("/v1/completions", "", r#"{"model":"m","prompt":"hi"}"#), true),
+    ] {
+        let mut client = Wire::connect(router.address).await;
+        client.send(&request.bytes()).await;
+        let mut exchange = requests.next().await;
+        let body = String::from_utf8(exchange.body().await).unwrap();
+        assert_eq!(body.contains("\"cache_salt\":\""), salted, "{body}");
+        exchange.send(json_answer(200, "{}")).await;
+        assert_eq!(client.answer().await.status(), 200);
+    }
+}
+
+#[tokio::test]
 async fn tenants_that_share_are_left_alone() {
     let (router, _replica, mut requests) = pool("cache = \"shared\"").await;
     let sent = r#"{"model":"m","messages":[{"content":"hi"}]}"#;

@@ -4,7 +4,9 @@
 
 #![no_main]
 
-use cleave_core::protocol::{Api, BadBody, Peek, peek};
+use std::collections::BTreeMap;
+
+use cleave_core::protocol::{Allowed, Api, BadBody, Peek, Salting, peek};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -36,9 +38,22 @@ fn agrees(body: &[u8], found: &Peek<'_>) {
     let (outline, extent) = found.outline("m", None);
     assert!(usize::try_from(extent.prompt_bytes()).is_ok_and(|it| it <= body.len()));
     assert!(outline.blocks.len() <= body.len() / 256, "a block without its bytes");
-    if let Some((span, text)) = found.salt(7) {
-        let salted = [&body[..span.start], text.as_bytes(), &body[span.end..]].concat();
-        assert!(serde_json::from_slice::<&RawValue>(&salted).is_ok(), "a salt broke the body");
+    for salting in [Salting::Never, Salting::Chosen("5a17"), Salting::Always("5a17")] {
+        let Ok(edits) = found.edits(Allowed::default(), salting) else { break };
+        let (mut edited, mut at) = (Vec::new(), 0);
+        for (span, text) in edits {
+            assert!(at <= span.start, "edits overlap or are out of order");
+            edited.extend_from_slice(&body[at..span.start]);
+            edited.extend_from_slice(text.as_bytes());
+            at = span.end;
+        }
+        edited.extend_from_slice(&body[at..]);
+        assert!(serde_json::from_slice::<&RawValue>(&edited).is_ok(), "an edit broke the body");
+        // No field that is taken out is left at the top, however its key is written.
+        let left: Option<BTreeMap<String, &RawValue>> = serde_json::from_slice(&edited).ok();
+        let salt = left.as_ref().and_then(|it| it.get("cache_salt")).map(|it| it.get());
+        assert!(salt.is_none_or(|it| it == "null" || it == "\"5a17\""), "a salt passed");
+        assert!(left.is_none_or(|it| !it.contains_key("priority") && !it.contains_key("rid")));
     }
     let spanned = &body[found.model_span.clone()];
     if let Some(model) = &found.model {

@@ -152,7 +152,7 @@ fn note_pace(replica: &mut Replica, now: Moment, account: &Account, usage: Usage
     let own_tokens = load.kv_tokens + account.charge.kv_tokens;
     let context = f64::midpoint(float(first.kv_tokens), float(own_tokens));
     let step = StepWork { new_tokens: batch, attention_pairs: context, context_tokens: context };
-    let held_up_ms = ms(replica.ledger.prefilled_us() - first.prefilled_us);
+    let held_up_ms = ms(replica.ledger.prefilled_since(first.prefilled_us));
     let predicted_ms = tokens * replica.hardware.step.step_ms(&step) + held_up_ms;
     replica.pace.note(now, now.since(first.at), predicted_ms);
 }

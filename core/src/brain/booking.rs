@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
+use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey, span_of_ms};
 use crate::fleet::{Ledger, Load};
 use crate::policy::Ask;
 
@@ -109,7 +109,7 @@ impl Booking {
     /// begins late, and does not show that it does no harm.
     pub(super) fn began_in_time(&self) -> bool {
         let Account { sent_at, ttft_ms, first, .. } = &self.account;
-        let in_time = Duration::from_secs_f64(ttft_ms.clamp(0.0, 1e9) / 1e3) * 2 + LATE_AFTER;
+        let in_time = span_of_ms(*ttft_ms) * 2 + LATE_AFTER;
         first.is_some_and(|it| it.at.since(*sent_at) <= in_time)
     }
 

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use crate::domain::{Moment, ReplicaId};
+use crate::domain::{Moment, ReplicaId, span_of_ms};
 use crate::fleet::Load;
 use crate::policy::PolicyName;
+use crate::queue::Work;
 
 use super::{Action, Brain};
 
@@ -34,6 +35,26 @@ pub fn ledger_matches_requests(brain: &Brain) -> bool {
 pub fn accounts_are_closed_once(brain: &Brain) -> bool {
     let open = u64::try_from(brain.requests.len()).unwrap_or(u64::MAX);
     brain.accounts_opened == brain.accounts_closed + open
+}
+
+/// What contracts hold is what those hold that wait or are in flight, whatever became of their tenants.
+pub fn contracts_match_requests(brain: &Brain) -> bool {
+    let in_flight = brain.requests.values().chain(brain.ward.bookings());
+    let sent = in_flight.filter(|it| it.toll.is_held()).count();
+    let held = sent + brain.hold.waiting_held();
+    Some(brain.hold.contracts.reserved()) == u64::try_from(held).ok()
+}
+
+/// Nothing is left: all that came was answered, and every book is closed.
+pub fn books_are_empty(brain: &Brain) -> bool {
+    let is_idle = brain.fleet.iter().all(|it| {
+        it.in_flight == 0 && it.ledger.counts() == (0, 0) && it.ledger.load() == Load::default()
+    });
+    let nobody_waits = brain.hold.line.is_empty() && brain.ward.len() == 0;
+    let line = &brain.hold.line;
+    let is_clear = line.work() == Work::ZERO && line.bytes() == 0;
+    let settled = brain.hold.contracts.reserved() == 0 && contracts_match_requests(brain);
+    brain.requests.is_empty() && is_idle && nobody_waits && is_clear && settled
 }
 
 /// Nothing goes to a replica that is absent or leaving, or where the request has been already.
@@ -71,7 +92,7 @@ pub fn deadlines_can_be_met(brain: &Brain, actions: &[Action]) -> bool {
     let mut bookings = sent.filter_map(|it| brain.requests.get(&it));
     brain.settings.policy != PolicyName::Priced
         || bookings.all(|it| {
-            let taken = Duration::from_secs_f64(it.account.ttft_ms.clamp(0.0, 1e12) / 1e3);
+            let taken = span_of_ms(it.account.ttft_ms);
             let by = it.toll.due.first_token_by;
             by.is_none_or(|by| it.account.sent_at + taken <= by + ROUNDING)
         })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::cost::{Hardware, Mix, StepTimes, StepWork};
-use crate::domain::{Moment, ReplicaId, Report, span_ms};
+use crate::domain::{Moment, ReplicaId, Report, span_ms, span_of_ms};
 use crate::fleet::{Replica, ms};
 
 /// The knee is where this share of the highest throughput is reached.
@@ -101,7 +101,7 @@ impl Knees {
             knee.late += u32::from(knee.cut_at <= sent_at);
             if LATE_IN_A_ROW <= knee.late {
                 knee.seen_max = (LATE_CUT * in_flight.min(knee.sequences_max)).max(1.0);
-                knee.cut_at = sent_at + Duration::from_secs_f64(taken_ms / 1e3);
+                knee.cut_at = sent_at + span_of_ms(taken_ms);
                 knee.late = 0;
             }
             return;
@@ -126,7 +126,7 @@ impl Knees {
     fn fill_up_to(&self, now: Moment, replica: &Replica, most: impl Fn(&Knee) -> f64) -> f64 {
         let Some(knee) = self.replicas.get(&replica.id) else { return 0.0 };
         let others = replica.hearsay.booked_elsewhere(now);
-        let in_flight = f64::from(replica.in_flight + others.in_flight);
+        let in_flight = f64::from(replica.in_flight.saturating_add(others.in_flight));
         (in_flight / most(knee)).max(kv_fill(now, replica))
     }
 }
@@ -135,7 +135,7 @@ impl Knees {
 pub(super) fn wait_ms(now: Moment, replica: &Replica) -> f64 {
     let pace = replica.pace.factor();
     let others = replica.hearsay.booked_elsewhere(now);
-    pace * ms(replica.ledger.line_us(now, pace) + others.load.prefill_us)
+    pace * ms(replica.ledger.line_us(now, pace).saturating_add(others.load.prefill_us))
 }
 
 fn kv_fill(now: Moment, replica: &Replica) -> f64 {
@@ -149,7 +149,7 @@ fn kv_fill(now: Moment, replica: &Replica) -> f64 {
         {
             let load = replica.ledger.load();
             // Both in the same unit, whatever its name.
-            ms(load.kv_tokens + load.growth_tokens) / ms(max)
+            ms(load.kv_tokens.saturating_add(load.growth_tokens)) / ms(max)
         }
         Some(_) | None => 0.0,
     }

@@ -4,6 +4,7 @@
 //! same way. The order is the queue's and the place is the policy's; this file only brings them
 //! together, and keeps the books of both when a request ends.
 
+mod computed;
 mod headroom;
 mod hold;
 mod lanes;
@@ -21,6 +22,7 @@ use crate::queue::{Admission, Ticket, Use};
 use super::picking::Unpicked;
 use super::{Action, Brain, Cause, Refusal, Waited, knee};
 
+pub(super) use computed::believed;
 use headroom::Limit;
 use hold::Parked;
 pub(super) use hold::{Arrival, Due, Hold, Toll};
@@ -66,7 +68,7 @@ impl Brain {
         let account = self.hold.contracts.account(toll.tenant);
         let held = account.reserve(now, toll.work, tokens);
         if held.usage == Use::BestEffort && !self.is_idle(now, class) {
-            let account = self.hold.contracts.account(parked.toll.tenant);
+            let account = self.hold.contracts.holder(parked.toll.tenant, &held);
             account.cancel(held);
             let over = account.over(parked.toll.work, tokens);
             self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));

@@ -9,6 +9,7 @@ mod budget;
 mod event;
 mod explain;
 mod foresight;
+pub mod hostile;
 pub mod invariants;
 mod knee;
 mod line;
@@ -38,7 +39,7 @@ use rustc_hash::FxBuildHasher;
 use crate::domain::{Moment, ReplicaId, RequestId, Usage};
 use crate::fleet::{Drift, Fleet, Patience, Reason, Replica, Silence, Standing, State};
 use crate::policy::{self, Ask, Candidate, Policy, Terms};
-use crate::tokens::{Lengths, Recent};
+use crate::tokens::{Lengths, Recent, TOKENS_MAX};
 
 pub use accounts::WorkloadDrift;
 pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
@@ -59,7 +60,7 @@ use accounts::candidate;
 use booking::Booking;
 use budget::RetryBudget;
 use explain::Explaining;
-use line::{Arrival, Due, Hold};
+use line::{Arrival, Due, Hold, believed};
 use notice::Notices;
 use quarantine::Quarantine;
 use reading::Readings;
@@ -149,6 +150,7 @@ impl Brain {
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
             Event::Answering { request } => self.on_answering(now, request),
             Event::Streamed { request, output_tokens } => {
+                let output_tokens = output_tokens.min(TOKENS_MAX);
                 self.hold_on_streamed(request, output_tokens);
                 self.on_streamed(request, output_tokens);
                 self.watch_streamed(now, request, output_tokens);
@@ -163,7 +165,7 @@ impl Brain {
             }
             Event::Weighed { replica, weight } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
-                    it.weight = weight;
+                    it.weigh(weight);
                 }
                 self.subsets.touch();
             }
@@ -331,7 +333,8 @@ impl Brain {
             self.note_death_under(now, request);
         }
         let Some(booking) = self.close_account(now, request) else { return };
-        self.hold_on_ended(now, &booking, usage);
+        let usage = believed(now, &booking, usage);
+        self.hold_on_ended(now, &booking, usage, outcome == Outcome::Done);
         self.learn(now, &booking, outcome, usage);
         self.learn_patience(&booking, usage);
         match outcome {

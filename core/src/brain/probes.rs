@@ -62,6 +62,7 @@ impl Brain {
     /// is that it is at work at all where a question for a token was not answered.
     pub(super) fn on_reported(&mut self, now: Moment, replica: ReplicaId, report: Report) {
         let Some(it) = self.fleet.get_mut(replica) else { return };
+        let report = report.bounded();
         let worked = it.watch.on_report(&report, it.hearsay.report().as_ref());
         it.hearsay.on_report(report);
         if worked && (it.has_foreign_work(now) || it.watch.mute_since.is_some()) {

@@ -3,9 +3,8 @@
 //! replica that writes would seem to read all the time, and nobody would be sent there.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use crate::domain::{Moment, RequestId};
+use crate::domain::{Moment, RequestId, span_of_ms};
 
 use super::Brain;
 use super::booking::{Account, Booking};
@@ -47,5 +46,5 @@ impl Brain {
 }
 
 fn read_at(account: &Account) -> Moment {
-    account.sent_at + Duration::from_secs_f64(account.ttft_ms.clamp(0.0, 1e9) / 1e3)
+    account.sent_at + span_of_ms(account.ttft_ms)
 }

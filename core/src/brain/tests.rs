@@ -1,6 +1,7 @@
 //! What the brain promises, as events and the actions they must bring.
 
 mod books;
+mod figures;
 mod hangs;
 mod poison;
 mod record;
@@ -50,6 +51,7 @@ impl Bench {
         assert!(invariants::line_matches_requests(&self.brain));
         assert!(invariants::nobody_waits_in_vain(&self.brain, self.now));
         assert!(invariants::accounts_are_closed_once(&self.brain));
+        assert!(invariants::contracts_match_requests(&self.brain));
         assert!(invariants::suspects_go_alone(&self.brain, self.now, &actions), "{actions:?}");
         actions
     }

@@ -53,6 +53,10 @@ impl Ward {
         self.waiting.len()
     }
 
+    pub(super) fn bookings(&self) -> impl Iterator<Item = &Booking> {
+        self.waiting.iter().map(|it| &it.booking)
+    }
+
     /// Lists those who wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
         self.waiting.iter().map(|it| it.request)

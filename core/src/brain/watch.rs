@@ -63,7 +63,8 @@ impl Brain {
             // Prompts that were read meanwhile, or wait, explain a delay; those that wait are counted
             // whole, which forgives too much rather than too little.
             let waiting_us = it.ledger.load().prefill_us;
-            let read_ms = ms(prefilled_us - prefilled_us_before + waiting_us);
+            let read_since_us = it.ledger.prefilled_since(prefilled_us_before);
+            let read_ms = ms(read_since_us) + ms(waiting_us);
             let predicted_ms = new_tokens * step_ms(it, context) + read_ms;
             it.watch.tempo.on_gap(now, span_ms(now.since(at)), predicted_ms);
         }

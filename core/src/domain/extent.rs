@@ -15,9 +15,19 @@ pub struct Extent {
     pub sound_ms: u32,
     /// Bytes of the attachments.
     pub attachment_bytes: u32,
+    /// Bytes of the text that has no blanks, as hashes and keys have: it has more tokens than prose.
+    pub dense_bytes: u32,
+    /// Bytes of all that the body says, attachments left out; 0 when unknown.
+    pub body_bytes: u32,
+    /// Images, sounds and files that the prompt names, those it carries in itself included.
+    pub media: u32,
+    /// Whether some of the prompt is kept at the engine, so that the body does not show its length.
+    pub is_continued: bool,
     /// Bytes behind each block of the outline; 0 when it has none.
     pub block_bytes: u32,
-    /// The most tokens the answer may have, where that is known.
+    /// How many answers the request asks for at once; 0 when unknown, which is one.
+    pub answers: u32,
+    /// The most tokens that all of them may have together, where that is known.
     pub output_tokens_max: Option<u32>,
     /// The hash of the whole prompt; 0 when unknown.
     pub digest: u64,

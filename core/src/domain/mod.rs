@@ -14,7 +14,7 @@ pub use birth::Birth;
 pub use extent::Extent;
 pub use ids::{Place, ReplicaId, RequestId, RouterId, SliceKey};
 pub use moment::Moment;
-pub use numbers::{float, span_ms, whole, whole_u32};
+pub use numbers::{float, span_ms, span_of_ms, whole, whole_u32};
 pub use outline::Outline;
 pub use report::Report;
 pub use usage::Usage;

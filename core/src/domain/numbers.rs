@@ -30,9 +30,26 @@ pub fn span_ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
+/// Makes a span of milliseconds. NaN and what is below zero are no time, what is too long is three
+/// hundred years, which can be added to and multiplied.
+pub fn span_of_ms(ms: f64) -> Duration {
+    let ms = if ms.is_nan() { 0.0 } else { ms.clamp(0.0, 1e13) };
+    Duration::from_secs_f64(ms / 1e3)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_number_of_milliseconds_is_a_span() {
+        for ms in [f64::NAN, -1.0, f64::NEG_INFINITY] {
+            assert_eq!(span_of_ms(ms), Duration::ZERO);
+        }
+        let most = [f64::INFINITY, f64::MAX].map(span_of_ms);
+        assert_eq!(most, [Duration::from_secs(10_000_000_000); 2]);
+        assert_eq!(span_of_ms(2.5), Duration::from_micros(2_500));
+    }
 
     #[test]
     fn what_does_not_fit_becomes_the_nearest_that_does() {

@@ -19,7 +19,25 @@ pub struct Report {
     pub kv_tokens_max: Option<u64>,
 }
 
+/// No engine holds more than this of anything; what claims to is taken for this.
+const COUNT_MAX: u32 = 1 << 20;
+const KV_TOKENS_MAX: u64 = 1 << 40;
+
 impl Report {
+    /// Moves figures to where they make sense, so that they can be added up whatever an engine says.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let share = self.kv_used_share;
+        Self {
+            taken_at: self.taken_at,
+            waiting: self.waiting.min(COUNT_MAX),
+            running: self.running.min(COUNT_MAX),
+            waiting_tokens: self.waiting_tokens.map(|it| it.min(KV_TOKENS_MAX)),
+            kv_used_share: if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) },
+            kv_tokens_max: self.kv_tokens_max.map(|it| it.min(KV_TOKENS_MAX)),
+        }
+    }
+
     /// Tokens in its KV memory; zero where the engine does not tell how many fit.
     #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "no memory holds 2^53")]
     pub fn kv_used_tokens(&self) -> f64 {

@@ -18,6 +18,8 @@ const HALF_LIFE: Duration = Duration::from_secs(1);
 const HEARD_AGE_MAX: Duration = Duration::from_secs(5);
 /// How many other routers are listened to.
 const ROUTERS_MAX: usize = 64;
+/// No router has more in flight at one replica; so the sum over all of them fits.
+const IN_FLIGHT_MAX: u32 = 1 << 20;
 /// How long the most that was in flight is remembered, at least.
 const PEAK_SPAN: Duration = Duration::from_secs(2);
 
@@ -64,6 +66,8 @@ impl Hearsay {
 
     /// Takes in what another router says; the newest word of each counts.
     pub fn on_heard(&mut self, router: RouterId, taken_at: Moment, booked: Booked) {
+        let in_flight = booked.in_flight.min(IN_FLIGHT_MAX);
+        let booked = Booked { load: booked.load.bounded(), in_flight };
         match self.heard.iter_mut().find(|it| it.0 == router) {
             Some(old) if old.1 <= taken_at => *old = (router, taken_at, booked),
             Some(_) => {}
@@ -108,7 +112,8 @@ impl Hearsay {
     /// their most of late: a report is old when it comes, and what ended since is no stranger.
     pub fn strangers(&self, now: Moment) -> f64 {
         let Some(report) = self.report else { return 0.0 };
-        let known = self.peaks[0].max(self.peaks[1]) + self.booked_elsewhere(now).in_flight;
+        let own = self.peaks[0].max(self.peaks[1]);
+        let known = own.saturating_add(self.booked_elsewhere(now).in_flight);
         let there = report.waiting.saturating_add(report.running);
         f64::from(there.saturating_sub(known))
     }

@@ -11,7 +11,14 @@ use crate::domain::{Extent, Moment, Outline, Usage, span_ms};
 /// How long a prompt that was read is remembered: about as long as an answer takes to write.
 const READ_MEMORY_MS: f64 = 10_000.0;
 
-/// What one request weighs, or all of them at one replica.
+/// The most that one request is booked with. A million of them add up to far less than overflows, and no
+/// router has as many in flight.
+const CHARGE_US_MAX: f64 = 1e12;
+/// What another router has booked is taken for this at most.
+const HEARD_MAX: u64 = 1 << 56;
+
+/// What one request weighs, or all of them at one replica. Sums are exact: what each request adds is
+/// bounded, so none of them overflows, and what was added is taken back to the last unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Reading prompts whose answer has not begun.
@@ -25,6 +32,17 @@ pub struct Load {
 }
 
 impl Load {
+    /// Moves what another router says to where it can be added up.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        Self {
+            prefill_us: self.prefill_us.min(HEARD_MAX),
+            decode_us: self.decode_us.min(HEARD_MAX),
+            kv_tokens: self.kv_tokens.min(HEARD_MAX),
+            growth_tokens: self.growth_tokens.min(HEARD_MAX),
+        }
+    }
+
     /// All work, in milliseconds of a busy replica.
     pub fn work_ms(&self) -> f64 {
         ms(self.prefill_us + self.decode_us)
@@ -71,7 +89,10 @@ impl AddAssign for Load {
 impl SubAssign for Load {
     /// Takes back what was booked; more than that is a mistake in the books.
     fn sub_assign(&mut self, other: Self) {
-        let less = |from: u64, what: u64| from.checked_sub(what).expect("taken back as booked");
+        let less = |from: u64, what: u64| {
+            debug_assert!(what <= from, "taken back as booked");
+            from.saturating_sub(what)
+        };
         self.prefill_us = less(self.prefill_us, other.prefill_us);
         self.decode_us = less(self.decode_us, other.decode_us);
         self.kv_tokens = less(self.kv_tokens, other.kv_tokens);
@@ -91,9 +112,10 @@ pub struct Drift {
 
 impl Drift {
     pub fn note(&mut self, predicted_us: u64, settled_us: u64) {
-        self.predicted_us += predicted_us;
-        self.settled_us += settled_us;
-        self.missed_us += predicted_us.abs_diff(settled_us);
+        let sum = |so_far: &mut u64, more: u64| *so_far = so_far.saturating_add(more);
+        sum(&mut self.predicted_us, predicted_us);
+        sum(&mut self.settled_us, settled_us);
+        sum(&mut self.missed_us, predicted_us.abs_diff(settled_us));
     }
 }
 
@@ -120,7 +142,7 @@ pub struct Ledger {
     answering: u32,
     /// When the line of prompts last moved: somebody's first token, or the first to join it.
     moved_at: Moment,
-    /// All prompts that were read here.
+    /// All prompts that were read here, from zero again when that is full.
     prefilled_us: u64,
     /// Those that were read lately, fading, as of the last of them.
     read_ms: f64,
@@ -142,6 +164,11 @@ impl Ledger {
         self.prefilled_us
     }
 
+    /// Measures the prompts that were read since there were so many.
+    pub const fn prefilled_since(&self, before_us: u64) -> u64 {
+        self.prefilled_us.wrapping_sub(before_us)
+    }
+
     pub fn book(&mut self, now: Moment, charge: Load) {
         if self.waiting == 0 {
             self.moved_at = now;
@@ -155,7 +182,7 @@ impl Ledger {
         let read = Load { prefill_us: charge.prefill_us, ..Load::default() };
         self.load -= read;
         *charge -= read;
-        self.prefilled_us += read.prefill_us;
+        self.prefilled_us = self.prefilled_us.wrapping_add(read.prefill_us);
         self.read_ms = self.read_lately_ms(now) + ms(read.prefill_us);
         self.read_at = now;
         self.moved_at = now;
@@ -205,11 +232,10 @@ impl Ledger {
     clippy::as_conversions,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "from float to int, `as` saturates, and spans are not negative"
+    reason = "from float to int, `as` saturates and NaN is 0"
 )]
 fn us(ms: f64) -> u64 {
-    // Far beyond any real work, and far from where a sum of a million requests would overflow.
-    (ms * 1e3).round().min(1e12) as u64
+    (ms * 1e3).round().clamp(0.0, CHARGE_US_MAX) as u64
 }
 
 /// Makes milliseconds of microseconds.

@@ -77,7 +77,7 @@ impl Replica {
         Self {
             id,
             name,
-            weight,
+            weight: sensible(weight),
             hardware,
             leaving: false,
             breaker,
@@ -91,6 +91,11 @@ impl Replica {
             prefill_ms_mean: 0.0,
             watch: Watch::default(),
         }
+    }
+
+    /// Takes on another share of sessions.
+    pub fn weigh(&mut self, weight: f64) {
+        self.weight = sensible(weight);
     }
 
     pub const fn state(&self) -> State {
@@ -156,6 +161,11 @@ impl Replica {
         self.failed_total += 1;
         self.breaker.on_failure(now, reason);
     }
+}
+
+/// Takes a weight that is none for zero: a replica that takes no new sessions.
+fn sensible(weight: f64) -> f64 {
+    if weight.is_finite() { weight.max(0.0) } else { 0.0 }
 }
 
 /// The replicas of one pool, in order of id.

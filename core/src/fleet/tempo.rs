@@ -33,14 +33,14 @@ pub struct Tempo {
 impl Tempo {
     /// Notes how long tokens took to come, each, against what was predicted.
     pub fn on_gap(&mut self, now: Moment, gap_ms: f64, predicted_ms: f64) {
-        if predicted_ms <= 0.0 {
+        let ratio = gap_ms / predicted_ms;
+        if predicted_ms <= 0.0 || !ratio.is_finite() {
             return;
         }
         if REMEMBERED <= now.since(self.noted_at) {
             *self = Self::default();
         }
         self.noted_at = now;
-        let ratio = gap_ms / predicted_ms;
         self.ratio += if self.gaps == 0 { ratio } else { NEW_SHARE * (ratio - self.ratio) };
         self.gaps = self.gaps.saturating_add(1);
     }

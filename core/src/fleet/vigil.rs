@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{Moment, span_ms};
+use crate::domain::{Moment, span_ms, span_of_ms};
 
 /// Below this no silence is called a hang. With the quarter second between two looks at the fleet, a
 /// hang is found within five seconds.
@@ -133,7 +133,7 @@ impl Patience {
     }
 
     fn stretched(&self, expected_ms: f64) -> Duration {
-        Duration::from_secs_f64(expected_ms.max(0.0) * self.stretch / 1e3)
+        span_of_ms(expected_ms * self.stretch)
     }
 }
 

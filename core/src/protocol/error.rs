@@ -9,6 +9,7 @@ use super::Api;
 pub enum ErrorKind {
     InvalidRequest,
     Unauthorized,
+    Forbidden,
     NotFound,
     TooLarge,
     RateLimited,
@@ -57,6 +58,7 @@ impl ErrorKind {
         match self {
             Self::InvalidRequest | Self::NotFound | Self::TooLarge => "invalid_request_error",
             Self::Unauthorized => "authentication_error",
+            Self::Forbidden => "permission_error",
             Self::RateLimited => "rate_limit_error",
             Self::Unavailable => "service_unavailable_error",
             Self::Timeout => "timeout_error",
@@ -68,6 +70,7 @@ impl ErrorKind {
         match self {
             Self::InvalidRequest => "invalid_request_error",
             Self::Unauthorized => "authentication_error",
+            Self::Forbidden => "permission_error",
             Self::NotFound => "not_found_error",
             Self::TooLarge => "request_too_large",
             Self::RateLimited => "rate_limit_error",

@@ -1,22 +1,25 @@
-//! What is noted of an answer while it passes: how many events, whether it broke off inside one, and
-//! a little of its start and end, where the engine reports its usage. Nothing is parsed until the
-//! answer is over, and nothing is held back.
+//! What is noted of an answer while it passes: how many bytes and events, whether it broke off inside of
+//! one, and the engine's own figures of what it cost. Nothing is held back, and of all that passes only
+//! the figures are kept.
+//!
+//! An event of a stream is walked through only if it speaks of usage at all, which a search for that word
+//! tells. An event that comes in several pieces is walked through as they come.
 
-use memchr::memchr_iter;
+use memchr::{memchr_iter, memmem};
 
 use super::Api;
+use super::usage::{Place, Walk, read};
 use crate::domain::Usage;
 
-const HEAD_BYTES: usize = 1024;
-const TAIL_BYTES: usize = 1024;
+/// How the data of an event begins.
+const DATA: &[u8] = b"data:";
+/// What an event with figures holds.
+const MARK: &[u8] = b"\"usage\"";
 
 #[derive(Debug)]
 pub struct Meter {
-    /// Kept only where the API reports something there.
-    head_bytes: usize,
-    head: Vec<u8>,
-    /// Between one and two times `TAIL_BYTES`, so that most pieces are just appended.
-    tail: Vec<u8>,
+    figures: Figures,
+    bytes: u64,
     events: u64,
     /// Whether the line now being received has anything on it.
     in_line: bool,
@@ -24,26 +27,70 @@ pub struct Meter {
     in_event: bool,
 }
 
+/// How figures are looked for.
+#[derive(Debug)]
+enum Figures {
+    /// There are none that could be believed.
+    None,
+    /// In one JSON object, which is the answer.
+    Whole(Walk),
+    /// In the events of a stream.
+    Events(Box<Stream>),
+}
+
+#[derive(Debug)]
+struct Stream {
+    walk: Walk,
+    line: Line,
+    /// Whether the event now being received has had a line of data. More than one make no object.
+    had_data: bool,
+    /// The latest figures at the top level of an event.
+    late: Vec<u8>,
+    /// The latest figures in the object that the API names.
+    within: Vec<u8>,
+}
+
+/// What the line now being received is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// As many bytes came as it shares with the beginning of data.
+    Begins(usize),
+    /// Data, to be walked through.
+    Data,
+    Other,
+}
+
 impl Meter {
-    pub fn new(api: Api) -> Self {
-        let head_bytes = if api == Api::Messages { HEAD_BYTES } else { 0 };
-        let (head, tail) = (Vec::new(), Vec::new());
-        Self { head_bytes, head, tail, events: 0, in_line: false, in_event: false }
+    /// Reads no figures: for an answer that is not there yet, or whose figures mean nothing.
+    pub const fn blind() -> Self {
+        Self { figures: Figures::None, bytes: 0, events: 0, in_line: false, in_event: false }
+    }
+
+    /// Reads a good answer of `api`, in one piece or as a stream of events.
+    pub fn new(api: Api, stream: bool) -> Self {
+        let figures = match (api, stream) {
+            (Api::Other, _) => Figures::None,
+            (_, false) => Figures::Whole(Walk::new(Place::WHOLE)),
+            (_, true) => Figures::Events(Box::new(Stream::new(api))),
+        };
+        Self { figures, ..Self::blind() }
     }
 
     pub fn on_chunk(&mut self, chunk: &[u8]) {
-        self.count(chunk);
-        if self.head.len() < self.head_bytes {
-            let room = self.head_bytes - self.head.len();
-            self.head.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        self.bytes = self.bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+        if let Figures::Whole(walk) = &mut self.figures {
+            walk.on_piece(chunk);
         }
-        let kept = &chunk[chunk.len().saturating_sub(TAIL_BYTES)..];
-        if kept.len() == TAIL_BYTES {
-            self.tail.clear();
-        } else if 2 * TAIL_BYTES < self.tail.len() + kept.len() {
-            self.tail.drain(..self.tail.len() - TAIL_BYTES);
-        }
-        self.tail.extend_from_slice(kept);
+        let speaks = match &self.figures {
+            Figures::Events(_) => speaks_of_usage(chunk),
+            Figures::None | Figures::Whole(_) => false,
+        };
+        self.count(chunk, speaks);
+    }
+
+    /// Bytes received.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Events received whole.
@@ -56,90 +103,114 @@ impl Meter {
         self.in_event
     }
 
+    /// Reads what the engine said of the cost; later figures win.
     pub fn usage(&self) -> Usage {
-        Usage::read(&self.head, &self.tail)
+        match &self.figures {
+            Figures::None => Usage::default(),
+            Figures::Whole(walk) => walk.found().map_or_else(Usage::default, |it| read(&it.top)),
+            Figures::Events(stream) => {
+                let (early, late) = (read(&stream.within), read(&stream.late));
+                Usage {
+                    input: late.input.or(early.input),
+                    output: late.output.or(early.output),
+                    cached: late.cached.or(early.cached),
+                }
+            }
+        }
     }
 
-    /// An event ends with an empty line; lines end with LF or CRLF.
-    fn count(&mut self, chunk: &[u8]) {
+    /// An event ends with an empty line; lines end with LF or CRLF. `speaks` tells whether the chunk
+    /// holds the word for figures.
+    fn count(&mut self, chunk: &[u8], speaks: bool) {
         let mut start = 0;
         for end in memchr_iter(b'\n', chunk) {
-            self.on_text(&chunk[start..end]);
+            self.on_text(&chunk[start..end], speaks, true);
             if !self.in_line {
                 self.events += u64::from(self.in_event);
                 self.in_event = false;
+                if let Figures::Events(stream) = &mut self.figures {
+                    stream.had_data = false;
+                }
             }
             self.in_line = false;
             start = end + 1;
         }
-        self.on_text(&chunk[start..]);
+        self.on_text(&chunk[start..], speaks, false);
     }
 
-    fn on_text(&mut self, text: &[u8]) {
+    /// Takes in some of a line, or the rest of it.
+    fn on_text(&mut self, text: &[u8], speaks: bool, ends: bool) {
         if !text.is_empty() && text != b"\r" {
             self.in_line = true;
             self.in_event = true;
         }
+        if let Figures::Events(stream) = &mut self.figures {
+            stream.on_text(text, speaks, ends);
+        }
     }
+}
+
+impl Stream {
+    fn new(api: Api) -> Self {
+        let walk = Walk::new(Place::of_event(api));
+        let (late, within) = (Vec::new(), Vec::new());
+        Self { walk, line: Line::Begins(0), had_data: false, late, within }
+    }
+
+    /// Takes in some of a line, or the rest of it. A line that comes whole is walked through only if
+    /// its chunk speaks of figures.
+    fn on_text(&mut self, text: &[u8], speaks: bool, ends: bool) {
+        let mut text = text;
+        if let Line::Begins(came) = self.line {
+            let both = DATA[came..].iter().zip(text);
+            let shared = both.take_while(|(one, other)| one == other).count();
+            text = &text[shared..];
+            self.line = if came + shared == DATA.len() {
+                self.begin_data(speaks || !ends)
+            } else if text.is_empty() {
+                Line::Begins(came + shared)
+            } else {
+                Line::Other
+            };
+        }
+        if self.line == Line::Data {
+            self.walk.on_piece(text);
+        }
+        if ends {
+            self.end_line();
+        }
+    }
+
+    fn begin_data(&mut self, is_read: bool) -> Line {
+        let goes_on = std::mem::replace(&mut self.had_data, true);
+        if goes_on || !is_read {
+            return Line::Other;
+        }
+        self.walk.reset();
+        Line::Data
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::replace(&mut self.line, Line::Begins(0));
+        let Some(found) = self.walk.found().filter(|_| line == Line::Data) else { return };
+        if !found.top.is_empty() {
+            self.late.clone_from(&found.top);
+        }
+        if !found.within.is_empty() {
+            self.within.clone_from(&found.within);
+        }
+    }
+}
+
+/// Tells whether an object with figures may begin in the chunk. In streams that end with figures every
+/// other event says that it has none.
+fn speaks_of_usage(chunk: &[u8]) -> bool {
+    memmem::find_iter(chunk, MARK).any(|at| {
+        let rest = chunk[at + MARK.len()..].trim_ascii_start();
+        let value = rest.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+        rest.is_empty() || value.is_some_and(|it| it.is_empty() || it.starts_with(b"{"))
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn metered(chunks: &[&[u8]]) -> Meter {
-        let mut meter = Meter::new(Api::Messages);
-        for chunk in chunks {
-            meter.on_chunk(chunk);
-        }
-        meter
-    }
-
-    #[test]
-    fn events_are_counted_across_chunks_and_line_endings() {
-        let check = |chunks: &[&[u8]], events, mid_event| {
-            let meter = metered(chunks);
-            assert_eq!((meter.events(), meter.is_mid_event()), (events, mid_event), "{chunks:?}");
-        };
-        check(&[], 0, false);
-        check(&[b"data: 1\n\ndata: 2\n\n"], 2, false);
-        check(&[b"data: 1\n", b"\nda", b"ta: 2\n"], 1, true);
-        check(&[b"event: x\r\ndata: 1\r", b"\n\r", b"\n"], 1, false);
-        check(&[b"\n\n\n\n: hi\n\n\n"], 1, false);
-    }
-
-    #[test]
-    fn usage_is_found_at_the_end_of_a_long_answer() {
-        let filler = vec![b'x'; 100_000];
-        let end = br#","usage":{"prompt_tokens":3,"completion_tokens":4}}"#;
-        let meter = metered(&[&filler, &filler, &end[..20], &end[20..]]);
-        let usage = meter.usage();
-        assert_eq!((usage.input, usage.output), (Some(3), Some(4)));
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_kept_is_bounded_and_the_cut_does_not_matter(
-            text in prop::collection::vec(prop::sample::select(b"\r\nx".to_vec()), 0..6000),
-            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
-        ) {
-            let mut cuts: Vec<usize> = cuts.iter().map(|it| it.index(text.len() + 1)).collect();
-            cuts.extend([0, text.len()]);
-            cuts.sort_unstable();
-            let mut meter = Meter::new(Api::Messages);
-            for pair in cuts.windows(2) {
-                meter.on_chunk(&text[pair[0]..pair[1]]);
-                prop_assert!(meter.tail.len() <= 2 * TAIL_BYTES && meter.head.len() <= HEAD_BYTES);
-            }
-            prop_assert!(text.ends_with(&meter.tail) && text.starts_with(&meter.head));
-            prop_assert!(TAIL_BYTES.min(text.len()) <= meter.tail.len());
-            if !text.contains(&b'\r') {
-                let whole = metered(&[&text]);
-                prop_assert_eq!(whole.events(), meter.events());
-                prop_assert_eq!(whole.is_mid_event(), meter.is_mid_event());
-            }
-        }
-    }
-}
+mod tests;

@@ -13,15 +13,20 @@ mod outline;
 mod peek;
 mod resume;
 mod session;
+mod steering;
 mod token;
 mod usage;
 
-pub use api::Api;
+pub use api::{Api, BadPath, Effect, Route};
 pub use engine::{read_birth, read_report};
 pub use error::{ErrorBody, ErrorKind};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
-pub use peek::{BadBody, Field, Peek, Urgency, peek, quoted};
+pub use peek::{BadBody, Edit, Peek, Salting, Steered, Urgency, peek, quoted};
 pub use resume::{Next, Resume, Verdict, event_end};
 pub use session::SessionId;
+pub use steering::{
+    Allowed, Care, ENGINE_FIELDS, ENGINE_HEADERS, EngineField, engine_field, engine_header,
+    is_credential,
+};
 pub use token::token_requests;

@@ -100,6 +100,8 @@ macro_rules! accept_anything_else {
     )+};
 }
 
+pub(super) use accept_anything_else;
+
 /// Skips a list of messages, takes in its opening on the way and notes where it stands.
 pub(super) struct Messages;
 

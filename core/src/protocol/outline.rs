@@ -10,6 +10,7 @@
 //! unless the pool keeps them apart. `cache_salt` keeps prompts apart here as it does there, and a
 //! tenant that must share with nobody gets a salt of its own, here and in the body that goes out.
 
+mod media;
 mod sound;
 
 use std::ops::Range;
@@ -18,6 +19,8 @@ use memchr::{memchr, memchr3};
 use twox_hash::XxHash3_64;
 
 use crate::domain::{Extent, Outline};
+
+pub(super) use media::Turns;
 
 /// About 64 tokens. Smaller blocks find little more and cost more to look up.
 pub(super) const BLOCK_BYTES: usize = 256;
@@ -33,6 +36,8 @@ const PROBE_BYTES: usize = 16;
 pub(super) struct Prompt<'a> {
     /// Tools, system text, messages.
     pub(super) parts: [&'a str; 3],
+    /// How the last of them begins.
+    pub(super) turns: Turns,
     /// What must differ for two equal prompts to share nothing.
     pub(super) adapter: &'a str,
     pub(super) salt: &'a str,
@@ -52,15 +57,22 @@ impl Prompt<'_> {
         for part in self.parts {
             chain.absorb(part.as_bytes());
         }
-        let attachment_bytes = chain.data_blocks * BLOCK_BYTES;
+        let media = media::find(self.parts[2], self.turns);
+        let text_bytes = narrow(bytes - media.bytes);
+        let dense_bytes = (chain.data_blocks * BLOCK_BYTES).saturating_sub(media.bytes);
         let extent = Extent {
             model,
-            text_bytes: narrow(bytes - attachment_bytes),
-            attachments: chain.attachments,
-            sounds: chain.sounds,
-            sound_ms: chain.sound_ms,
-            attachment_bytes: narrow(attachment_bytes),
+            text_bytes,
+            attachments: media.attachments,
+            sounds: media.sounds,
+            sound_ms: media.sound_ms,
+            attachment_bytes: narrow(media.bytes),
+            dense_bytes: narrow(dense_bytes).min(text_bytes),
+            body_bytes: 0,
+            media: media.named,
+            is_continued: false,
             block_bytes: narrow(BLOCK_BYTES),
+            answers: 1,
             output_tokens_max: None,
             digest: chain.digest(),
             streams: false,
@@ -117,16 +129,6 @@ fn code_unit(escape: &[u8]) -> Option<char> {
     char::from_u32(u32::from_str_radix(digits, 16).ok()?)
 }
 
-/// Makes the salt by which an engine keeps a tenant's prompts apart. A salt the client chose goes
-/// into it, so that it still keeps apart what the client wants apart, and never reaches across tenants.
-pub(super) fn tenant_salt(tenant: u64, chosen: &str) -> String {
-    let half = |seed: u64| {
-        let own = XxHash3_64::oneshot_with_seed(seed, &tenant.to_le_bytes());
-        XxHash3_64::oneshot_with_seed(own, chosen.as_bytes())
-    };
-    format!("\"{:016x}{:016x}\"", half(1), half(2))
-}
-
 /// Leaves out what closes a list or a text, so that a longer one begins with it.
 pub(super) fn open_ended(raw: &str) -> &str {
     raw.strip_suffix([']', '"']).unwrap_or(raw).trim_ascii_end()
@@ -138,13 +140,8 @@ struct Chain {
     blocks: Vec<u64>,
     /// The beginning of a block whose end has not come yet.
     begun: Vec<u8>,
-    /// Blocks that are no text but the data of an attachment.
+    /// Blocks without a blank: the data of an attachment, or dense text.
     data_blocks: usize,
-    attachments: u32,
-    /// How many of the attachments are sounds, and how long they last.
-    sounds: u32,
-    sound_ms: u32,
-    in_data: bool,
 }
 
 impl Chain {
@@ -154,10 +151,6 @@ impl Chain {
             blocks: Vec::with_capacity(blocks.min(BLOCKS_MAX)),
             begun: Vec::new(),
             data_blocks: 0,
-            attachments: 0,
-            sounds: 0,
-            sound_ms: 0,
-            in_data: false,
         }
     }
 
@@ -177,18 +170,8 @@ impl Chain {
         }
         let blocks = bytes.chunks_exact(BLOCK_BYTES);
         self.begun.extend_from_slice(blocks.remainder());
-        for (number, block) in blocks.enumerate() {
-            if self.add(block) {
-                self.listen(bytes, number * BLOCK_BYTES);
-            }
-        }
-    }
-
-    /// Notes how long the attachment whose data goes on at `at` lasts, if it is a sound.
-    fn listen(&mut self, bytes: &[u8], at: usize) {
-        if let Some(lasts_ms) = sound::lasts_ms(bytes, at) {
-            self.sounds += 1;
-            self.sound_ms = self.sound_ms.saturating_add(lasts_ms);
+        for block in blocks {
+            self.add(block);
         }
     }
 
@@ -197,25 +180,20 @@ impl Chain {
         XxHash3_64::oneshot_with_seed(self.hash, &self.begun).max(1)
     }
 
-    /// Adds a whole block. Tells whether an attachment's data begins with it, or did shortly before.
-    fn add(&mut self, block: &[u8]) -> bool {
+    /// Adds a whole block.
+    fn add(&mut self, block: &[u8]) {
         if self.blocks.len() < BLOCKS_MAX {
             // Hashed without a seed and then joined: with a seed this length costs two thirds more.
             let own = XxHash3_64::oneshot(block);
             self.hash = XxHash3_64::oneshot_with_seed(self.hash, &own.to_le_bytes());
             self.blocks.push(self.hash);
         }
-        let data = is_data(block);
-        self.data_blocks += usize::from(data);
-        let begins = data && !self.in_data;
-        self.attachments += u32::from(begins);
-        self.in_data = data;
-        begins
+        self.data_blocks += usize::from(is_data(block));
     }
 }
 
-/// Tells base64 from text: no text in any script or programming language goes on for a whole block
-/// without a blank, a mark or a letter beyond ASCII.
+/// Tells base64 and its like from prose: no prose in any script or programming language goes on for a
+/// whole block without a blank, a mark or a letter beyond ASCII.
 fn is_data(block: &[u8]) -> bool {
     let is_base64 = |it: &u8| it.is_ascii_alphanumeric() || b"+/=-_".contains(it);
     let (probe, rest) = block.split_at(PROBE_BYTES.min(block.len()));

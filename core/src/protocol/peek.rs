@@ -3,6 +3,9 @@
 //! looked into only up to the first word of the user. Values stay raw, because the body is forwarded
 //! as it came.
 
+mod field;
+mod steered;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
@@ -13,9 +16,14 @@ use serde_json::value::RawValue;
 
 use super::depth::{DEPTH_MAX, is_too_deep};
 use super::opening::{Listed, Messages, Opening};
-use super::outline::{Prompt, open_ended, tenant_salt};
+use super::outline::{Prompt, Turns, open_ended};
+use super::steering::Allowed;
 use super::{Api, SessionId};
 use crate::domain::{Extent, Outline};
+
+use self::field::Field;
+pub use self::steered::{Edit, Salting, Steered};
+use self::steered::{Hits, Nest};
 
 /// No class has a longer name.
 const TIER_BYTES_MAX: usize = 64;
@@ -32,10 +40,16 @@ pub struct Peek<'a> {
     /// How urgent the body says it is.
     pub urgency: Urgency,
     prompt: Prompt<'a>,
-    /// Where the body's own salt stands, or an empty place for one; `None` where it would mean nothing.
-    salt_span: Option<Range<usize>>,
-    /// The most tokens the answer may have, if the client says; 0 where nothing is generated.
+    /// What of it steers an engine.
+    hits: Hits<'a>,
+    text: &'a str,
+    /// How many answers are asked for.
+    answers: u32,
+    /// The most tokens that all of them may have, if the client says; 0 where nothing is generated.
     output_tokens_max: Option<u32>,
+    /// Whether the engine keeps some of the prompt.
+    is_continued: bool,
+    body_bytes: usize,
 }
 
 impl Peek<'_> {
@@ -45,6 +59,10 @@ impl Peek<'_> {
     pub fn outline(&self, model: &str, tenant: Option<u64>) -> (Outline, Extent) {
         let (outline, extent) = self.prompt.outline(model, tenant);
         let (output_tokens_max, streams) = (self.output_tokens_max, self.stream);
+        let body_bytes = u32::try_from(self.body_bytes).unwrap_or(u32::MAX);
+        let body_bytes = body_bytes.saturating_sub(extent.attachment_bytes);
+        let (is_continued, answers) = (self.is_continued, self.answers);
+        let extent = Extent { body_bytes, is_continued, answers, ..extent };
         (outline, Extent { output_tokens_max, streams, ..extent })
     }
 
@@ -53,12 +71,16 @@ impl Peek<'_> {
         self.prompt.text(blocks)
     }
 
-    /// Says what to put where in the body, for the engine too to keep the tenant's prompts apart.
-    pub fn salt(&self, tenant: u64) -> Option<(Range<usize>, String)> {
-        let span = self.salt_span.clone()?;
-        let value = tenant_salt(tenant, self.prompt.salt);
-        let text = if span.is_empty() { format!("\"cache_salt\":{value},") } else { value };
-        Some((span, text))
+    /// Lists what the client chose to keep its prompts apart by, each with its name and as it stands;
+    /// nothing where all of it is allowed to pass as it is.
+    pub fn chosen_salts(&self, allowed: Allowed) -> impl Iterator<Item = (&'static str, &str)> {
+        self.hits.chosen(allowed)
+    }
+
+    /// Lists what of the body goes out otherwise than it came, in the order in which it stands: fields
+    /// that steer an engine, but for those that are allowed, and the salt.
+    pub fn edits(&self, allowed: Allowed, salting: Salting<'_>) -> Result<Vec<Edit>, Steered> {
+        self.hits.edits(self.text, allowed, salting)
     }
 }
 
@@ -69,32 +91,6 @@ pub struct Urgency {
     pub priority: Option<i64>,
     /// The words of the API, as `flex`.
     pub service_tier: Option<String>,
-}
-
-/// The fields whose values are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-pub enum Field {
-    Model,
-    Stream,
-    PromptCacheKey,
-    Metadata,
-    User,
-    Messages,
-    System,
-    Instructions,
-    Input,
-    Prompt,
-    Tools,
-    CacheSalt,
-    LoraPath,
-    MaxTokens,
-    MaxCompletionTokens,
-    MaxOutputTokens,
-    Priority,
-    ServiceTier,
-    #[serde(other)]
-    Other,
 }
 
 /// Why a body cannot be routed. Each is the client's to mend.
@@ -149,9 +145,13 @@ pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
         stream: top.stream.map(read_stream).transpose()?.unwrap_or(false),
         session: top.session().or_else(|| top.opening(api).map(SessionId::of_opening)),
         urgency: top.urgency(),
-        salt_span: top.salt_span(api, text),
         prompt: top.prompt(text),
+        answers: top.answers(api),
         output_tokens_max: top.output_tokens_max(api),
+        is_continued: top.is_continued(),
+        body_bytes: body.len(),
+        hits: top.hits,
+        text,
     })
 }
 
@@ -180,8 +180,13 @@ struct Top<'a> {
     max_tokens: Option<&'a RawValue>,
     max_completion_tokens: Option<&'a RawValue>,
     max_output_tokens: Option<&'a RawValue>,
+    n: Option<&'a RawValue>,
+    best_of: Option<&'a RawValue>,
+    previous_response_id: Option<&'a RawValue>,
+    conversation: Option<&'a RawValue>,
     priority: Option<&'a RawValue>,
     service_tier: Option<&'a RawValue>,
+    hits: Hits<'a>,
     twice: Option<&'static str>,
 }
 
@@ -215,10 +220,21 @@ impl<'a> Top<'a> {
                 ("max_completion_tokens", &mut self.max_completion_tokens)
             }
             Field::MaxOutputTokens => ("max_output_tokens", &mut self.max_output_tokens),
+            Field::N => ("n", &mut self.n),
+            Field::BestOf => ("best_of", &mut self.best_of),
+            Field::PreviousResponseId => ("previous_response_id", &mut self.previous_response_id),
+            Field::Conversation => ("conversation", &mut self.conversation),
             Field::Priority => ("priority", &mut self.priority),
             Field::ServiceTier => ("service_tier", &mut self.service_tier),
-            Field::Messages | Field::Other => return None,
+            Field::Messages | Field::Engine(_) | Field::Nest | Field::Other => return None,
         })
+    }
+
+    /// Notes a field that steers an engine; any other is none.
+    fn on_steering(&mut self, field: Field, value: &'a RawValue) {
+        if let Some(place) = field.place() {
+            self.twice = self.twice.or(self.hits.add(place, value, true));
+        }
     }
 
     /// Finds the session the body names. A value of another type names none; the engine will say
@@ -258,9 +274,19 @@ impl<'a> Top<'a> {
         let listed = self.messages.as_ref().and_then(|it| it.span);
         let messages =
             listed.map(|(first, last)| &text[span_of(first, text).start..span_of(last, text).end]);
-        let turns = messages.unwrap_or_else(|| open_ended(raw(self.input.or(self.prompt))));
+        let turns = match (listed, self.input) {
+            (Some((first, _)), _) => {
+                let before = text[..span_of(first, text).start].trim_ascii_end();
+                let key = before.strip_suffix(':').unwrap_or_default().trim_ascii_end();
+                Turns::Message { is_content: key.ends_with("\"content\"") }
+            }
+            (None, Some(_)) => Turns::List,
+            (None, None) => Turns::Bare,
+        };
+        let said = messages.unwrap_or_else(|| open_ended(raw(self.input.or(self.prompt))));
         Prompt {
-            parts: [raw(self.tools), raw(self.system.or(self.instructions)), turns],
+            parts: [raw(self.tools), raw(self.system.or(self.instructions)), said],
+            turns,
             adapter: raw(self.lora_path),
             salt: raw(self.cache_salt),
         }
@@ -275,25 +301,28 @@ impl<'a> Top<'a> {
         }
     }
 
-    /// Finds where a salt stands or could. Only prompts of known form have one: an engine may refuse a
-    /// field that it does not expect, and without a prompt nothing is cached.
-    fn salt_span(&self, api: Api, text: &str) -> Option<Range<usize>> {
-        let prompt = self.prompt(text);
-        if api == Api::Other || prompt.parts.iter().all(|it| it.is_empty()) {
-            return None;
-        }
-        // There is a field at least, so a comma after ours is in place.
-        let start = text.find('{')? + 1;
-        Some(self.cache_salt.map_or(start..start, |it| span_of(it, text)))
-    }
-
-    /// Finds the tightest cap. A value that is none is the engine's to judge.
+    /// Finds the tightest cap, for all answers together that the body asks for. A value that is none is
+    /// the engine's to judge.
     fn output_tokens_max(&self, api: Api) -> Option<u32> {
         if api == Api::Other {
             return Some(0);
         }
         let caps = [self.max_tokens, self.max_completion_tokens, self.max_output_tokens];
-        caps.into_iter().flatten().filter_map(|it| it.get().parse().ok()).min()
+        let cap = caps.into_iter().flatten().filter_map(count).min()?;
+        Some(cap.saturating_mul(self.answers(api)))
+    }
+
+    /// Counts the answers that the body asks for.
+    fn answers(&self, api: Api) -> u32 {
+        let each = [self.n, self.best_of].into_iter().flatten().filter_map(count).max();
+        let prompts = self.prompt.filter(|_| api == Api::Completions).map_or(1, prompts);
+        each.unwrap_or(1).max(1).saturating_mul(prompts.max(1))
+    }
+
+    /// Tells whether the engine keeps some of the prompt, so that the body does not show its length.
+    fn is_continued(&self) -> bool {
+        let kept = [self.previous_response_id, self.conversation];
+        kept.into_iter().flatten().any(|it| it.get() != "null")
     }
 }
 
@@ -309,21 +338,44 @@ impl<'de> Visitor<'de> for TopVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
         let mut top = Top::default();
         while let Some(field) = map.next_key::<Field>()? {
+            top.hits.members += 1;
             // Parsers disagree on which of two wins, so one could route by one and run the other.
             if field == Field::Messages && matches!(self.0, Api::Chat | Api::Messages) {
                 if top.messages.replace(map.next_value_seed(Messages)?).is_some() {
                     top.twice = Some("messages");
                 }
+            } else if field == Field::Nest {
+                let (hits, twice) = (&mut top.hits, &mut top.twice);
+                map.next_value_seed(Nest { hits, twice })?;
             } else if let Some((name, slot)) = top.slot(field) {
-                if slot.replace(map.next_value()?).is_some() {
+                let value = map.next_value()?;
+                if slot.replace(value).is_some() {
                     top.twice = Some(name);
                 }
+                top.on_steering(field, value);
+            } else if field.place().is_some() {
+                let value = map.next_value()?;
+                top.on_steering(field, value);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
         }
         Ok(top)
     }
+}
+
+fn count(raw: &RawValue) -> Option<u32> {
+    raw.get().parse().ok()
+}
+
+/// Counts the prompts of a body that may hold a list of them; a list of tokens is one.
+fn prompts(raw: &RawValue) -> u32 {
+    let list = raw.get().strip_prefix('[').map(str::trim_ascii_start);
+    if !list.is_some_and(|it| it.starts_with(['"', '['])) {
+        return 1;
+    }
+    let all = serde_json::from_str::<Vec<IgnoredAny>>(raw.get());
+    u32::try_from(all.map_or(1, |it| it.len())).unwrap_or(u32::MAX)
 }
 
 fn read_model(raw: &RawValue) -> Result<Cow<'_, str>, BadBody> {

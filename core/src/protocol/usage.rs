@@ -1,16 +1,269 @@
-//! What an answer says of its cost. The engine's own figures stand in a `usage` object near the end
-//! of the answer, so only the end is looked at (and the start, where Anthropic's API puts the input
-//! figures of a stream).
+//! Where an answer says what it cost, and what it says there. A client can have text of its own echoed in
+//! an answer: as metadata, as its input, in an error. So a `usage` object counts only in its place: at
+//! the top level of a whole answer, or in the stream's own event for it. Telling the place takes the
+//! nesting, so the text is walked through once, in pieces as they come. Strings are skipped at the speed
+//! of `memchr`, and nothing but the object itself is kept.
 
-use memchr::memmem;
+use memchr::memchr2;
 use serde::Deserialize;
 
 use crate::domain::Usage;
 
-const MARK: &[u8] = b"\"usage\":";
+use super::Api;
 
-/// How many marks from the end are looked at: the last ones of a stream may be `null`.
-const MARKS_MAX: usize = 4;
+/// A longer object is no usage.
+const OBJECT_BYTES_MAX: usize = 4096;
+/// The longest key that is looked for has fewer bytes.
+const KEY_BYTES_MAX: usize = 16;
+
+const USAGE: &[u8] = b"usage";
+
+/// Where figures stand in one object of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Whether `usage` at the top level counts.
+    top: bool,
+    /// The object at the top level whose `usage` counts.
+    within: Option<&'static [u8]>,
+}
+
+impl Place {
+    /// Figures of an answer in one piece.
+    pub(super) const WHOLE: Self = Self { top: true, within: None };
+
+    /// Figures of a stream, in the data of one event.
+    pub(super) const fn of_event(api: Api) -> Self {
+        match api {
+            Api::Chat | Api::Completions => Self { top: true, within: None },
+            // In `response.completed` and its kin.
+            Api::Responses => Self { top: false, within: Some(b"response") },
+            // In `message_start`, and in `message_delta`.
+            Api::Messages => Self { top: true, within: Some(b"message") },
+            Api::Other => Self { top: false, within: None },
+        }
+    }
+}
+
+/// What one object says of its cost, as it stands there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// At the top level.
+    pub(super) top: Vec<u8>,
+    /// In the object that the place names.
+    pub(super) within: Vec<u8>,
+}
+
+/// Walks through one JSON object that comes in pieces.
+#[derive(Clone, Debug)]
+pub(super) struct Walk {
+    place: Place,
+    /// Brackets that are open.
+    depth: u32,
+    /// The depth at which keys count: 1, or 2 inside of the object that the place names.
+    watched: u32,
+    in_string: bool,
+    /// Whether the last byte was a backslash in a string.
+    escaped: bool,
+    /// Whether a colon came since the last comma, at the watched depth.
+    in_value: bool,
+    /// The last key at the watched depth.
+    key: Key,
+    /// Where the object is copied to that is now passed through, and the depth at which it ends.
+    copied: Option<Copied>,
+    state: State,
+    found: Found,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The object is over; only blanks may follow.
+    Over,
+    /// It is no JSON object.
+    Broken,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    within: bool,
+    ends_at: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Key {
+    bytes: [u8; KEY_BYTES_MAX],
+    /// More than fit for a key that is none of those looked for.
+    length: usize,
+}
+
+impl Key {
+    fn push(&mut self, text: &[u8]) {
+        let end = self.length.saturating_add(text.len());
+        if let Some(room) = self.bytes.get_mut(self.length..end) {
+            room.copy_from_slice(text);
+        }
+        self.length = end;
+    }
+
+    fn is(&self, name: &[u8]) -> bool {
+        self.bytes.get(..self.length) == Some(name)
+    }
+}
+
+impl Walk {
+    pub(super) fn new(place: Place) -> Self {
+        Self {
+            place,
+            depth: 0,
+            watched: 1,
+            in_string: false,
+            escaped: false,
+            in_value: false,
+            key: Key::default(),
+            copied: None,
+            state: State::Open,
+            found: Found::default(),
+        }
+    }
+
+    /// Begins anew; what was kept for the last object is let go, its memory is not.
+    pub(super) fn reset(&mut self) {
+        let Found { mut top, mut within } = std::mem::take(&mut self.found);
+        top.clear();
+        within.clear();
+        *self = Self { found: Found { top, within }, ..Self::new(self.place) };
+    }
+
+    /// Says what was found, once the object is whole.
+    pub(super) fn found(&self) -> Option<&Found> {
+        (self.state == State::Over).then_some(&self.found)
+    }
+
+    /// Goes on with the next piece.
+    pub(super) fn on_piece(&mut self, piece: &[u8]) {
+        let mut at = 0;
+        let mut copied_to = 0;
+        while at < piece.len() && self.state != State::Broken {
+            if self.in_string {
+                at = self.skip_string(piece, at);
+                continue;
+            }
+            let copying = self.copied;
+            self.on_mark(piece[at]);
+            at += 1;
+            if copying.is_none() && self.copied.is_some() {
+                copied_to = at - 1;
+            } else if let (Some(it), None) = (copying, self.copied) {
+                self.copy(it, &piece[copied_to..at]);
+            }
+        }
+        if let Some(it) = self.copied {
+            self.copy(it, &piece[copied_to..]);
+        }
+    }
+
+    /// Takes in a byte outside of strings.
+    fn on_mark(&mut self, byte: u8) {
+        match byte {
+            b' ' | b'\t' | b'\r' | b'\n' => {}
+            _ if self.state == State::Over => self.state = State::Broken,
+            b'{' | b'[' => self.open(byte),
+            b'}' | b']' => self.close(),
+            _ if self.depth == 0 => self.state = State::Broken,
+            b'"' => {
+                self.in_string = true;
+                if self.is_watched() && !self.in_value {
+                    self.key = Key::default();
+                }
+            }
+            b':' if self.is_watched() => self.in_value = true,
+            b',' if self.is_watched() => self.in_value = false,
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, byte: u8) {
+        let is_object = byte == b'{';
+        if self.depth == 0 && !is_object {
+            self.state = State::Broken;
+            return;
+        }
+        let is_value = is_object && self.is_watched() && self.in_value;
+        let Some(inside) = self.depth.checked_add(1) else {
+            self.state = State::Broken;
+            return;
+        };
+        if is_value && self.key.is(USAGE) && (self.place.top || self.watched == 2) {
+            let within = self.watched == 2;
+            let kept = if within { &mut self.found.within } else { &mut self.found.top };
+            kept.clear();
+            self.copied = Some(Copied { within, ends_at: self.depth });
+        } else if is_value
+            && self.watched == 1
+            && self.place.within.is_some_and(|it| self.key.is(it))
+        {
+            self.watched = 2;
+            self.in_value = false;
+        }
+        self.depth = inside;
+    }
+
+    fn close(&mut self) {
+        let Some(outside) = self.depth.checked_sub(1) else {
+            self.state = State::Broken;
+            return;
+        };
+        self.depth = outside;
+        if self.copied.is_some_and(|it| it.ends_at == outside) {
+            self.copied = None;
+        }
+        if outside < self.watched {
+            // Behind the object that was looked into, or at the end of all.
+            (self.in_value, self.key, self.watched) = (true, Key::default(), 1);
+        }
+        if outside == 0 {
+            self.state = State::Over;
+        }
+    }
+
+    /// Goes to the end of the string, or of the piece; a key is noted on the way.
+    fn skip_string(&mut self, piece: &[u8], from: usize) -> usize {
+        let mut at = from + usize::from(std::mem::take(&mut self.escaped));
+        loop {
+            let rest = piece.get(at..).unwrap_or_default();
+            let Some(found) = memchr2(b'"', b'\\', rest) else {
+                at = piece.len();
+                break;
+            };
+            at += found;
+            if piece[at] == b'"' {
+                self.in_string = false;
+                break;
+            }
+            at += 2;
+            if piece.len() < at {
+                self.escaped = true;
+                at = piece.len();
+                break;
+            }
+        }
+        if self.is_watched() && !self.in_value {
+            self.key.push(&piece[from..at]);
+        }
+        at + usize::from(!self.in_string)
+    }
+
+    const fn is_watched(&self) -> bool {
+        self.depth == self.watched && self.copied.is_none()
+    }
+
+    fn copy(&mut self, copied: Copied, text: &[u8]) {
+        let kept = if copied.within { &mut self.found.within } else { &mut self.found.top };
+        let room = OBJECT_BYTES_MAX.saturating_sub(kept.len());
+        // What is cut off is not JSON, and says nothing.
+        kept.extend_from_slice(&text[..text.len().min(room)]);
+    }
+}
 
 #[derive(Deserialize)]
 struct Raw {
@@ -28,27 +281,10 @@ struct Details {
     cached_tokens: Option<u32>,
 }
 
-impl Usage {
-    /// Reads the figures from the start and the end of an answer; later ones win.
-    pub fn read(head: &[u8], tail: &[u8]) -> Self {
-        let (early, late) = (last_in(head), last_in(tail));
-        Self {
-            input: late.input.or(early.input),
-            output: late.output.or(early.output),
-            cached: late.cached.or(early.cached),
-        }
-    }
-}
-
-/// Reads the last `usage` object of `text`, which may begin anywhere. A model cannot forge one: in
-/// its own words the quotes are escaped.
-fn last_in(text: &[u8]) -> Usage {
-    let marks = memmem::rfind_iter(text, MARK).take(MARKS_MAX);
-    let objects = marks.filter_map(|at| {
-        let rest = &text[at + MARK.len()..];
-        serde_json::Deserializer::from_slice(rest).into_iter::<Raw>().next()?.ok()
-    });
-    objects.map(Usage::from).next().unwrap_or_default()
+/// Reads a usage object. One with a figure that is no count of tokens says nothing at all.
+pub(super) fn read(object: &[u8]) -> Usage {
+    let raw = serde_json::from_slice::<Raw>(object);
+    raw.map_or_else(|_| Usage::default(), Usage::from)
 }
 
 impl From<Raw> for Usage {
@@ -56,66 +292,5 @@ impl From<Raw> for Usage {
         let details = raw.prompt_tokens_details.and_then(|it| it.cached_tokens);
         let cached = details.or(raw.cache_read_input_tokens);
         Self { input: raw.prompt_tokens, output: raw.completion_tokens, cached }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(head: &str, tail: &str, input: u32, output: u32, cached: Option<u32>) {
-        let want = Usage { input: Some(input), output: Some(output), cached };
-        assert_eq!(Usage::read(head.as_bytes(), tail.as_bytes()), want, "{tail}");
-    }
-
-    #[test]
-    fn every_api_s_figures_are_read() {
-        check(
-            "",
-            r#","usage":{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12}}"#,
-            5,
-            7,
-            None,
-        );
-        check(
-            "",
-            "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\ndata: [DONE]\n\n",
-            5,
-            7,
-            Some(4),
-        );
-        check(
-            "",
-            r#"… "usage": {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 2}, "user": null}}"#,
-            9,
-            2,
-            Some(0),
-        );
-        check(
-            r#"data: {"type":"message_start","message":{"usage":{"input_tokens":30,"cache_read_input_tokens":16,"output_tokens":1}}}"#,
-            r#"data: {"type":"message_delta","delta":{},"usage":{"output_tokens":40}}"#,
-            30,
-            40,
-            Some(16),
-        );
-    }
-
-    #[test]
-    fn a_null_after_the_figures_does_not_hide_them() {
-        check(
-            "",
-            r#"{"usage":{"prompt_tokens":1,"completion_tokens":2}} {"usage":null}"#,
-            1,
-            2,
-            None,
-        );
-    }
-
-    #[test]
-    fn words_of_the_model_are_not_figures() {
-        let said = r#"{"content":"\"usage\":{\"prompt_tokens\":9}"}"#;
-        assert_eq!(Usage::read(b"", said.as_bytes()), Usage::default());
-        assert_eq!(Usage::read(b"", b"\"usage\":{\"prompt_tok"), Usage::default());
-        assert_eq!(Usage::read(b"", b"\"usage\":{\"prompt_tokens\":1e99}"), Usage::default());
     }
 }

@@ -44,6 +44,8 @@ pub struct Reservation {
     pub tokens: u64,
     /// Where it was taken: work, tokens, requests.
     uses: [Use; 3],
+    /// The account that holds it, by its number.
+    account: u64,
 }
 
 /// Why a request does not fit its contract.
@@ -71,6 +73,8 @@ pub struct Usage {
 /// One tenant's contract and its books.
 #[derive(Clone, Debug)]
 pub struct Account {
+    /// Tells it from an earlier account of the same tenant; 0 for everybody's.
+    number: u64,
     limits: Limits,
     work: Option<Allowance>,
     tokens: Option<Allowance>,
@@ -83,6 +87,7 @@ pub struct Account {
 impl Account {
     pub fn new(now: Moment, limits: Limits) -> Self {
         let mut account = Self {
+            number: 0,
             limits,
             work: None,
             tokens: None,
@@ -132,7 +137,7 @@ impl Account {
             }
         }
         self.reserved += 1;
-        Reservation { usage, work, tokens, uses }
+        Reservation { usage, work, tokens, uses, account: self.number }
     }
 
     /// Says which limit such a request meets first and when it will fit.
@@ -159,13 +164,14 @@ impl Account {
             it.take(held.uses[1], more_tokens);
         }
         held.work += more_work;
-        held.tokens += more_tokens;
+        held.tokens = held.tokens.saturating_add(more_tokens);
     }
 
     /// Closes the books on a request that used so much.
     pub fn settle(&mut self, mut held: Reservation, work: Work, tokens: u64) {
         self.flow(&mut held, work, tokens);
-        let (spare_work, spare_tokens) = (held.work - work, held.tokens - tokens);
+        let spare_work = held.work.saturating_sub(work);
+        let spare_tokens = held.tokens.saturating_sub(tokens);
         let [by_work, by_tokens, _] = self.allowances();
         if let Some(it) = by_work {
             it.give(held.uses[0], spare_work.parts());
@@ -175,9 +181,9 @@ impl Account {
         }
         let used = &mut self.used[held.usage.index()];
         used.requests += 1;
-        used.tokens += tokens;
+        used.tokens = used.tokens.saturating_add(tokens);
         used.work += work;
-        self.reserved -= 1;
+        self.release();
     }
 
     /// Gives everything back: the request was never sent.
@@ -190,7 +196,12 @@ impl Account {
                 allowance.give(usage, amount);
             }
         }
-        self.reserved -= 1;
+        self.release();
+    }
+
+    fn release(&mut self) {
+        debug_assert!(0 < self.reserved, "released more than was reserved");
+        self.reserved = self.reserved.saturating_sub(1);
     }
 
     /// Tells whether anything is limited at all.
@@ -228,7 +239,7 @@ impl Account {
 
 /// Says what a rate per minute gives in some time.
 fn in_time(per_min: u64, span: Duration) -> u64 {
-    let amount = u128::from(per_min) * span.as_millis() / 60_000;
+    let amount = u128::from(per_min).saturating_mul(span.as_millis()) / 60_000;
     u64::try_from(amount).unwrap_or(u64::MAX)
 }
 
@@ -236,29 +247,35 @@ fn in_time(per_min: u64, span: Duration) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Contracts {
     accounts: IndexMap<Tenant, Account, FxBuildHasher>,
+    /// Accounts that were ever opened, everybody's aside.
+    opened: u64,
 }
 
 impl Default for Contracts {
     fn default() -> Self {
         let everybody = Account::new(Moment::ZERO, Limits::default());
-        Self { accounts: std::iter::once((Tenant::default(), everybody)).collect() }
+        let accounts = std::iter::once((Tenant::default(), everybody)).collect();
+        Self { accounts, opened: 0 }
     }
 }
 
 impl Contracts {
-    /// Takes on who there is and what each may use. Tenants that stay keep their books; those that
-    /// left lose them, and what they have in flight is then settled with everybody else's.
+    /// Takes on who there is and what each may use. Tenants that stay keep their books. Those that left
+    /// lose them: what they have in flight is settled with everybody else's, also when they come back.
     pub fn reset(&mut self, now: Moment, limits: impl IntoIterator<Item = (Tenant, Limits)>) {
-        let mut accounts = IndexMap::default();
+        let mut accounts: IndexMap<Tenant, Account, FxBuildHasher> = IndexMap::default();
         let everybody = (Tenant::default(), Limits::default());
         for (tenant, limits) in std::iter::once(everybody).chain(limits) {
-            let account = match self.accounts.swap_remove(&tenant) {
-                Some(mut account) => {
-                    account.limit(now, limits);
-                    account
-                }
-                None => Account::new(now, limits),
-            };
+            if let Some(named_twice) = accounts.get_mut(&tenant) {
+                named_twice.limit(now, limits);
+                continue;
+            }
+            let known = self.accounts.swap_remove(&tenant);
+            let mut account = known.unwrap_or_else(|| {
+                self.opened += 1;
+                Account { number: self.opened, ..Account::new(now, limits) }
+            });
+            account.limit(now, limits);
             accounts.insert(tenant, account);
         }
         let orphans: u64 = self.accounts.values().map(|it| it.reserved).sum();
@@ -278,6 +295,19 @@ impl Contracts {
     pub fn account(&mut self, tenant: Tenant) -> &mut Account {
         let at = self.accounts.get_index_of(&tenant).unwrap_or(0);
         &mut self.accounts[at]
+    }
+
+    /// Finds the account in which a reservation of the tenant is kept. That need not be its account now:
+    /// it may have been taken away and given another one since.
+    pub fn holder(&mut self, tenant: Tenant, held: &Reservation) -> &mut Account {
+        let own = self.accounts.get_full(&tenant).filter(|it| it.2.number == held.account);
+        let at = own.map_or(0, |it| it.0);
+        &mut self.accounts[at]
+    }
+
+    /// Counts the reservations that all accounts keep together.
+    pub fn reserved(&self) -> u64 {
+        self.accounts.values().map(|it| it.reserved).sum()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (Tenant, &Account)> {

@@ -77,15 +77,15 @@ impl<K: Copy + Ord + Hash> Fair<K> {
         if let Some(account) = self.accounts.get(&key) {
             self.present = self.present.max(account.tag);
         }
-        self.shift(key, |tag, step| tag + step, work);
+        self.shift(key, Tag::saturating_add, work);
     }
 
     /// Corrects what was charged, once it is known what the work came to.
     pub(super) fn correct(&mut self, key: K, charged: Work, real: Work) {
         if charged < real {
-            self.shift(key, |tag, step| tag + step, real - charged);
+            self.shift(key, Tag::saturating_add, real.saturating_sub(charged));
         } else {
-            self.shift(key, Tag::saturating_sub, charged - real);
+            self.shift(key, Tag::saturating_sub, charged.saturating_sub(real));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::domain::{Moment, RequestId};
 use super::class::{ClassId, Classes, Weight};
 use super::fair::{Fair, virtual_of};
 use super::shelf::Shelf;
-use super::work::Work;
+use super::work::{Work, WorkSum};
 
 /// How far ahead of the least served a tenant may get because its cache is where there is room, as
 /// work at weight 1. The order within a tenant never bends.
@@ -105,7 +105,7 @@ struct Room {
     tenants: Fair<Tenant>,
     shelves: FxHashMap<Tenant, Shelf>,
     count: usize,
-    work: Work,
+    work: WorkSum,
 }
 
 impl Line {
@@ -145,7 +145,7 @@ impl Line {
         room.tenants.enter(ticket.tenant, ticket.weight);
         room.shelves.entry(ticket.tenant).or_default().put(&ticket, self.seq);
         room.count += 1;
-        room.work += ticket.work;
+        room.work.add(ticket.work);
         self.tickets.insert(ticket.request, (self.seq, ticket));
         self.note(&ticket);
         Ok(())
@@ -202,7 +202,7 @@ impl Line {
         self.unnote(ticket.class, ticket.tenant);
         let room = &mut self.rooms[ticket.class.index()];
         room.count -= 1;
-        room.work -= ticket.work;
+        room.work.take(ticket.work);
         if let Some(shelf) = room.shelves.get_mut(&ticket.tenant) {
             shelf.take(&ticket, seq);
             if shelf.count() == 0 {
@@ -244,10 +244,12 @@ impl Line {
         let own = room.shelves.get(&tenant).map_or(Work::ZERO, |it| self.due_by(it, now, due));
         let own_all = room.shelves.get(&tenant).map_or(Work::ZERO, Shelf::work);
         let others = room.tenants.weight_waiting().saturating_sub(u64::from(weight.thousandths()));
-        let in_class = own + share(own, others, weight).min(room.work.saturating_sub(own_all));
+        let in_class =
+            own + share(own, others, weight).min(room.work.total().saturating_sub(own_all));
         let elsewhere = self.classes.order().filter(|it| it.1 != class).map(|(_, other)| {
             let weight_other = u64::from(self.weight_of(other).thousandths());
-            share(in_class, weight_other, self.weight_of(class)).min(self.rooms[other.index()].work)
+            share(in_class, weight_other, self.weight_of(class))
+                .min(self.rooms[other.index()].work.total())
         });
         in_class + elsewhere.sum()
     }
@@ -269,12 +271,12 @@ impl Line {
     }
 
     pub fn work(&self) -> Work {
-        self.rooms.iter().map(|it| it.work).sum()
+        self.rooms.iter().map(|it| it.work.total()).sum()
     }
 
     pub fn class(&self, class: ClassId) -> ClassSnapshot {
         let room = &self.rooms[self.known(class).index()];
-        ClassSnapshot { count: room.count, work: room.work }
+        ClassSnapshot { count: room.count, work: room.work.total() }
     }
 
     /// Lists the lanes in which somebody waits.
@@ -299,7 +301,7 @@ impl Line {
 
     fn has_room(&self, bytes: usize) -> bool {
         self.tickets.len() < self.settings.count_max
-            && bytes <= self.settings.bytes_max - self.bytes
+            && bytes <= self.settings.bytes_max.saturating_sub(self.bytes)
     }
 
     fn charge(&mut self, class: ClassId, tenant: Tenant, work: Work) {
@@ -364,7 +366,7 @@ impl Room {
         if near(first) {
             return Some(first);
         }
-        let limit = least + virtual_of(DEFICIT, Weight::ONE);
+        let limit = least.saturating_add(virtual_of(DEFICIT, Weight::ONE));
         let close = heads.take(LOOKS_MAX).take_while(|it| it.0 <= limit).find(|it| near(it.1));
         Some(close.map_or(first, |it| it.1))
     }

@@ -24,7 +24,7 @@ pub use contract::{Account, Contracts, Limits, OverContract, Reservation, Usage,
 pub use gate::{Admission, Gate, GateSettings, GateSnapshot};
 pub use line::{ClassSnapshot, Full, Lane, Line, LineSettings, Tenant, Ticket};
 pub use pace::Pace;
-pub use work::Work;
+pub use work::{Work, WorkSum};
 
 #[cfg(test)]
 mod properties;

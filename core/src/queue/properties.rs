@@ -42,8 +42,8 @@ enum Step {
 /// Amounts of work as a client or a bad prediction may make them.
 fn amounts() -> impl Strategy<Value = f64> {
     prop_oneof![
-        8 => 0.001..50.0,
-        1 => prop::sample::select(vec![f64::NAN, -5.0, f64::INFINITY, f64::MAX, 0.0, -0.0]),
+        3 => 0.001..50.0,
+        1 => prop::sample::select(vec![f64::NAN, -5.0, f64::INFINITY, f64::MAX, 0.0, -0.0, 1e12]),
     ]
 }
 

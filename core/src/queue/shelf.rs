@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::domain::{Moment, RequestId};
 
 use super::line::{Lane, Ticket};
-use super::work::Work;
+use super::work::{Work, WorkSum};
 
 /// Where a request stands: by deadline, then by arrival.
 pub(super) type Stand = (Moment, u64, RequestId);
@@ -16,7 +16,7 @@ pub(super) type Stand = (Moment, u64, RequestId);
 pub(super) struct Shelf {
     lanes: Vec<(Lane, BTreeSet<Stand>)>,
     count: usize,
-    work: Work,
+    work: WorkSum,
     /// How much waits here for its weight, as the line has it noted.
     pub(super) pressure: Option<u128>,
 }
@@ -29,14 +29,14 @@ impl Shelf {
         });
         self.lanes[at].1.insert(stand(ticket, seq));
         self.count += 1;
-        self.work += ticket.work;
+        self.work.add(ticket.work);
     }
 
     pub(super) fn take(&mut self, ticket: &Ticket, seq: u64) {
         let Some(at) = self.lanes.iter().position(|it| it.0 == ticket.lane) else { return };
         if self.lanes[at].1.remove(&stand(ticket, seq)) {
             self.count -= 1;
-            self.work -= ticket.work;
+            self.work.take(ticket.work);
         }
         if self.lanes[at].1.is_empty() {
             self.lanes.swap_remove(at);
@@ -77,7 +77,7 @@ impl Shelf {
     }
 
     pub(super) fn work(&self) -> Work {
-        self.work
+        self.work.total()
     }
 }
 

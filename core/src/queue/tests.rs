@@ -252,6 +252,54 @@ fn reloading_keeps_the_books_of_those_who_stay() {
     assert_eq!(usages, [0, 1]);
 }
 
+#[test]
+fn a_tenant_that_comes_back_while_it_has_requests_in_flight_starts_with_none() {
+    let mut contracts = Contracts::default();
+    let listed = [(Tenant(1), limits(60.0, 0))];
+    contracts.reset(at(0), listed);
+    let [old, older] = [(); 2].map(|()| contracts.account(Tenant(1)).reserve(at(0), mu(3.0), 1));
+    contracts.reset(at(1), []);
+    contracts.reset(at(2), listed);
+    let new = contracts.account(Tenant(1)).reserve(at(2), mu(3.0), 1);
+    let reserved = |contracts: &Contracts| -> Vec<u64> {
+        contracts.iter().map(|it| it.1.usage().reserved).collect()
+    };
+    assert_eq!(reserved(&contracts), [2, 1], "everybody's, and its own");
+    contracts.holder(Tenant(1), &old).settle(old, mu(9.0), 1);
+    contracts.holder(Tenant(1), &older).cancel(older);
+    assert_eq!(reserved(&contracts), [0, 1]);
+    let own = contracts.account(Tenant(1)).usage();
+    assert_eq!(own.used[0].requests, 0, "what it used before is not on its new books");
+    contracts.holder(Tenant(1), &new).settle(new, mu(3.0), 1);
+    assert_eq!((reserved(&contracts), contracts.reserved()), (vec![0, 0], 0));
+}
+
+#[test]
+fn a_tenant_that_is_named_twice_has_one_account() {
+    let mut contracts = Contracts::default();
+    let held = contracts.account(Tenant(0)).reserve(at(0), mu(3.0), 1);
+    contracts.reset(at(1), [(Tenant(0), limits(60.0, 0)), (Tenant(0), limits(30.0, 0))]);
+    assert_eq!((contracts.iter().count(), contracts.reserved()), (1, 1));
+    contracts.holder(Tenant(0), &held).cancel(held);
+    assert_eq!(contracts.reserved(), 0);
+}
+
+#[test]
+fn a_full_line_of_absurd_works_is_added_up_and_taken_back() {
+    let mut line = Line::new(LineSettings::default(), &Classes::default());
+    let absurd = Work::from_parts(u64::MAX);
+    for number in 0..100 {
+        let ticket = Ticket { work: absurd, ..ticket(number, 1, number % 3) };
+        assert_eq!(line.join(ticket, &mut Vec::new()), Ok(()));
+        assert_eq!((line.work(), line.ahead(at(0), &ticket)), (absurd, absurd));
+    }
+    (0..50).for_each(|it| _ = line.remove(RequestId(it)).unwrap());
+    (0..50).for_each(|_| _ = line.next(at(0), |_| true, |_| true).unwrap());
+    assert_eq!((line.len(), line.work()), (0, Work::ZERO));
+    line.settle(ClassId(1), Tenant(0), absurd, Work::ZERO);
+    line.settle(ClassId(1), Tenant(0), Work::ZERO, absurd);
+}
+
 fn key(number: u64) -> SliceKey {
     SliceKey(number)
 }

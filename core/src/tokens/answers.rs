@@ -11,8 +11,16 @@ const STARTS: [u32; 32] = [
 /// How much of the sketch is kept at each answer: about the last hundred count.
 const KEPT: f32 = 0.99;
 
+/// A longer answer counts as this: a figure that is out of all proportion must not rule the mean.
+const TOKENS_MAX: u32 = 2 * STARTS[STARTS.len() - 1];
+
 /// How many answers what was believed before is worth.
 const PRIOR_ANSWERS: f64 = 4.0;
+
+/// After so many answers of its own, what was believed before counts as this many times their mean at
+/// most, and as this part of it at least: others' answers may be of another kind, or made up.
+const SURE_ANSWERS: f64 = 16.0;
+const PRIOR_FACTOR: f64 = 4.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct Answers([Bucket; STARTS.len() + 1]);
@@ -32,6 +40,7 @@ impl Default for Answers {
 
 impl Answers {
     pub(super) fn learn(&mut self, tokens: u32) {
+        let tokens = tokens.min(TOKENS_MAX);
         for bucket in &mut self.0 {
             bucket.answers *= KEPT;
             bucket.tokens *= KEPT;
@@ -44,13 +53,18 @@ impl Answers {
     /// Expects the length of the next answer that is cut off at `cap`, leaning on `prior` while few
     /// are known.
     pub(super) fn expected(&self, cap: f64, prior: f64) -> f64 {
-        let (mut answers, mut tokens) = (PRIOR_ANSWERS, PRIOR_ANSWERS * prior.min(cap));
+        let (mut answers, mut tokens) = (0.0, 0.0);
         for bucket in self.0.iter().filter(|it| 0.0 < it.answers) {
             let weight = f64::from(bucket.answers);
             answers += weight;
             tokens += f64::from(bucket.tokens).min(weight * cap);
         }
-        tokens / answers
+        let mut prior = prior.min(cap);
+        if SURE_ANSWERS < answers {
+            let mean = tokens / answers;
+            prior = prior.clamp(mean / PRIOR_FACTOR, mean * PRIOR_FACTOR);
+        }
+        (tokens + PRIOR_ANSWERS * prior) / (answers + PRIOR_ANSWERS)
     }
 
     /// Expects the whole length of an answer that has `streamed` tokens and goes on: what answers came

@@ -2,10 +2,13 @@
 //! so of its next turn all but the end is known to the token, and only the end must be estimated from
 //! its bytes. Beginnings are named by the hash of their last block, at every so many blocks only: that
 //! keeps the search short, and what lies between is shared out evenly over the prompt's own bytes.
+//!
+//! A beginning is known to the workload that taught it, so that no tenant is taught by another's.
 
-use crate::domain::{Extent, Outline};
+use crate::domain::{Extent, Outline, SliceKey};
 
 use super::recent::Recent;
+use super::weight::is_text;
 
 /// Beginnings that are remembered: about two MiB.
 const BEGINNINGS_MAX: usize = 32_768;
@@ -32,22 +35,38 @@ impl Default for Known {
 
 impl Known {
     /// Finds the longest beginning whose length is known.
-    pub(super) fn longest(&self, extent: &Extent, outline: &Outline) -> Option<Beginning> {
+    pub(super) fn longest(
+        &self,
+        key: SliceKey,
+        extent: &Extent,
+        outline: &Outline,
+    ) -> Option<Beginning> {
         let last = outline.blocks.len() / STRIDE_BLOCKS;
         (1..=last).rev().take(PROBES_MAX).find_map(|stride| {
             let blocks = stride * STRIDE_BLOCKS;
-            let tokens = *self.0.get(outline.blocks[blocks - 1])?;
+            let tokens = *self.0.get(name(key, outline.blocks[blocks - 1]))?;
             Some(Beginning { bytes: bytes_in(blocks, extent), tokens })
         })
     }
 
-    /// Notes what a prompt came to.
-    pub(super) fn learn(&mut self, extent: &Extent, outline: &Outline, tokens: u32) {
+    /// Notes what a prompt came to, if text can come to that.
+    pub(super) fn learn(&mut self, key: SliceKey, extent: &Extent, outline: &Outline, tokens: u32) {
         let blocks = outline.blocks.len() / STRIDE_BLOCKS * STRIDE_BLOCKS;
-        let Some(last) = blocks.checked_sub(1) else { return };
+        let Some(last) = blocks.checked_sub(1).filter(|_| is_text(extent.text_bytes, tokens))
+        else {
+            return;
+        };
         let share = f64::from(bytes_in(blocks, extent)) / f64::from(extent.text_bytes.max(1));
-        *self.0.get_or_insert(outline.blocks[last]) = f64::from(tokens) * share.min(1.0);
+        let tokens = f64::from(tokens) * share.min(1.0);
+        *self.0.get_or_insert(name(key, outline.blocks[last])) = tokens;
     }
+}
+
+/// Names a beginning of one workload's prompts.
+const fn name(key: SliceKey, block: u64) -> u64 {
+    /// Odd, so that no two workloads meet.
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    block ^ (key.0 >> 32).wrapping_mul(SPREAD)
 }
 
 fn bytes_in(blocks: usize, extent: &Extent) -> u32 {

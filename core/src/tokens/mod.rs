@@ -3,9 +3,13 @@
 //! answers for each workload. It counts no tokens itself: a tokenizer reads every byte of a prompt, and
 //! a price wants the length to a few percent. All it remembers is bounded in number; the least recently
 //! taught makes room.
+//!
+//! Nobody is taught by others beyond a bound. Each workload, and with it each tenant, has a memory of its
+//! own; what is shared by all of a model is where a workload starts from, and one answer moves it little.
 
 mod answers;
 mod known;
+mod possible;
 mod recent;
 mod weight;
 
@@ -13,8 +17,10 @@ use crate::domain::{Extent, Outline, SliceKey, Usage, whole_u32};
 
 use answers::Answers;
 use known::Known;
+use possible::BYTES_PER_TOKEN_MAX;
+pub use possible::{Possible, Seen, TOKENS_MAX};
 pub(crate) use recent::Recent;
-use weight::Weight;
+use weight::{OwnWeight, Weight};
 
 const MODELS_MAX: usize = 256;
 const WORKLOADS_MAX: usize = 2048;
@@ -22,8 +28,14 @@ const WORKLOADS_MAX: usize = 2048;
 /// What an image, a sound or a file is taken for. Models differ by a factor of four either way.
 const ATTACHMENT_TOKENS: f64 = 1024.0;
 
+/// Bytes a token of text without blanks: hashes, keys, base64.
+const DENSE_BYTES_PER_TOKEN: f64 = 1.5;
+
 /// What is expected of an answer before anything is known.
 const OUTPUT_TOKENS: f64 = 256.0;
+
+/// No answer teaches all of a model more than so many times what was expected of it.
+const LEAP: f64 = 16.0;
 
 /// How many times as long as it is an answer is expected to become that is longer than any before:
 /// lengths have long tails, and what has run long runs on.
@@ -34,7 +46,7 @@ const RUNS_ON: f64 = 1.5;
 pub struct Lengths {
     models: Recent<Model>,
     known: Known,
-    workloads: Recent<Answers>,
+    workloads: Recent<Workload>,
     misses: Misses,
 }
 
@@ -54,9 +66,17 @@ pub struct Miss {
     pub missed_tokens: u64,
 }
 
+/// What was learned of a model from all who use it.
 #[derive(Clone, Debug, Default)]
 struct Model {
     weight: Weight,
+    answers: Answers,
+}
+
+/// What was learned of it from one workload.
+#[derive(Clone, Debug, Default)]
+struct Workload {
+    weight: OwnWeight,
     answers: Answers,
 }
 
@@ -76,21 +96,24 @@ impl Lengths {
         self.misses
     }
 
-    /// Fills in what an outline leaves open. What is known is kept, and where the extent says nothing
-    /// nothing is made up.
+    /// Fills in what an outline leaves open, and bounds what it says. What is known is kept, and where
+    /// the extent says nothing nothing is made up.
     pub fn complete(&self, key: SliceKey, extent: &Extent, outline: &mut Outline) {
+        outline.prompt_tokens = outline.prompt_tokens.min(TOKENS_MAX);
+        outline.block_tokens = outline.block_tokens.min(TOKENS_MAX);
+        outline.output_tokens = outline.output_tokens.map(|it| it.min(TOKENS_MAX));
         let prompt_bytes = extent.prompt_bytes();
+        if outline.prompt_tokens == 0 && 0 < prompt_bytes.max(extent.body_bytes) {
+            outline.prompt_tokens = self.prompt_tokens(key, extent, outline);
+        }
         if prompt_bytes == 0 {
             return;
-        }
-        if outline.prompt_tokens == 0 {
-            outline.prompt_tokens = self.prompt_tokens(extent, outline);
         }
         if outline.block_tokens == 0 && !outline.blocks.is_empty() {
             // Spread evenly, so that the blocks of an image do not outweigh the prompt.
             let tokens = f64::from(outline.prompt_tokens);
             let per_block = tokens * f64::from(extent.block_bytes) / f64::from(prompt_bytes);
-            outline.block_tokens = whole_u32(per_block).max(1);
+            outline.block_tokens = whole_u32(per_block).clamp(1, TOKENS_MAX);
         }
         if outline.output_tokens.is_none() {
             outline.output_tokens = Some(self.output_tokens(key, extent));
@@ -113,15 +136,19 @@ impl Lengths {
         if let Some(tokens) = usage.input {
             self.misses.input.note(outline.prompt_tokens, tokens);
             // What an image came to says nothing of the words around it.
-            if extent.attachments == 0 {
+            if is_text(extent) {
                 self.models.get_or_insert(extent.model).weight.learn(extent.text_bytes, tokens);
-                self.known.learn(extent, outline, tokens);
+                let own = self.workloads.get_or_insert(workload(key, extent));
+                own.weight.learn(extent.text_bytes, tokens);
+                self.known.learn(key, extent, outline, tokens);
             }
         }
         if let (Some(tokens), true) = (usage.output, whole) {
             self.misses.output.note(outline.output_tokens.unwrap_or(0), tokens);
-            self.models.get_or_insert(extent.model).answers.learn(tokens);
-            self.workloads.get_or_insert(workload(key, extent)).learn(tokens);
+            let of_all = &mut self.models.get_or_insert(extent.model).answers;
+            let expected = of_all.expected(f64::INFINITY, OUTPUT_TOKENS).max(OUTPUT_TOKENS);
+            of_all.learn(tokens.min(whole_u32(LEAP * expected)));
+            self.workloads.get_or_insert(workload(key, extent)).answers.learn(tokens);
         }
     }
 
@@ -138,19 +165,29 @@ impl Lengths {
         };
         let guess = (so_far * RUNS_ON).max(so_far + 1.0).min(cap);
         let of_model = expect(self.models.get(extent.model).map(|it| &it.answers), guess);
-        let total = expect(self.workloads.get(workload(key, extent)), of_model);
-        Some(whole_u32(total).max(streamed))
+        let own = self.workloads.get(workload(key, extent)).map(|it| &it.answers);
+        let total = expect(own, of_model);
+        Some(whole_u32(total).min(TOKENS_MAX).max(streamed))
     }
 
-    fn prompt_tokens(&self, extent: &Extent, outline: &Outline) -> u32 {
+    fn prompt_tokens(&self, key: SliceKey, extent: &Extent, outline: &Outline) -> u32 {
         let prior = Weight::default();
-        let weight = self.models.get(extent.model).map_or(&prior, |it| &it.weight);
+        let of_model = self.models.get(extent.model).map_or(&prior, |it| &it.weight);
+        let own = self.workloads.get(workload(key, extent)).map(|it| it.weight);
+        let bytes_per_token = own.unwrap_or_default().bytes_per_token(of_model);
         // Where attachments lie in a prompt nobody has noted, so beginnings are of text alone.
-        let known =
-            (extent.attachments == 0).then(|| self.known.longest(extent, outline)).flatten();
+        let known = is_text(extent).then(|| self.known.longest(key, extent, outline)).flatten();
         let (bytes, tokens) = known.map_or((0, 0.0), |it| (it.bytes, it.tokens));
-        let rest = f64::from(extent.text_bytes.saturating_sub(bytes)) / weight.bytes_per_token();
-        whole_u32(tokens + rest + f64::from(extent.attachments) * ATTACHMENT_TOKENS).max(1)
+        let rest = extent.text_bytes.saturating_sub(bytes);
+        // What is known of a beginning is known of its text without blanks too.
+        let dense = if known.is_some() { 0 } else { extent.dense_bytes.min(rest) };
+        let dense_per_token = DENSE_BYTES_PER_TOKEN.min(bytes_per_token);
+        let estimate = tokens
+            + f64::from(rest - dense) / bytes_per_token
+            + f64::from(dense) / dense_per_token
+            + f64::from(extent.attachments) * ATTACHMENT_TOKENS;
+        let least = extent.text_bytes.max(extent.body_bytes) / BYTES_PER_TOKEN_MAX;
+        whole_u32(estimate).max(least).clamp(1, TOKENS_MAX)
     }
 
     /// Expects what the workload's answers came to, leaning on those of the model while there are few,
@@ -161,15 +198,21 @@ impl Lengths {
             |from: Option<&Answers>, prior: f64| from.map_or(prior, |it| it.expected(cap, prior));
         let guess = OUTPUT_TOKENS.min(cap);
         let of_model = expect(self.models.get(extent.model).map(|it| &it.answers), guess);
-        whole_u32(expect(self.workloads.get(workload(key, extent)), of_model))
+        let own = self.workloads.get(workload(key, extent)).map(|it| &it.answers);
+        whole_u32(expect(own, of_model)).min(TOKENS_MAX)
     }
 }
 
 impl Miss {
     fn note(&mut self, predicted: u32, seen: u32) {
-        self.predicted_tokens += u64::from(predicted);
-        self.missed_tokens += u64::from(predicted.abs_diff(seen));
+        self.predicted_tokens = self.predicted_tokens.saturating_add(predicted.into());
+        self.missed_tokens = self.missed_tokens.saturating_add(predicted.abs_diff(seen).into());
     }
+}
+
+/// Tells whether a prompt is all text, as far as it shows.
+const fn is_text(extent: &Extent) -> bool {
+    extent.attachments == 0 && extent.media == 0 && !extent.is_continued
 }
 
 /// Whose answers: the workload half of the key, and the model.

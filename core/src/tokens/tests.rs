@@ -89,7 +89,7 @@ fn of_a_later_turn_only_the_end_is_estimated() {
 fn an_image_breaks_off_what_is_known() {
     let mut lengths = Lengths::default();
     let ((plain, outline), (_, unknown)) = (turn(1, 100), turn(2, 100));
-    let usage = Usage { input: Some(30_000), ..Usage::default() };
+    let usage = Usage { input: Some(20_000), ..Usage::default() };
     lengths.on_ended(KEY, &plain, &outline, usage, true);
     let image = Extent { attachments: 1, attachment_bytes: 10_000, ..plain };
     let estimate = |extent: &Extent, outline: &Outline| {
@@ -152,4 +152,70 @@ fn the_error_is_kept_for_both_kinds() {
     let Misses { input, output } = lengths.misses();
     assert_eq!((input.predicted_tokens, input.missed_tokens), (180, 20));
     assert_eq!((output.predicted_tokens, output.missed_tokens), (40, 25));
+}
+
+/// A prompt in one tenant's words, and what is expected of it.
+fn expected(lengths: &Lengths, key: SliceKey, extent: &Extent, blocks: usize) -> (u32, u32) {
+    let mut outline = Outline { blocks: vec![7; blocks].into(), ..Outline::default() };
+    lengths.complete(key, extent, &mut outline);
+    (outline.prompt_tokens, outline.output_tokens.unwrap())
+}
+
+#[test]
+fn a_liar_moves_what_is_expected_of_others_by_no_more_than_a_bound() {
+    let (honest, other, liar) = (KEY, SliceKey(1 << 40), SliceKey(2 << 40));
+    let lies = [0, 1, 1 << 12, 1 << 20, TOKENS_MAX, u32::MAX];
+    for (lie, times) in lies.into_iter().flat_map(|lie| [1, 1_000].map(|times| (lie, times))) {
+        let mut lengths = Lengths::default();
+        teach(&mut lengths, 100, 4, 200);
+        let before = [honest, other].map(|it| expected(&lengths, it, &extent(40_000), 32));
+        let usage = Usage { input: Some(lie), output: Some(lie), cached: Some(lie) };
+        for size in [40_000, 1_000_000, 64] {
+            let outline = Outline { blocks: vec![7; 32].into(), ..Outline::default() };
+            for _ in 0..times {
+                lengths.on_ended(liar, &extent(size), &outline, usage, true);
+            }
+        }
+        let after = [honest, other].map(|it| expected(&lengths, it, &extent(40_000), 32));
+        for (before, after) in before.into_iter().zip(after) {
+            let close = |factor: u32| after.0 <= before.0 * factor && before.0 <= after.0 * factor;
+            assert!(close(2), "{lie} said {times} times: {before:?}, then {after:?}");
+        }
+        // Who has answers of its own hardly leans on others.
+        assert!(after[0].1 <= 2 * before[0].1, "{lie}: {before:?}, then {after:?}");
+        if times == 1 {
+            assert!(after[1].1 <= 2 * before[1].1, "{lie}: {before:?}, then {after:?}");
+        }
+    }
+}
+
+#[test]
+fn text_without_blanks_is_text_and_no_estimate_falls_below_a_share_of_the_bytes() {
+    let lengths = Lengths::default();
+    let dense = Extent { dense_bytes: 3_000_000, ..extent(3_000_400) };
+    let (tokens, _) = expected(&lengths, KEY, &dense, 0);
+    assert!((2_000_000..2_000_200).contains(&tokens), "{tokens}");
+    let hidden = Extent { body_bytes: 640_000, ..Extent::default() };
+    let mut outline = Outline::default();
+    lengths.complete(KEY, &hidden, &mut outline);
+    assert_eq!(outline.prompt_tokens, 20_000, "whatever field it stands in");
+    // Whoever shows that its text has few tokens is believed to a point.
+    let mut lengths = Lengths::default();
+    teach(&mut lengths, 1_000, 32, 1);
+    let (tokens, _) = expected(&lengths, KEY, &extent(3_200_000), 0);
+    assert!((100_000..110_000).contains(&tokens), "{tokens}");
+}
+
+#[test]
+fn what_an_outline_says_is_bounded_too() {
+    let mut absurd = Outline {
+        blocks: vec![1].into(),
+        block_tokens: u32::MAX,
+        prompt_tokens: u32::MAX,
+        output_tokens: Some(u32::MAX),
+        ..Outline::default()
+    };
+    Lengths::default().complete(KEY, &Extent::default(), &mut absurd);
+    let all = [absurd.block_tokens, absurd.prompt_tokens, absurd.output_tokens.unwrap()];
+    assert_eq!(all, [TOKENS_MAX; 3]);
 }

@@ -1,6 +1,8 @@
-//! Bytes per token of one model: a ratio of sums, in which older prompts fade. Long prompts weigh more,
-//! as they do in the cost, but none so much that one odd document sets the ratio. What cannot be text
-//! at all teaches nothing: a prompt whose history is kept at the engine, a list of token ids.
+//! Bytes per token: a ratio of sums, in which older prompts fade. Long prompts weigh more, as they do in
+//! the cost, but none so much that one odd document sets the ratio. What cannot be text at all teaches
+//! nothing: a prompt whose history is kept at the engine, a list of token ids.
+
+use super::possible::BYTES_PER_TOKEN_MAX;
 
 /// How much of the sums is kept at each prompt: about the last hundred count.
 const KEPT: f64 = 0.99;
@@ -8,11 +10,28 @@ const KEPT: f64 = 0.99;
 /// The most tokens one prompt counts for.
 const TOKENS_MAX: f64 = 8192.0;
 
-/// Raw JSON of any text in any script is between these.
-const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=32.0;
+/// The same where many are taught by it, most of them not its sender's.
+const TOKENS_MAX_SHARED: f64 = 1024.0;
 
+/// What others have shown is worth so many tokens of one's own.
+const PRIOR_TOKENS: f64 = 1024.0;
+
+/// What prompts of many senders may come to together. A ratio beyond it is believed of the sender only.
+const SHARED: std::ops::RangeInclusive<f64> = 2.0..=8.0;
+
+/// What one prompt may move that by, as a factor either way.
+const STEP: f64 = 2.0;
+
+/// Bytes per token of a model, as all who use it have shown.
 #[derive(Clone, Debug)]
 pub(super) struct Weight {
+    bytes: f64,
+    tokens: f64,
+}
+
+/// Bytes per token as one sender has shown, who leans on all others while it has shown little.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnWeight {
     bytes: f64,
     tokens: f64,
 }
@@ -20,24 +39,48 @@ pub(super) struct Weight {
 impl Default for Weight {
     /// English prose with its JSON around it; worth a prompt of a thousand tokens.
     fn default() -> Self {
-        Self { bytes: 4096.0, tokens: 1024.0 }
+        Self { bytes: 4.0 * PRIOR_TOKENS, tokens: PRIOR_TOKENS }
     }
 }
 
 impl Weight {
     pub(super) fn bytes_per_token(&self) -> f64 {
-        self.bytes / self.tokens
+        (self.bytes / self.tokens).clamp(*SHARED.start(), *SHARED.end())
     }
 
     pub(super) fn learn(&mut self, bytes: u32, tokens: u32) {
-        let (bytes, tokens) = (f64::from(bytes), f64::from(tokens));
-        if !PLAUSIBLE.contains(&(bytes / tokens)) {
+        if !is_text(bytes, tokens) {
             return;
         }
+        let now = self.bytes_per_token();
+        let shown = (f64::from(bytes) / f64::from(tokens)).clamp(now / STEP, now * STEP);
+        let tokens = f64::from(tokens).min(TOKENS_MAX_SHARED);
+        self.bytes = KEPT * self.bytes + tokens * shown;
+        self.tokens = KEPT * self.tokens + tokens;
+    }
+}
+
+impl OwnWeight {
+    pub(super) fn bytes_per_token(&self, of_all: &Weight) -> f64 {
+        let prior_bytes = PRIOR_TOKENS * of_all.bytes_per_token();
+        (self.bytes + prior_bytes) / (self.tokens + PRIOR_TOKENS)
+    }
+
+    pub(super) fn learn(&mut self, bytes: u32, tokens: u32) {
+        if !is_text(bytes, tokens) {
+            return;
+        }
+        let (bytes, tokens) = (f64::from(bytes), f64::from(tokens));
         let share = (TOKENS_MAX / tokens).min(1.0);
         self.bytes = KEPT * self.bytes + share * bytes;
         self.tokens = KEPT * self.tokens + share * tokens;
     }
+}
+
+/// Tells whether so many bytes of any text in any script may come to so many tokens.
+pub(super) fn is_text(bytes: u32, tokens: u32) -> bool {
+    let most = tokens.saturating_mul(BYTES_PER_TOKEN_MAX);
+    0 < tokens && (tokens..=most).contains(&bytes)
 }
 
 #[cfg(test)]
@@ -45,9 +88,9 @@ mod tests {
     use super::*;
 
     fn learned(prompts: impl Iterator<Item = (u32, u32)>) -> f64 {
-        let mut weight = Weight::default();
+        let mut weight = OwnWeight::default();
         prompts.for_each(|(bytes, tokens)| weight.learn(bytes, tokens));
-        weight.bytes_per_token()
+        weight.bytes_per_token(&Weight::default())
     }
 
     #[test]
@@ -69,7 +112,27 @@ mod tests {
 
     #[test]
     fn what_is_no_text_teaches_nothing() {
-        let odd = [(0, 100), (100, 0), (0, 0), (50, 100_000), (10_000_000, 1000)];
+        let odd = [(0, 100), (100, 0), (0, 0), (50, 100_000), (10_000_000, 1000), (9, u32::MAX)];
         assert!((learned(odd.into_iter()) - 4.0).abs() < 1e-9);
+        let mut of_all = Weight::default();
+        for (bytes, tokens) in odd {
+            of_all.learn(bytes, tokens);
+        }
+        assert!((of_all.bytes_per_token() - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_all_learn_moves_by_steps_and_stays_where_text_is() {
+        for (bytes, tokens) in [(32_000_000, 1_000_000), (1_000_000, 1_000_000)] {
+            let mut of_all = Weight::default();
+            of_all.learn(bytes, tokens);
+            let first = of_all.bytes_per_token();
+            assert!((2.9..=6.1).contains(&first), "{first}");
+            (0..1_000).for_each(|_| of_all.learn(bytes, tokens));
+            assert!((2.0..=8.0).contains(&of_all.bytes_per_token()));
+        }
+        let mut of_all = Weight::default();
+        (0..300).for_each(|_| of_all.learn(3_000, 1_000));
+        assert!((of_all.bytes_per_token() - 3.0).abs() < 0.1, "{}", of_all.bytes_per_token());
     }
 }

@@ -144,8 +144,8 @@ pub(super) fn find(router: &Router, request_id: &str) -> Result<Explained, Strin
         let percent = 100.0 * router.explanations.sample();
         format!(
             "no decision is kept under this id: {percent}% of all are (explain.sample), and of those \
-             the latest (explain.kept_max); send a request with the header `x-cleave-explain: 1`, or \
-             the admin token in place of 1 where there is one, to have it kept\n"
+             the latest (explain.kept_max); send a request whose header `x-cleave-explain` carries the \
+             admin token, or 1 where clients may ask (explain.clients), to have it kept\n"
         )
     })
 }

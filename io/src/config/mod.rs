@@ -17,6 +17,7 @@ mod tenancy;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -20,6 +20,8 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("subsets.workload_header", from.workload_header != to.workload_header),
         ("explain.sample", from.explain.sample.to_bits() != to.explain.sample.to_bits()),
         ("explain.kept_max", from.explain.kept_max != to.explain.kept_max),
+        ("explain.clients", from.explain.clients != to.explain.clients),
+        ("keys.cache_secret", from.cache_secret != to.cache_secret),
         ("log.format", old.telemetry.format != new.telemetry.format),
         ("log.level", old.telemetry.level != new.telemetry.level),
         ("log.access", old.telemetry.access_log != new.telemetry.access_log),

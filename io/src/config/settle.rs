@@ -12,10 +12,14 @@ use http::HeaderValue;
 
 use super::costs::{Books, Source};
 use super::problem::{Findings, Wrong, join, plain};
-use super::raw::{Admin, Explain, Kind, Pool, Raw, Replica, Slots, Tls};
-use super::{Config, read_bytes, read_text, subsets, tenancy};
+use super::raw::{
+    Admin, EngineFields, EngineHeaders, Explain, Kind, Pool, Raw, Replica, Slots, Tls,
+};
+use super::{Config, read_bytes, read_text, subsets, tenancy, trust};
 use crate::admin::Secret;
-use crate::proxy::{CacheScope, ExplainSettings, PoolSettings, ReplicaSettings, TlsSettings};
+use crate::proxy::{
+    CacheScope, ExplainSettings, Passing, PoolSettings, ReplicaSettings, TlsSettings,
+};
 use crate::replicas::ProbeSettings;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::{admin, proxy};
@@ -30,6 +34,8 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let probe = ProbeSettings::from(raw.health);
     let line = tenancy::settle_line(raw.line, raw.classes, findings);
     let pool_names = || raw.pools.iter().flatten().map(|it| it.name.as_str());
+    let (secret, file) = (raw.keys.cache_secret.take(), raw.keys.cache_secret_file.take());
+    let cache_secret = trust::settle_cache_secret(secret, file, findings);
     let tenants =
         tenancy::settle_tenants(raw.tenants, raw.keys, &line.classes, pool_names, findings);
     let brain = brain::Settings {
@@ -43,7 +49,12 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         line,
         seed: brain::Settings::default().seed,
     };
-    let common = Common { brain, probe, costs: raw.costs, resume: raw.resume };
+    let engine = Engine {
+        credentials: raw.forward_credentials,
+        fields: raw.engine_fields,
+        headers: raw.engine_headers,
+    };
+    let common = Common { brain, probe, costs: raw.costs, resume: raw.resume, engine };
     let each = raw.pools.iter().flatten();
     let discover = each.filter_map(|it| Some((it.name.clone(), it.discover.as_ref()?.0.clone())));
     let discover = discover.collect();
@@ -52,6 +63,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let proxy = proxy::Settings {
         listen: raw.listen.0,
         state_dir,
+        cache_secret,
         tls,
         threads: raw.threads.unwrap_or_else(cores),
         limits: raw.limits.into(),
@@ -70,6 +82,27 @@ struct Common {
     /// The file of coefficients.
     costs: Option<PathBuf>,
     resume: bool,
+    engine: Engine,
+}
+
+/// What of clients passes on to the engines of a pool that does not say otherwise.
+struct Engine {
+    credentials: bool,
+    fields: EngineFields,
+    headers: EngineHeaders,
+}
+
+impl Engine {
+    fn passing(&self, pool: Option<&Pool>) -> Passing {
+        let own = pool.and_then(|it| it.forward_credentials);
+        let fields = pool.and_then(|it| it.engine_fields.as_ref());
+        let headers = pool.and_then(|it| it.engine_headers.as_ref());
+        trust::settle_passing(
+            own.unwrap_or(self.credentials),
+            fields.unwrap_or(&self.fields),
+            headers.unwrap_or(&self.headers),
+        )
+    }
 }
 
 fn cores() -> NonZeroUsize {
@@ -124,7 +157,7 @@ fn settle_explain(raw: &Explain, token: Option<&Secret>) -> ExplainSettings {
         value.set_sensitive(true);
         value
     });
-    ExplainSettings { sample: raw.sample, kept_max: raw.kept_max, token }
+    ExplainSettings { sample: raw.sample, kept_max: raw.kept_max, clients: raw.clients, token }
 }
 
 fn settle_tls(raw: Tls, findings: &mut Findings) -> Option<TlsSettings> {
@@ -189,10 +222,12 @@ fn settle_pools(
             brain: common.brain.clone(),
             probe: common.probe.clone(),
             resume: common.resume,
+            passing: common.engine.passing(None),
         });
     }
     for (index, pool) in pools.into_iter().enumerate() {
         let Some(pool) = pool else { continue };
+        let passing = common.engine.passing(Some(&pool));
         let policy = pool.policy.map_or(common.brain.policy, |it| it.0);
         let path = format!("pools[{index}].replicas");
         let costs = pool.costs.as_deref().or(common.costs.as_deref());
@@ -209,6 +244,7 @@ fn settle_pools(
             brain: brain::Settings { policy, ..common.brain.clone() },
             probe: common.probe.clone(),
             resume: pool.resume.unwrap_or(common.resume),
+            passing,
         });
     }
     settled

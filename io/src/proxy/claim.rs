@@ -120,6 +120,7 @@ mod tests {
     use cleave_core::queue::Tenant;
     use http::HeaderValue;
 
+    use super::super::tenants::Identity;
     use super::*;
 
     const NOW: Moment = Moment::from_nanos(1_000_000_000);
@@ -131,7 +132,8 @@ mod tests {
         let headers = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let caller = Caller { tenant: Tenant(7), salt: 0, settings: None };
+        let identity = Identity::Nobody;
+        let caller = Caller { tenant: Tenant(7), salt: 0, identity, settings: None };
         claim(NOW, &headers.collect(), &urgency, &caller, &Classes::default(), 10)
     }
 

@@ -3,13 +3,11 @@
 //! [`Visit`], which is dropped exactly once.
 
 use std::io::ErrorKind::ConnectionRefused;
-use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use cleave_core::brain::{Failure, Outcome};
 use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
-use cleave_core::protocol::{Peek, SessionId, peek, quoted};
+use cleave_core::protocol::{Peek, Route as Path, SessionId, peek};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
@@ -27,11 +25,13 @@ use super::headers::{
     Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
 };
 use super::intake::{self, Intake};
+use super::outgoing;
 use super::pool::{Member, Pool};
 use super::relay::Relay;
 use super::rescue::{ServeError, json};
-use super::resume::{Kept, Spare, Splice};
+use super::resume::{Kept, Spare};
 use super::table::Route;
+use super::vetting::vet;
 use super::visit::Visit;
 use super::worker::Worker;
 
@@ -79,9 +79,11 @@ async fn serve(
 ) -> Result<(Answer, Option<Box<Spare>>), ServeError> {
     // Intake and peek: what is asked, by whom, in which session.
     let router = &worker.router;
+    let path = Path::read(visit.uri.path())?;
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
-    let taken = intake::take_body(router, &parts.method, &parts.headers, body).await?;
+    let reads = intake::must_read(path, &parts.method, &parts.headers);
+    let taken = intake::take_body(router, reads, body).await?;
     let body = taken.held();
     let mut found = match &body {
         Some(json) => peek(visit.api, json)?,
@@ -98,14 +100,18 @@ async fn serve(
     let workload = router.settings.workload_header.as_ref();
     let workload = workload.and_then(|it| parts.headers.get(it)?.to_str().ok());
     let key = SliceKey::new(caller.salt, workload.unwrap_or(model), session);
-    let resumes = found.stream && pool.spec().resume;
+    let spec = pool.spec();
+    let resumes = found.stream && spec.resume;
     let (urgency, bytes) = (&found.urgency, taken.held_bytes());
     let claim = claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)
         .map_err(|it| ServeError::UnknownClass { available: it.available })?;
 
+    let whose = (&router.salts, caller.identity);
+    let out = outgoing::Outgoing::new(&spec, path, &taken, &found, whose)?;
+    let splices = out.edits(&found, known_as.as_deref())?;
+
     // Pick: the decision and its booking are one step.
-    let apart = pool.keeps_tenants_apart().then_some(caller.salt);
-    let (mut outline, extent) = found.outline(model, apart);
+    let (mut outline, extent) = found.outline(model, out.seed());
     if is_adapter {
         outline.adapter = extent.model;
     }
@@ -116,30 +122,32 @@ async fn serve(
     router.traps.at_request();
 
     // Send, and send elsewhere while nothing has come back.
-    let head = |framed| write_for_replica(&parts.headers, &visit.request_id, framed);
-    match taken {
+    let passing = out.passing;
+    let head = |framed| write_for_replica(&parts.headers, &visit.request_id, framed, passing);
+    let (answer, spare) = match taken {
         Intake::Passing(body) => {
             let framed = passing_framed(&body);
             let head = head(framed);
             let chunked = framed == Framed::Chunked;
-            Ok((pass(worker, visit, member, &head, body, chunked).await?, None))
+            (pass(worker, visit, member, &head, body, chunked).await?, None)
         }
         Intake::Held { body, share } => {
-            let splices = splices(&found, known_as.as_deref(), apart);
-            let payload = pack(&body, &splices);
+            let payload = Payload::edited(&body, &splices);
             let head = head(Framed::Length(payload.len()));
             let answer = try_each(worker, visit, member, &head, &payload).await?;
-            let kept = || Kept { body, share, headers: parts.headers, splices };
+            let kept = || Kept { body, share, headers: parts.headers, splices, passing };
             let spare =
                 resumes.then(kept).and_then(|it| Spare::new(router, visit.api, &answer, it));
-            Ok((answer, spare))
+            (answer, spare)
         }
         Intake::Nothing => {
             let bare = matches!(parts.method, Method::GET | Method::HEAD);
             let head = head(if bare { Framed::Nothing } else { Framed::Length(0) });
-            Ok((try_each(worker, visit, member, &head, &Payload::default()).await?, None))
+            (try_each(worker, visit, member, &head, &Payload::default()).await?, None)
         }
-    }
+    };
+    let origin = visit.member().map(|it| &it.origin);
+    Ok((vet(router, answer, origin, passing)?, spare))
 }
 
 /// Counts the tokens of a prompt, if its pool has a tokenizer that is done in time; else 0, and the
@@ -149,30 +157,6 @@ async fn count(pool: &Pool, found: &Peek<'_>, outline: &Outline, extent: &Extent
     let counted = tokenizer.count(&outline.blocks, |blocks| found.text(blocks)).await;
     pool.metrics.on_counted(counted.as_str());
     if let Count::Tokens(tokens) = counted { tokens } else { 0 }
-}
-
-/// Lists what of a body goes out otherwise than it came: a model that goes by another name, and the salt
-/// of a tenant that is kept apart.
-fn splices(found: &Peek<'_>, known_as: Option<&str>, tenant: Option<u64>) -> Vec<Splice> {
-    let model = known_as.map(|it| (found.model_span.clone(), quoted(it)));
-    let mut splices = Vec::new();
-    splices.extend(model);
-    splices.extend(tenant.and_then(|it| found.salt(it)));
-    splices.sort_by_key(|(span, _)| span.start);
-    splices
-}
-
-/// Makes the body that goes out: as it came, but for the splices.
-fn pack(body: &Bytes, splices: &[Splice]) -> Payload {
-    let mut payload = Payload::default();
-    let mut done = 0;
-    for (at, (Range { start, end }, text)) in splices.iter().enumerate() {
-        payload.0[2 * at] = body.slice(done..*start);
-        payload.0[2 * at + 1] = Bytes::copy_from_slice(text.as_bytes());
-        done = *end;
-    }
-    payload.0[4] = body.slice(done..);
-    payload
 }
 
 fn passing_framed(body: &Incoming) -> Framed {
@@ -330,7 +314,8 @@ fn relay(
 ) -> Response<Body> {
     let Answer { status, mut headers, body } = answer;
     let stream = is_event_stream(&headers);
-    visit.answering(status, stream);
+    let is_encoded = headers.contains_key(http::header::CONTENT_ENCODING);
+    visit.answering(status, stream, is_encoded);
     clean_for_client(&mut headers, stream);
     visit.sign(&mut headers);
     let relay = Relay::new(worker, visit, body, stream, spare);

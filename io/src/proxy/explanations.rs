@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cleave_core::brain::{Considered, Explanation, Other, Refusal, Waited};
 use cleave_core::domain::{RequestId, Usage};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use twox_hash::XxHash3_64;
 
 use super::headers::EXPLAIN;
@@ -30,6 +30,16 @@ pub struct Explanations {
 struct Shelf {
     kept: VecDeque<Kept>,
     bytes: usize,
+}
+
+/// How much of a decision is shown in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// All of it, to who has the admin token.
+    Whole,
+    /// What is the request's own. Not where it went, nor any figure that tells what others have sent:
+    /// what is cached, and what a prefill takes for that.
+    Own,
 }
 
 /// One request: each time it was placed, and what came of it.
@@ -81,12 +91,14 @@ impl Explanations {
         self.settings.sample
     }
 
-    /// Tells whether a client asks for its decision, and may.
-    pub(super) fn asks(&self, headers: &HeaderMap) -> bool {
-        headers.get(EXPLAIN).is_some_and(|asked| match &self.settings.token {
-            None => true,
-            Some(token) => equal_in_constant_time(asked.as_bytes(), token.as_bytes()),
-        })
+    /// Tells whether a request asks for its decision, and how much of it may be shown.
+    pub(super) fn asks(&self, headers: &HeaderMap) -> Option<Sight> {
+        let asked = headers.get(EXPLAIN)?.as_bytes();
+        let token = self.settings.token.as_ref().map(HeaderValue::as_bytes);
+        if token.is_some_and(|it| equal_in_constant_time(asked, it)) {
+            return Some(Sight::Whole);
+        }
+        self.settings.clients.then_some(Sight::Own)
     }
 
     /// Draws a lot for a request; by its number, so that no generator is locked for it.
@@ -148,8 +160,40 @@ impl Kept {
         !self.choices.is_empty() || self.refusal.is_some()
     }
 
-    /// Writes the last decision in one line, for a header.
-    pub(super) fn line(&self) -> Option<String> {
+    /// Writes the last decision in one line, for a header. `apart` says that what is cached for the
+    /// request is its tenant's own.
+    pub(super) fn line(&self, sight: Sight, apart: bool) -> Option<String> {
+        match sight {
+            Sight::Whole => self.whole_line(),
+            Sight::Own => self.own_line(apart),
+        }
+    }
+
+    fn own_line(&self, apart: bool) -> Option<String> {
+        let mut line = match self.choices.last() {
+            None => self.refusal?.to_owned(),
+            Some(it) => {
+                let mut line = format!("sent try={}", self.choices.len());
+                if let Some(terms) = it.terms.filter(|_| apart) {
+                    write!(line, " cached_tokens={}", terms.cached_tokens).expect("text grows");
+                }
+                write!(line, " prompt_tokens={}", it.prompt_tokens).expect("text grows");
+                line
+            }
+        };
+        let Some(it) = &self.waited else { return Some(line) };
+        if let Some(cause) = it.cause {
+            let (cause, ms) = (cause.as_str(), it.span().as_millis());
+            write!(line, " class={} waited_for={cause} waited_ms={ms}", it.class)
+                .expect("text grows");
+        }
+        if let Some(within) = it.first_token_within {
+            write!(line, " first_token_within_ms={}", within.as_millis()).expect("text grows");
+        }
+        Some(line)
+    }
+
+    fn whole_line(&self) -> Option<String> {
         let Some(it) = self.choices.last() else {
             return self.refusal.map(|it| format!("{it}{}", self.waited_words()));
         };
@@ -225,8 +269,6 @@ pub(crate) fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn keeping(kept_max: usize) -> Explanations {
@@ -279,13 +321,20 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_a_token_only_who_has_it_may_ask() {
+    fn who_has_the_token_sees_all_and_others_their_own_if_they_may_ask() {
         let asked = |value: &'static str| {
             HeaderMap::from_iter([(EXPLAIN, HeaderValue::from_static(value))])
         };
-        assert!(keeping(1).asks(&asked("1")) && !keeping(1).asks(&HeaderMap::new()));
-        let token = Some(HeaderValue::from_static("hunter2"));
-        let guarded = Explanations::new(ExplainSettings { token, ..ExplainSettings::default() });
-        assert!(guarded.asks(&asked("hunter2")) && !guarded.asks(&asked("1")));
+        for clients in [false, true] {
+            let own = clients.then_some(Sight::Own);
+            for token in [None, Some(HeaderValue::from_static("hunter2"))] {
+                let whole = token.is_some().then_some(Sight::Whole).or(own);
+                let settings = ExplainSettings { clients, token, ..ExplainSettings::default() };
+                let explanations = Explanations::new(settings);
+                assert_eq!(explanations.asks(&HeaderMap::new()), None);
+                assert_eq!(explanations.asks(&asked("1")), own);
+                assert_eq!(explanations.asks(&asked("hunter2")), whole);
+            }
+        }
     }
 }

@@ -1,14 +1,21 @@
 //! Which headers pass, in both directions. Those that speak of one connection do not (RFC 9110,
-//! section 7.6.1); lengths are written anew, because a field may have been spliced in.
+//! section 7.6.1); lengths are written anew, because a field may have been spliced in. A client's keys
+//! and what would steer an engine stay here, unless an operator lets them pass.
 
 use std::io::Write as _;
 
+use cleave_core::protocol::{engine_header, is_credential};
 use cleave_core::queue::{Usage, Work};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use super::settings::Passing;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Headers that may carry an API key, in order.
+pub(super) const KEYS: [HeaderName; 3] =
+    [header::AUTHORIZATION, API_KEY, HeaderName::from_static("api-key")];
 /// Names to a replica who served the session before, for engines that can fetch KV from there.
 pub(super) const PREVIOUS_REPLICA: HeaderName =
     HeaderName::from_static("x-cleave-previous-replica");
@@ -45,6 +52,7 @@ pub(super) fn write_for_replica(
     headers: &HeaderMap,
     request_id: &HeaderValue,
     framed: Framed,
+    passing: Passing,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let named = NamedInConnection::of(headers);
@@ -55,7 +63,11 @@ pub(super) fn write_for_replica(
             || *name == REQUEST_ID
             || *name == EXPLAIN
             || *name == PREVIOUS_REPLICA;
-        if !ours && !HOP_BY_HOP.contains(name) && !named.contains(name) {
+        if !ours
+            && !HOP_BY_HOP.contains(name)
+            && !named.contains(name)
+            && may_pass(name.as_str(), passing)
+        {
             write_line(&mut out, name.as_str().as_bytes(), value.as_bytes());
         }
     }
@@ -70,6 +82,14 @@ pub(super) fn write_for_replica(
     }
     out.extend_from_slice(b"\r\n");
     out
+}
+
+/// Tells whether the operator lets a header reach the engines.
+fn may_pass(name: &str, passing: Passing) -> bool {
+    match engine_header(name) {
+        Some(place) => passing.headers.has(place),
+        None => passing.credentials || !is_credential(name),
+    }
 }
 
 fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
@@ -102,7 +122,7 @@ pub(super) fn clean_for_client(headers: &mut HeaderMap, stream: bool) {
     for name in named.0 {
         headers.remove(&name);
     }
-    for name in HOP_BY_HOP {
+    for name in HOP_BY_HOP.into_iter().chain([DECISION, PREVIOUS_REPLICA, header::ALT_SVC]) {
         headers.remove(name);
     }
     if stream {
@@ -118,11 +138,13 @@ pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Tells whether the body is to be read as JSON: it says so, or says nothing.
+/// Tells whether a server might read the body as JSON: one of its labels says so, or there is none.
 pub(super) fn may_be_json(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .is_none_or(|kind| kind.as_bytes().to_ascii_lowercase().windows(4).any(|it| it == b"json"))
+    let mut kinds = headers.get_all(header::CONTENT_TYPE).iter().map(HeaderValue::as_bytes);
+    let says_so = |kind: &[u8]| {
+        kind.trim_ascii().is_empty() || kind.windows(4).any(|it| it.eq_ignore_ascii_case(b"json"))
+    };
+    !headers.contains_key(header::CONTENT_TYPE) || kinds.any(says_so)
 }
 
 /// The headers that a `Connection` header declares to be of this connection only.
@@ -142,6 +164,8 @@ impl NamedInConnection {
 
 #[cfg(test)]
 mod tests {
+    use cleave_core::protocol::{Allowed, ENGINE_HEADERS};
+
     use super::*;
 
     fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -167,12 +191,28 @@ mod tests {
             ("authorization", "Bearer k"),
             ("x-session-id", "s"),
         ]);
-        let out = write_for_replica(&headers, &HeaderValue::from_static("r"), Framed::Length(7));
-        let text = String::from_utf8(out).unwrap();
-        assert_eq!(
-            text,
-            "authorization: Bearer k\r\nx-session-id: s\r\nx-request-id: r\r\ncontent-length: 7\r\n\r\n"
-        );
+        let own = "x-session-id: s\r\nx-request-id: r\r\ncontent-length: 7\r\n\r\n";
+        assert_eq!(written(&headers, Passing::default()), own);
+        let keys = Passing { credentials: true, ..Passing::default() };
+        assert_eq!(written(&headers, keys), format!("authorization: Bearer k\r\n{own}"));
+    }
+
+    fn written(headers: &HeaderMap, passing: Passing) -> String {
+        let id = HeaderValue::from_static("r");
+        String::from_utf8(write_for_replica(headers, &id, Framed::Length(7), passing)).unwrap()
+    }
+
+    #[test]
+    fn every_header_that_steers_an_engine_passes_only_if_it_is_allowed() {
+        for (place, name) in ENGINE_HEADERS.iter().enumerate() {
+            let name: HeaderName = name.replace('*', "any").parse().unwrap();
+            let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("1"))]);
+            let line = format!("{name}: 1\r\n");
+            assert!(!written(&headers, Passing::default()).contains(&line), "{name}");
+            let headers_allowed = Allowed::default().with(place);
+            let passing = Passing { headers: headers_allowed, ..Passing::default() };
+            assert!(written(&headers, passing).contains(&line), "{name}");
+        }
     }
 
     #[test]
@@ -191,6 +231,13 @@ mod tests {
     fn content_types_are_told_apart() {
         assert!(may_be_json(&map(&[("content-type", "Application/JSON; charset=utf-8")])));
         assert!(may_be_json(&map(&[])));
+        assert!(may_be_json(&map(&[("content-type", " ")])), "as if there were none");
+        let both = [("content-type", "text/plain"), ("content-type", "application/json")];
+        let mut headers = HeaderMap::new();
+        for (name, value) in both {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        assert!(may_be_json(&headers), "servers differ on which they take");
         assert!(!may_be_json(&map(&[("content-type", "multipart/form-data; boundary=x")])));
         assert!(is_event_stream(&map(&[("content-type", "text/event-stream; charset=utf-8")])));
         assert!(!is_event_stream(&map(&[("content-type", "text/html")])));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use cleave_core::protocol::SessionId;
+use cleave_core::protocol::{Route, SessionId};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
@@ -67,11 +67,16 @@ pub(super) fn session(headers: &HeaderMap, names: &[HeaderName]) -> Option<Sessi
         .map(|it| SessionId::bounded(it.as_bytes()))
 }
 
-/// Takes in the body, whole if routing must look into it.
+/// Tells whether routing must look into a body: its label says that it is JSON, or a server at this path
+/// reads it as JSON whatever it says.
+pub(super) fn must_read(route: Route, method: &Method, headers: &HeaderMap) -> bool {
+    route.takes_json() || (*method != Method::GET && may_be_json(headers))
+}
+
+/// Takes in the body, whole if it must be read.
 pub(super) async fn take_body(
     router: &Router,
-    method: &Method,
-    headers: &HeaderMap,
+    reads: bool,
     body: Incoming,
 ) -> Result<Intake, ServeError> {
     let limit_bytes = router.settings.limits.body_bytes_max;
@@ -82,7 +87,7 @@ pub(super) async fn take_body(
     if known == Some(0) || body.is_end_stream() {
         return Ok(Intake::Nothing);
     }
-    if *method == Method::GET || !may_be_json(headers) {
+    if !reads {
         return Ok(Intake::Passing(body));
     }
     let share = reserve(router, known.unwrap_or(BUFFER_UNIT_BYTES)).await?;

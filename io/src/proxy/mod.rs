@@ -11,6 +11,7 @@ mod explanations;
 mod headers;
 mod intake;
 mod keep;
+mod outgoing;
 mod panics;
 mod pool;
 mod recall;
@@ -18,6 +19,7 @@ mod relay;
 mod rescue;
 mod resume;
 mod router;
+mod salts;
 mod server;
 mod settings;
 mod table;
@@ -27,6 +29,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod vetting;
 mod visit;
 mod worker;
 mod workloads;
@@ -35,10 +38,11 @@ pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Came, Explanations, Kept};
 pub use pool::Pool;
 pub use router::Router;
+pub use salts::CacheSecret;
 pub use server::{BindError, Server};
 pub use settings::{
-    CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts,
-    TlsSettings, default_session_headers,
+    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ReplicaSettings, Settings,
+    Timeouts, TlsSettings, default_session_headers,
 };
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use tls::TlsError;

@@ -1,10 +1,11 @@
 //! Errors become answers here and nowhere else: a status, a body in the form of the API that was
 //! asked, and a reason that machines can read.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use cleave_core::brain::Refusal;
-use cleave_core::protocol::{Api, BadBody, ErrorBody, ErrorKind};
+use cleave_core::protocol::{Api, BadBody, BadPath, ErrorBody, ErrorKind, Steered};
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::replicas::{BodyError, SendError};
@@ -12,11 +13,26 @@ use crate::replicas::{BodyError, SendError};
 use super::body::Body;
 use super::table::NoRoute;
 
+/// How much of a client's own words an error repeats.
+const ECHO_BYTES_MAX: usize = 256;
+/// No message is longer, whatever it is about.
+const MESSAGE_BYTES_MAX: usize = 4 << 10;
+
 /// Why the router answers instead of a replica.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServeError {
     #[error("{0}")]
     BadBody(#[from] BadBody),
+    #[error("{0}")]
+    BadPath(#[from] BadPath),
+    #[error("{0}")]
+    Steered(#[from] Steered),
+    #[error(
+        "tenants are kept apart in the caches of this model's engines (cache = \"per_tenant\"), and the \
+         router cannot see to it for this path or this kind of body; use /v1/chat/completions, \
+         /v1/completions, /v1/responses, /v1/messages or /v1/embeddings with JSON"
+    )]
+    NotApart,
     #[error("the request body is larger than {limit_bytes} bytes")]
     BodyTooLarge { limit_bytes: usize },
     #[error("the request body did not arrive in time")]
@@ -48,6 +64,13 @@ pub(super) enum ServeError {
     HeldBack(Refusal),
     #[error("the router made a mistake; the request may be tried again")]
     Panicked,
+    #[error(
+        "the replica asks for an API key, and the router does not pass clients' keys on; an operator \
+         can have it do so (forward_credentials)"
+    )]
+    ReplicaUnauthorized,
+    #[error("the replica sent a redirect to another address, which is not passed on")]
+    Redirected,
     #[error("the request could not be served after {tries} tries: {last}")]
     Failed { tries: u32, last: SendError },
 }
@@ -56,10 +79,14 @@ impl ServeError {
     pub(super) fn no_route(why: NoRoute, model: Option<&str>) -> Self {
         match why {
             NoRoute::Unknown { available } => {
-                Self::UnknownModel { model: model.unwrap_or_default().to_owned(), available }
+                Self::unknown_model(model.unwrap_or_default(), available)
             }
             NoRoute::Unnamed { available } => Self::UnnamedModel { available },
         }
+    }
+
+    pub(super) fn unknown_model(model: &str, available: String) -> Self {
+        Self::UnknownModel { model: beginning(model, ECHO_BYTES_MAX).into_owned(), available }
     }
 
     pub(super) const fn body(error: BodyError, limit_bytes: usize) -> Self {
@@ -99,6 +126,11 @@ impl ServeError {
     const fn verdict(&self) -> (StatusCode, &'static str) {
         match self {
             Self::BadBody(_) => (StatusCode::BAD_REQUEST, "invalid_body"),
+            Self::BadPath(_) => (StatusCode::BAD_REQUEST, "invalid_path"),
+            Self::Steered(_) => (StatusCode::BAD_REQUEST, "engine_field"),
+            Self::NotApart => (StatusCode::FORBIDDEN, "cannot_isolate"),
+            Self::ReplicaUnauthorized => (StatusCode::BAD_GATEWAY, "replica_unauthorized"),
+            Self::Redirected => (StatusCode::BAD_GATEWAY, "replica_redirected"),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "body_broken"),
             Self::UnnamedModel { .. } => (StatusCode::BAD_REQUEST, "model_missing"),
             Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
@@ -125,6 +157,7 @@ impl ServeError {
     const fn kind(&self) -> ErrorKind {
         match self.verdict().0 {
             StatusCode::UNAUTHORIZED => ErrorKind::Unauthorized,
+            StatusCode::FORBIDDEN => ErrorKind::Forbidden,
             StatusCode::TOO_MANY_REQUESTS => ErrorKind::RateLimited,
             StatusCode::NOT_FOUND => ErrorKind::NotFound,
             StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
@@ -139,6 +172,8 @@ impl ServeError {
     const fn param(&self) -> Option<&'static str> {
         if let Self::BadBody(bad) = self {
             bad.param()
+        } else if let Self::Steered(steered) = self {
+            Some(steered.field)
         } else if let Self::UnknownModel { .. } | Self::UnnamedModel { .. } = self {
             Some("model")
         } else {
@@ -161,6 +196,7 @@ impl ServeError {
     /// Writes the answer.
     pub(super) fn answer(&self, api: Api) -> Response<Body> {
         let message = self.to_string();
+        let message = beginning(&message, MESSAGE_BYTES_MAX);
         let (status, code) = self.verdict();
         let (kind, param) = (self.kind(), self.param());
         let text = ErrorBody { kind, message: &message, code, param }.answer(api);
@@ -172,6 +208,15 @@ impl ServeError {
         }
         answer
     }
+}
+
+/// Cuts a text off after so many bytes, and shows that it did.
+fn beginning(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    if text.len() <= bytes_max {
+        return text.into();
+    }
+    let end = (0..=bytes_max).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0);
+    format!("{}\u{2026}", &text[..end]).into()
 }
 
 /// Who asked for too much is told 429, who came at a bad time 503, who has no time left 504.

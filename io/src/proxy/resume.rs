@@ -5,14 +5,13 @@
 
 use std::future::Future;
 use std::io;
-use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use cleave_core::brain::Failure;
-use cleave_core::protocol::{Api, Next, Resume, Verdict, event_end};
+use cleave_core::protocol::{Api, Edit, Next, Resume, Verdict, event_end};
 use http::{HeaderMap, StatusCode, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::info;
@@ -23,6 +22,7 @@ use super::exchange::try_each;
 use super::headers::{Framed, is_event_stream, write_for_replica};
 use super::intake::grow;
 use super::router::{BUFFER_UNIT_BYTES, Router};
+use super::settings::Passing;
 use super::visit::Visit;
 use super::worker::Worker;
 
@@ -35,11 +35,9 @@ pub(super) struct Kept {
     pub(super) share: OwnedSemaphorePermit,
     pub(super) headers: HeaderMap,
     /// What of the body goes out otherwise than it came.
-    pub(super) splices: Vec<Splice>,
+    pub(super) splices: Vec<Edit>,
+    pub(super) passing: Passing,
 }
-
-/// A part of a body, and what stands in its place.
-pub(super) type Splice = (Range<usize>, String);
 
 pub(super) struct Spare {
     resume: Resume,
@@ -168,11 +166,11 @@ impl Spare {
             .await
             .map_err(|refusal| io::Error::other(refusal.as_str()))?;
         let sent_ms = cut.elapsed().as_millis();
-        let Kept { body, headers, splices, .. } = &self.kept;
+        let Kept { body, headers, splices, passing, .. } = &self.kept;
         let rest = Bytes::from(self.resume.body(body, splices));
-        let head = write_for_replica(headers, &visit.request_id, Framed::Length(rest.len()));
-        let mut payload = Payload::default();
-        payload.0[0] = rest;
+        let framed = Framed::Length(rest.len());
+        let head = write_for_replica(headers, &visit.request_id, framed, *passing);
+        let payload = Payload::whole(rest);
         let answer = try_each(worker, visit, member, &head, &payload).await;
         let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;
         if !is_plain_stream(&answer) {

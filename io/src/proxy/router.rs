@@ -26,6 +26,7 @@ use super::clock::Clock;
 use super::explanations::Explanations;
 use super::keep;
 use super::pool::{Member, Pool, Question, keep_time};
+use super::salts::Salts;
 use super::settings::{PoolSettings, Settings};
 use super::table::Table;
 use super::tenants::Tenants;
@@ -53,12 +54,16 @@ pub struct Router {
     pub events: Arc<Events>,
     /// What is left of the bytes that request bodies may take.
     pub(super) buffers: Arc<Semaphore>,
+    /// Keeps tenants apart in caches.
+    pub(super) salts: Salts,
     pools: ArcSwap<Vec<Arc<Pool>>>,
     table: ArcSwap<Table>,
     tenants: ArcSwap<Tenants>,
     requests: AtomicU64,
     replicas: AtomicU32,
     draining: AtomicBool,
+    /// Whether the operator was told that a replica asks for a key it does not get.
+    pub(super) told_of_keys: AtomicBool,
     pub(super) tasks: TaskTracker,
     #[cfg(test)]
     pub(super) traps: super::testing::Traps,
@@ -68,8 +73,10 @@ impl Router {
     pub fn new(settings: Settings, access: AccessLog) -> Arc<Self> {
         let units = settings.limits.buffered_bytes_max / BUFFER_UNIT_BYTES;
         let explanations = Explanations::new(settings.explain.clone());
+        let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
         Arc::new(Self {
             settings,
+            salts,
             clock: Clock::start(),
             access,
             metrics: Metrics::default(),
@@ -82,6 +89,7 @@ impl Router {
             requests: AtomicU64::new(0),
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
+            told_of_keys: AtomicBool::new(false),
             tasks: TaskTracker::new(),
             #[cfg(test)]
             traps: super::testing::Traps::default(),
@@ -231,7 +239,7 @@ impl Router {
         }
     }
 
-    /// Writes the last access lines.
+    /// Hands on the last access lines.
     pub fn flush(&self) {
         self.access.flush();
     }
@@ -239,6 +247,7 @@ impl Router {
     /// Writes all metrics, with those of pools and replicas as they are now.
     pub fn write_metrics(&self) -> String {
         self.metrics.clear_replicas();
+        self.metrics.set_log_lines_dropped(self.access.dropped_total());
         let (now, known) = (self.clock.now(), self.tenants());
         for pool in self.pools.load().iter() {
             let snapshot = pool.snapshot();

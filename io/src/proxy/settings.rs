@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use cleave_core::brain;
 use cleave_core::cost::Hardware;
+use cleave_core::protocol::Allowed;
 use http::{HeaderName, HeaderValue};
 
 use crate::replicas::{Origin, ProbeSettings};
 use crate::tokenizer::Tokenizer;
+
+use super::salts::CacheSecret;
 
 /// How clients reach the router, and what they may ask of it.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub struct Settings {
     pub workload_header: Option<HeaderName>,
     /// Where assignments are kept over a restart, if anywhere.
     pub state_dir: Option<PathBuf>,
+    /// What keys the salts of tenants; made and kept in `state_dir` where none is given.
+    pub cache_secret: Option<CacheSecret>,
     pub explain: ExplainSettings,
 }
 
@@ -39,7 +44,9 @@ pub struct ExplainSettings {
     pub sample: f64,
     /// How many are kept; the oldest makes room.
     pub kept_max: usize,
-    /// What a request must say to have its decision kept and shown; anything, where there is nothing.
+    /// Whether any client may have its decision kept, and see of it what concerns no other.
+    pub clients: bool,
+    /// What a request says to have its decision kept and shown whole.
     pub token: Option<HeaderValue>,
 }
 
@@ -95,6 +102,17 @@ pub struct PoolSettings {
     pub probe: ProbeSettings,
     /// Whether a stream that broke off goes on from another replica.
     pub resume: bool,
+    pub passing: Passing,
+}
+
+/// What of a client's request reaches engines although it is secret or would steer them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passing {
+    /// The client's own keys and cookies.
+    pub credentials: bool,
+    /// Fields of the body.
+    pub fields: Allowed,
+    pub headers: Allowed,
 }
 
 /// Who may find whose prompts in a replica's cache.
@@ -121,7 +139,7 @@ pub struct ReplicaSettings {
 
 impl Default for ExplainSettings {
     fn default() -> Self {
-        Self { sample: 0.01, kept_max: 1000, token: None }
+        Self { sample: 0.01, kept_max: 1000, clients: false, token: None }
     }
 }
 

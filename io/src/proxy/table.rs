@@ -80,10 +80,8 @@ impl Table {
             rest => {
                 // Names have slashes, and clients differ on whether to escape them.
                 let name = rest.strip_prefix('/')?.replace("%2F", "/").replace("%2f", "/");
-                Some(self.entries.get(&name).cloned().ok_or_else(|| ServeError::UnknownModel {
-                    model: name,
-                    available: self.available(),
-                }))
+                let unknown = || ServeError::unknown_model(&name, self.available());
+                Some(self.entries.get(&name).cloned().ok_or_else(unknown))
             }
         }
     }

@@ -7,10 +7,10 @@ use std::fmt::{self, Write as _};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use cleave_core::queue::{ClassId, Limits, Tenant, Weight};
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue};
 use twox_hash::XxHash3_64;
 
-use super::headers::API_KEY;
+use super::headers::KEYS;
 
 const HASH_BYTES: usize = 32;
 
@@ -90,12 +90,46 @@ impl Default for Tenants {
     }
 }
 
+/// Whose prompts are kept apart from others'.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Identity<'a> {
+    /// Without a key, or with one that is nobody's.
+    Nobody,
+    Tenant(&'a str),
+    /// Where there are no tenants, whoever has the key.
+    Key(&'a [u8]),
+}
+
+impl<'a> Identity<'a> {
+    /// Its kind and its name.
+    pub(super) const fn parts(self) -> (&'static [u8], &'a [u8]) {
+        match self {
+            Self::Nobody => (b"nobody", b""),
+            Self::Tenant(name) => (b"tenant", name.as_bytes()),
+            Self::Key(key) => (b"key", key),
+        }
+    }
+}
+
+impl fmt::Debug for Identity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A key is never shown.
+        f.write_str(match self {
+            Self::Nobody => "Nobody",
+            Self::Tenant(name) => name,
+            Self::Key(_) => "Key(…)",
+        })
+    }
+}
+
 /// The tenant of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller<'a> {
     pub(super) tenant: Tenant,
-    /// Salts session keys, so that tenants never meet in one place.
+    /// Salts session keys, so that tenants never meet in one place. Others can make it from the name of
+    /// a tenant, which is of no use to them: theirs goes into all that they send.
     pub(super) salt: u64,
+    pub(super) identity: Identity<'a>,
     pub(super) settings: Option<&'a TenantSettings>,
 }
 
@@ -132,21 +166,30 @@ impl Tenants {
     }
 
     /// Finds out who sends a request, by its key and by nothing else.
-    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller<'_>, UnknownKey> {
-        let given = headers.get(header::AUTHORIZATION).or_else(|| headers.get(API_KEY));
+    pub(super) fn caller<'a>(&'a self, headers: &'a HeaderMap) -> Result<Caller<'a>, UnknownKey> {
+        let given = KEYS.iter().find_map(|it| headers.get(it));
+        let nobody = Caller {
+            tenant: Tenant::default(),
+            salt: 0,
+            identity: Identity::Nobody,
+            settings: None,
+        };
         if self.all.is_empty() {
-            let salt = given.map_or(0, |it| XxHash3_64::oneshot(it.as_bytes()));
-            return Ok(Caller { tenant: Tenant::default(), salt, settings: None });
+            let given = given.map(HeaderValue::as_bytes);
+            let salt = given.map_or(0, XxHash3_64::oneshot);
+            let identity = given.map_or(Identity::Nobody, Identity::Key);
+            return Ok(Caller { salt, identity, ..nobody });
         }
         let key = given.map(key_of).unwrap_or_default();
         match self.by_key.get(&KeyHash::of(key)) {
             Some(at) => {
                 let settings = &self.all[*at];
                 let tenant = Self::id(&settings.name);
-                Ok(Caller { tenant, salt: tenant.0, settings: Some(settings) })
+                let identity = Identity::Tenant(&settings.name);
+                Ok(Caller { tenant, salt: tenant.0, identity, settings: Some(settings) })
             }
             None if self.unknown == UnknownKeys::Refuse => Err(UnknownKey),
-            None => Ok(Caller { tenant: Tenant::default(), salt: 0, settings: None }),
+            None => Ok(nobody),
         }
     }
 }
@@ -178,6 +221,9 @@ fn key_of(value: &HeaderValue) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use http::header;
+
+    use super::super::headers::API_KEY;
     use super::*;
 
     fn tenant(name: &str, key: &str, classes: &[u8]) -> TenantSettings {
@@ -229,11 +275,14 @@ mod tests {
     #[test]
     fn unknown_keys_may_share_what_has_no_owner() {
         let tenants = Tenants::new(vec![tenant("a", "key-a", &[])], UnknownKeys::Share);
-        let caller = tenants.caller(&HeaderMap::new()).unwrap();
+        let empty = HeaderMap::new();
+        let caller = tenants.caller(&empty).unwrap();
         assert_eq!((caller.tenant, caller.salt), (Tenant::default(), 0));
         let nobody = Tenants::default();
-        let one = nobody.caller(&with(API_KEY, "one")).unwrap();
-        let other = nobody.caller(&with(API_KEY, "other")).unwrap();
+        let (one, other) = (with(API_KEY, "one"), with(API_KEY, "other"));
+        let (one, other) = (nobody.caller(&one).unwrap(), nobody.caller(&other).unwrap());
+        assert_eq!(one.identity, Identity::Key(b"one"));
+        assert_eq!(format!("{:?}", one.identity), "Key(…)", "a key is not shown");
         assert_eq!(one.tenant, other.tenant);
         assert_ne!(one.salt, other.salt);
     }
@@ -241,7 +290,12 @@ mod tests {
     #[test]
     fn a_class_is_granted_as_far_as_the_key_allows() {
         let settings = tenant("a", "k", &[1, 2]);
-        let caller = Caller { tenant: Tenant(1), salt: 1, settings: Some(&settings) };
+        let caller = Caller {
+            tenant: Tenant(1),
+            salt: 1,
+            identity: Identity::Tenant("a"),
+            settings: Some(&settings),
+        };
         let granted = |asked: Option<u8>| caller.class(asked.map(ClassId)).map(|it| it.0);
         assert_eq!(granted(None), Some(1));
         assert_eq!(granted(Some(0)), Some(1), "the next lesser one");

@@ -12,7 +12,7 @@ use crate::replicas::ProbeSettings;
 use crate::telemetry::{AccessLog, LogFormat};
 
 use super::settings::{
-    CacheScope, ExplainSettings, Limits, PoolSettings, ReplicaSettings, Settings, Timeouts,
+    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ReplicaSettings, Settings, Timeouts,
 };
 use super::{Router, default_session_headers};
 
@@ -62,7 +62,8 @@ pub(super) fn settings() -> Settings {
         session_headers: default_session_headers(),
         workload_header: None,
         state_dir: None,
-        explain: ExplainSettings { sample: 0.0, kept_max: 100, token: None },
+        explain: ExplainSettings { sample: 0.0, kept_max: 100, token: None, clients: false },
+        cache_secret: None,
     }
 }
 
@@ -88,5 +89,6 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         brain,
         probe: ProbeSettings::default(),
         resume: false,
+        passing: Passing::default(),
     }
 }

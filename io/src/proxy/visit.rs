@@ -10,12 +10,13 @@ use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
 use cleave_core::queue::{Claim, Tenant};
+use cleave_core::tokens::{Possible, Seen};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::replicas::Origin;
 use crate::telemetry::Record;
 
-use super::explanations::{Came, Kept};
+use super::explanations::{Came, Kept, Sight};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
 use super::panics::{Panicked, attempt};
 use super::pool::{Member, Pool};
@@ -42,8 +43,8 @@ pub(super) struct Visit {
     placed: Instant,
     /// What is kept of its decisions, where any are.
     kept: Option<Box<Kept>>,
-    /// Whether the client wants to see it.
-    shows: bool,
+    /// How much of it the client wants to see, and may.
+    shows: Option<Sight>,
     pool: Option<Arc<Pool>>,
     key: Option<SliceKey>,
     member: Option<Arc<Member>>,
@@ -58,6 +59,8 @@ pub(super) struct Visit {
     status: StatusCode,
     stream: bool,
     meter: Meter,
+    /// How large the request is as far as its body shows.
+    extent: Extent,
     first_byte: Option<Duration>,
     /// How it ends; by a panic where there is nothing.
     outcome: Option<Outcome>,
@@ -83,7 +86,7 @@ impl Visit {
             arrived: Instant::now(),
             placed: Instant::now(),
             kept: None,
-            shows: false,
+            shows: None,
             pool: None,
             key: None,
             member: None,
@@ -94,7 +97,8 @@ impl Visit {
             tenant: Tenant::default(),
             status: StatusCode::OK,
             stream: false,
-            meter: Meter::new(api),
+            meter: Meter::blind(),
+            extent: Extent::default(),
             first_byte: None,
             outcome: Some(Outcome::Cancelled),
         }
@@ -104,7 +108,7 @@ impl Visit {
     pub(super) fn explain(&mut self, headers: &HeaderMap) {
         let explanations = &self.router.explanations;
         self.shows = explanations.asks(headers);
-        if self.shows || explanations.samples(self.request) {
+        if self.shows.is_some() || explanations.samples(self.request) {
             let id = self.request_id.to_str().unwrap_or("-").to_owned();
             self.kept = Some(Box::new(Kept::new(self.request, id)));
         }
@@ -121,6 +125,7 @@ impl Visit {
         self.pool = Some(Arc::clone(&pool));
         self.key = Some(key);
         self.tenant = claim.tenant;
+        self.extent = extent;
         let arrived = Event::Arrived { request: self.request, key, outline, extent, claim };
         let placed = self.ask(arrived).await?;
         self.previous = pool.moved_from(self.request);
@@ -167,10 +172,14 @@ impl Visit {
         placed
     }
 
-    /// Notes the head of the answer that will be passed on.
-    pub(super) fn answering(&mut self, status: StatusCode, stream: bool) {
+    /// Notes the head of the answer that will be passed on. Of a good one the figures are read, unless
+    /// it `is_encoded`: an error may hold what its client sent.
+    pub(super) fn answering(&mut self, status: StatusCode, stream: bool, is_encoded: bool) {
         self.status = status;
         self.stream = stream;
+        if status.is_success() && !is_encoded {
+            self.meter = Meter::new(self.api, stream);
+        }
         self.on_sign_of_life();
         self.tell_answering();
     }
@@ -248,7 +257,10 @@ impl Visit {
         if let Some(Ok(session)) = session {
             headers.insert(SESSION_ID, session);
         }
-        let decision = self.kept.as_ref().filter(|_| self.shows).and_then(|it| it.line());
+        let decision = self.kept.as_ref().zip(self.shows).and_then(|(kept, sight)| {
+            let apart = self.pool.as_ref().is_some_and(|it| it.keeps_tenants_apart());
+            kept.line(sight, apart)
+        });
         if let Some(decision) = decision.and_then(|it| HeaderValue::try_from(it).ok()) {
             headers.insert(DECISION, decision);
         }
@@ -278,6 +290,14 @@ impl Visit {
         if let Some(member) = &self.member {
             member.on_byte(self.router.clock.now());
         }
+    }
+
+    /// Reads the engine's figures, as far as they are possible.
+    fn usage(&self) -> Usage {
+        let took = self.arrived.elapsed().saturating_sub(self.waited);
+        let streamed = if self.stream { self.streamed_tokens() } else { 0 };
+        let seen = Seen { took, streamed, bytes: self.meter.bytes() };
+        Possible::new(&self.extent, 0, seen).bound(self.meter.usage())
     }
 
     /// Takes from an engine's figures what can be learned from them.
@@ -339,7 +359,7 @@ impl Visit {
     }
 
     fn settle(&mut self) {
-        let usage = self.meter.usage();
+        let usage = self.usage();
         let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
         self.close(outcome, self.lesson(usage));
         let total = self.arrived.elapsed();

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio_util::io::poll_read_buf;
 
-use super::connection::{Connection, READ_BYTES_MIN};
-use super::framing::{Framing, Head};
+use super::connection::{Connection, READ_BYTES_MIN, SendError};
+use super::framing::{BadAnswer, Framing, Head};
 
 /// An answer of known length up to this is waited for whole, so that one that breaks off can be asked
 /// for elsewhere. Its reader could do nothing with half of it.
@@ -43,25 +43,26 @@ pub struct AnswerBody {
 
 impl AnswerBody {
     /// Waits until something of the body has come, if anything is to come; all of it, if it is short.
-    pub(super) async fn begin(&mut self) -> io::Result<()> {
-        while !self.has_begun() {
-            match poll_fn(|cx| self.poll_read(cx)).await? {
+    /// What stands in its place and is no body is an error, while the request can still go elsewhere.
+    pub(super) async fn begin(&mut self) -> Result<(), SendError> {
+        while !self.has_begun()? {
+            match poll_fn(|cx| self.poll_read(cx)).await.map_err(SendError::BrokenOff)? {
                 0 if self.framing == Framing::UntilClose => self.framing = Framing::Done,
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                0 => return Err(SendError::BrokenOff(io::ErrorKind::UnexpectedEof.into())),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn has_begun(&self) -> bool {
-        let have = self.connection.buffer.len();
+    fn has_begun(&mut self) -> Result<bool, BadAnswer> {
         match self.framing {
-            Framing::Done => true,
             Framing::Length(length @ ..=WHOLE_BYTES_MAX) => {
-                usize::try_from(length).is_ok_and(|it| it <= have)
+                Ok(usize::try_from(length).is_ok_and(|it| it <= self.connection.buffer.len()))
             }
-            Framing::Length(_) | Framing::Chunked(_) | Framing::UntilClose => 0 < have,
+            Framing::Length(_) | Framing::Chunked(_) | Framing::UntilClose | Framing::Done => {
+                self.framing.begin(&mut self.connection.buffer)
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 use std::error::Error;
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -61,18 +62,48 @@ pub enum BodyError {
     TimedOut,
 }
 
-/// A request body that is held whole, so that it can be sent again. In up to five pieces, because
-/// two fields may have been spliced in.
+/// How many pieces go out in one write; a head has two.
+const WRITE_PIECES_MAX: usize = 8;
+
+/// A request body that is held whole, so that it can be sent again. In pieces, because parts of it may
+/// have been left out or replaced.
 #[derive(Clone, Debug, Default)]
-pub struct Payload(pub [Bytes; 5]);
+pub struct Payload {
+    first: Bytes,
+    rest: Vec<Bytes>,
+}
 
 impl Payload {
+    /// Takes a body as it is.
+    pub const fn whole(body: Bytes) -> Self {
+        Self { first: body, rest: Vec::new() }
+    }
+
+    /// Takes a body with other text in place of some parts, which are given in order and do not overlap.
+    pub fn edited(body: &Bytes, edits: &[(Range<usize>, String)]) -> Self {
+        let Some((Range { start, .. }, _)) = edits.first() else {
+            return Self::whole(body.clone());
+        };
+        let ends = edits.iter().skip(1).map(|(span, _)| span.start).chain([body.len()]);
+        let mut rest = Vec::with_capacity(2 * edits.len());
+        for ((Range { end, .. }, text), next) in edits.iter().zip(ends) {
+            rest.push(Bytes::copy_from_slice(text.as_bytes()));
+            rest.push(body.slice(*end..next));
+        }
+        rest.retain(|it| !it.is_empty());
+        Self { first: body.slice(..*start), rest }
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&self.first).chain(&self.rest).map(|it| &it[..])
+    }
+
     pub fn len(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
+        self.pieces().map(<[u8]>::len).sum()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(Bytes::is_empty)
+        self.len() == 0
     }
 }
 
@@ -159,7 +190,7 @@ impl Connection {
     async fn answer(mut self, method: &Method) -> Result<Answer, SendError> {
         let head = self.read_head(method).await?;
         let mut answer = Answer::new(head, self);
-        answer.body.begin().await.map_err(SendError::BrokenOff)?;
+        answer.body.begin().await?;
         Ok(answer)
     }
 
@@ -169,10 +200,25 @@ impl Connection {
         payload: &Payload,
         limit: Duration,
     ) -> Result<(), SendError> {
-        let pieces = head.into_iter().chain(payload.0.iter().map(|it| &it[..]));
-        let mut slices = [IoSlice::new(&[]); 7];
-        slices.iter_mut().zip(pieces).for_each(|(slice, piece)| *slice = IoSlice::new(piece));
-        let mut left = &mut slices[..];
+        let mut sent = 0;
+        loop {
+            let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
+            let pieces = head.into_iter().chain(payload.pieces()).skip(sent);
+            let filled = slices.iter_mut().zip(pieces).map(|(slice, it)| *slice = IoSlice::new(it));
+            let count = filled.count();
+            if count == 0 {
+                return Ok(());
+            }
+            sent += count;
+            self.write_slices(&mut slices, limit).await?;
+        }
+    }
+
+    async fn write_slices(
+        &mut self,
+        mut left: &mut [IoSlice<'_>],
+        limit: Duration,
+    ) -> Result<(), SendError> {
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {
             let write = async { self.stream.write_vectored(left).await.map_err(SendError::Lost) };
@@ -219,8 +265,9 @@ impl Connection {
     }
 
     async fn read_head(&mut self, method: &Method) -> Result<Head, SendError> {
+        let mut interim = 0;
         loop {
-            if let Some(head) = take_head(&mut self.buffer, method)? {
+            if let Some(head) = take_head(&mut self.buffer, method, &mut interim)? {
                 return Ok(head);
             }
             self.buffer.reserve(READ_BYTES_MIN);

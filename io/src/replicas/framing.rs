@@ -9,8 +9,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, head
 /// A replica that needs more than this to begin its answer is broken.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
-/// A chunk's size line with extensions, or a trailer section.
+/// A chunk's size line with extensions, or a line of a trailer section.
 const LINE_BYTES_MAX: usize = 8 << 10;
+/// Interim answers (1xx) before the answer itself. A replica that sends more would keep the router busy
+/// until its patience ends.
+const INTERIM_MAX: u32 = 16;
+/// Lines of a trailer section, for the same reason.
+const TRAILERS_MAX: u32 = 128;
 
 /// What a replica sent is not HTTP/1.1 as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +26,8 @@ pub enum BadAnswer {
     HeadTooLarge,
     #[error("unexpected switch of protocols")]
     Switched,
+    #[error("more than {INTERIM_MAX} interim answers")]
+    Interim,
     #[error("contradictory or malformed length")]
     Length,
     #[error("malformed chunk")]
@@ -37,8 +44,13 @@ pub(super) struct Head {
     pub(super) keeps_alive: bool,
 }
 
-/// Takes the head off the buffer once it is whole. Interim answers (1xx) are passed over.
-pub(super) fn take_head(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head>, BadAnswer> {
+/// Takes the head off the buffer once it is whole. Interim answers (1xx) are passed over, and counted in
+/// `interim` over all calls for one answer.
+pub(super) fn take_head(
+    buffer: &mut BytesMut,
+    method: &Method,
+    interim: &mut u32,
+) -> Result<Option<Head>, BadAnswer> {
     loop {
         let Some(parsed) = parse_head(buffer)? else {
             let full = HEAD_BYTES_MAX <= buffer.len();
@@ -49,6 +61,10 @@ pub(super) fn take_head(buffer: &mut BytesMut, method: &Method) -> Result<Option
             return Err(BadAnswer::Switched);
         }
         if status.is_informational() {
+            *interim += 1;
+            if INTERIM_MAX < *interim {
+                return Err(BadAnswer::Interim);
+            }
             continue;
         }
         let framing = Framing::of(method, status, &headers)?;
@@ -116,7 +132,8 @@ pub(super) enum Chunk {
     Size,
     Data(u64),
     DataEnd,
-    Trailers,
+    /// After so many trailer lines.
+    Trailers(u32),
 }
 
 impl Framing {
@@ -137,6 +154,21 @@ impl Framing {
             return Err(BadAnswer::Length);
         }
         Ok(if length == 0 { Self::Done } else { Self::Length(length) })
+    }
+
+    /// Moves up to the first byte of the body. Tells whether that is there, or the body is known to be
+    /// empty; an error if what comes instead is no body.
+    pub(super) fn begin(&mut self, buffer: &mut BytesMut) -> Result<bool, BadAnswer> {
+        while let Self::Chunked(chunk) = self
+            && !matches!(chunk, Chunk::Data(_))
+        {
+            match chunk.step(buffer)? {
+                Step::More => return Ok(false),
+                Step::To(next) => *self = Self::Chunked(next),
+                Step::End => *self = Self::Done,
+            }
+        }
+        Ok(self.is_done() || !buffer.is_empty())
     }
 
     /// Takes the next piece of the body off the buffer; `None` when more must be received first, or
@@ -200,12 +232,13 @@ impl Chunk {
             Self::Size => {
                 let Some(line) = take_line(buffer)? else { return Ok(Step::More) };
                 let size = chunk_size(&line).ok_or(BadAnswer::Chunk)?;
-                Ok(Step::To(if size == 0 { Self::Trailers } else { Self::Data(size) }))
+                Ok(Step::To(if size == 0 { Self::Trailers(0) } else { Self::Data(size) }))
             }
-            Self::Trailers => match take_line(buffer)? {
+            Self::Trailers(lines) => match take_line(buffer)? {
                 None => Ok(Step::More),
                 Some(line) if line.is_empty() => Ok(Step::End),
-                Some(_) => Ok(Step::To(Self::Trailers)),
+                Some(_) if lines == TRAILERS_MAX => Err(BadAnswer::Chunk),
+                Some(_) => Ok(Step::To(Self::Trailers(lines + 1))),
             },
         }
     }

@@ -70,8 +70,7 @@ async fn ask_each(origin: &Origin, model: &str, limit: Duration) -> Token {
             origin.authority(),
             body.len(),
         );
-        let mut payload = Payload::default();
-        payload.0[0] = body.into();
+        let payload = Payload::whole(body.into());
         match exchange(origin, &Method::POST, &head, &payload, limit).await {
             Ok((status, _)) if status.is_success() => return Token::Came,
             // It may know the other path; a full queue is no illness either.

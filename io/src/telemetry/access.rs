@@ -3,7 +3,6 @@
 //! queries are left out.
 
 use std::fmt::{self, Write as _};
-use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +10,7 @@ use cleave_core::domain::SliceKey;
 use cleave_core::domain::Usage;
 
 use super::settings::LogFormat;
+use super::writer::LogWriter;
 
 /// Written at this size, or when somebody flushes.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -70,15 +70,21 @@ impl AccessLog {
         }
     }
 
-    /// Writes what was gathered; called about once a second, and at the end.
+    /// Hands on what was gathered; called about once a second, and at the end.
     pub fn flush(&self) {
         Self::pour(&mut self.lock());
     }
 
+    /// Counts the lines of all logs that were dropped since the start.
+    pub fn dropped_total(&self) -> u64 {
+        LogWriter::stderr().dropped_total()
+    }
+
     fn pour(buffer: &mut String) {
-        // A log that cannot be written must not stop the router.
-        _ = std::io::stderr().write_all(buffer.as_bytes());
-        buffer.clear();
+        if !buffer.is_empty() {
+            LogWriter::stderr().put(buffer.as_bytes());
+            buffer.clear();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, String> {

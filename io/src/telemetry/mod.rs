@@ -5,12 +5,12 @@ mod access;
 mod events;
 mod logs;
 mod metrics;
-mod panics;
 mod settings;
+mod writer;
 
 pub use access::{AccessLog, Record};
 pub use events::{Entry, Events, Incident};
-pub use logs::start;
+pub use logs::{finish, last_words, start};
 pub use metrics::{
     AssignmentGauges, Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges,
 };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cleave_core::brain::{self, LineSettings, QuarantineSettings, RetrySettings};
 use cleave_core::cost::StepTimes;
 use cleave_core::policy::PolicyName;
+use cleave_core::queue::{Limits, Work};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
@@ -178,6 +179,30 @@ impl Draws {
             faults.push(Fault { at: self.millis(0, 60_000), lasts, kind });
         }
         faults
+    }
+
+    /// Draws replicas that lie, and tenants that are taken out and put back in.
+    pub(super) fn lies(&mut self, replicas: usize) -> Vec<Fault> {
+        let count = self.rng.random_range(0..=4);
+        let lies = (0..count).map(|_| {
+            let replica = self.rng.random_range(0..replicas);
+            let kind =
+                if self.sometimes() { FaultKind::Lie { replica } } else { FaultKind::Reload };
+            let (at, lasts) = (self.millis(0, 30_000), Some(self.millis(100, 60_000)));
+            Fault { at, lasts, kind }
+        });
+        lies.collect()
+    }
+
+    /// Draws contracts that nobody fills, so that all of them are kept and none refuses anything.
+    pub(super) fn contracts(&mut self) -> Vec<(Tenant, Limits)> {
+        let limits = Limits {
+            work_per_min: Some(Work::from_parts(u64::MAX)),
+            tokens_per_min: Some(u64::MAX),
+            requests_per_min: Some(u64::MAX),
+            burst: self.millis(0, 60_000),
+        };
+        (0..3).filter(|_| self.sometimes()).map(|it| (Tenant(it), limits)).collect()
     }
 
     /// Draws a replica that comes back again and again, and never for long.

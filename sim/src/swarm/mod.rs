@@ -53,7 +53,7 @@ pub struct Trial {
 impl Trial {
     pub fn new(seed: u64) -> Self {
         let mut draws = Draws::new(seed);
-        let settings = draws.settings(seed);
+        let mut settings = draws.settings(seed);
         let synthetic = draws.workload();
         let play = |replay| Workload::synthetic(&synthetic, &replay);
         let mut storm = play(Replay { seed, ..Replay::default() });
@@ -63,6 +63,9 @@ impl Trial {
         // A fleet that is well may still be too slow for the storm; nobody is too slow for this.
         let rate_scale = Scale::new(1.0 / CALM_SLOWDOWN).expect("above zero");
         let calm = Replay { seed: !seed, rate_scale, requests_max: 50, ..Replay::default() };
+        // Drawn last, so that a seed is the world it was before there were any.
+        settings.faults.extend(draws.lies(settings.replicas.len()));
+        settings.contracts = draws.contracts();
         Self { settings, storm, calm: play(calm) }
     }
 

@@ -33,6 +33,8 @@ impl World {
             FaultKind::Poison { tenant, hangs } => {
                 self.poison = Some(Poison { tenant, hangs, active: true });
             }
+            FaultKind::Lie { replica } => self.set_lying(replica, true),
+            FaultKind::Reload => self.contract(false),
         }
     }
 
@@ -44,6 +46,8 @@ impl World {
             FaultKind::Poison { .. } => {
                 self.poison = self.poison.map(|it| Poison { active: false, ..it });
             }
+            FaultKind::Lie { replica } => self.set_lying(replica, false),
+            FaultKind::Reload => self.contract(true),
             FaultKind::Drain { .. } | FaultKind::Join | FaultKind::RestartRouter { .. } => {}
         }
     }
@@ -128,6 +132,20 @@ impl World {
             if replica.is_none_or(|replica| replica == at) {
                 it.set_frozen(frozen);
             }
+        }
+    }
+
+    fn set_lying(&mut self, replica: usize, lies: bool) {
+        if let Some(it) = self.replicas.get_mut(replica) {
+            it.lies = lies;
+        }
+    }
+
+    /// Tells all routers what tenants may use; nothing while they are not in the configuration.
+    fn contract(&mut self, is_listed: bool) {
+        for router in 0..self.routers.len() {
+            let limits = if is_listed { self.limits() } else { Vec::new() };
+            self.tell(router, Event::Contracted { limits });
         }
     }
 

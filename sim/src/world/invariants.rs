@@ -17,6 +17,9 @@ pub(super) fn broken_brain(brain: &Brain, now: Moment, actions: &[Action]) -> Op
     if !brain::invariants::accounts_are_closed_once(brain) {
         return Some("a router lost an account or closed one twice".to_owned());
     }
+    if !brain::invariants::contracts_match_requests(brain) {
+        return Some("a router's contracts do not match the requests it holds".to_owned());
+    }
     if !brain::invariants::line_matches_requests(brain) {
         return Some("a router's line does not match the requests it holds".to_owned());
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cleave_core::cost::Hardware;
-use cleave_core::domain::{Moment, Report};
+use cleave_core::domain::{Moment, Report, Usage};
 
 use crate::engine::{self, Engine, Stats};
 
@@ -32,6 +32,8 @@ pub(super) struct Replica {
     pub(super) due: Option<Moment>,
     /// What its metrics say for as long as they do not change.
     frozen: Option<Stats>,
+    /// Whether its figures make no sense.
+    pub(super) lies: bool,
     /// Since when nothing is wrong with it.
     pub(super) well_since: Option<Moment>,
     /// Routers that have not let go of it yet, while it leaves.
@@ -49,6 +51,7 @@ impl Replica {
             standing: Standing::Up,
             due: None,
             frozen: None,
+            lies: false,
             well_since: Some(Moment::ZERO),
             leaving_from: 0,
         }
@@ -73,6 +76,9 @@ impl Replica {
         if !self.is_up() {
             return None;
         }
+        if self.lies {
+            return Some(absurd_report(now));
+        }
         let stats = self.frozen.unwrap_or_else(|| self.engine.stats());
         Some(Report {
             taken_at: now,
@@ -83,6 +89,29 @@ impl Replica {
             kv_tokens_max: Some(u64::from(self.engine.capacity_tokens())),
         })
     }
+}
+
+/// Figures that make no sense, for each report others.
+fn absurd_report(now: Moment) -> Report {
+    let odd = now.as_nanos() / 1_000;
+    let count = if odd.is_multiple_of(2) { 0 } else { u32::MAX };
+    let shares = [f64::NAN, f64::INFINITY, -1.0, 1e300];
+    let share = usize::try_from(odd % 4).map_or(f64::NAN, |it| shares[it]);
+    Report {
+        taken_at: now,
+        waiting: count,
+        running: u32::MAX,
+        waiting_tokens: Some(u64::MAX),
+        kv_used_share: share,
+        kv_tokens_max: Some(if odd.is_multiple_of(3) { 0 } else { u64::MAX }),
+    }
+}
+
+/// What a replica that lies says that a request came to, for each request something else.
+pub(super) fn absurd_usage(request: u64) -> Usage {
+    let figures = [0, 1, u32::MAX, 1 << 31, 7];
+    let figure = |at: u64| usize::try_from(at % 5).ok().map(|at| figures[at]);
+    Usage { input: figure(request), output: figure(request / 5), cached: figure(request / 25) }
 }
 
 fn fresh(settings: engine::Settings) -> Engine {

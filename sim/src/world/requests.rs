@@ -15,7 +15,7 @@ use crate::work;
 
 use super::flight::Flight;
 use super::heap::Happening;
-use super::replica::Standing;
+use super::replica::{Standing, absurd_usage};
 use super::{Timer, Watch, World, invariants};
 
 const BYTES_PER_TOKEN: u32 = 4;
@@ -268,11 +268,13 @@ impl World {
     fn finish(&mut self, id: u64, cached_tokens: u32) {
         let Some(flight) = self.flights.get(&id) else { return };
         let (router, request) = (flight.router, RequestId(id));
-        let usage = Usage {
+        let lies = flight.replica.is_some_and(|it| self.replicas[it].lies);
+        let honest = Usage {
             input: Some(flight.prompt_tokens),
             output: Some(flight.output_tokens),
             cached: Some(cached_tokens),
         };
+        let usage = if lies { absurd_usage(id) } else { honest };
         self.note_served(id);
         self.tell(router, Event::Ended { request, outcome: Outcome::Done, usage });
         self.end(id, End::Finished);

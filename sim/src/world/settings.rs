@@ -137,12 +137,16 @@ pub enum FaultKind {
     RestartRouter { router: usize },
     /// Every request of this tenant crashes, or hangs, the replica it reaches.
     Poison { tenant: Tenant, hangs: bool },
+    /// It says of itself, and of what requests came to, what makes no sense.
+    Lie { replica: usize },
+    /// All tenants are taken out of the configuration, and are back in it afterwards.
+    Reload,
 }
 
 impl FaultKind {
     /// Tells a misfortune from what an operator does on purpose.
     pub(super) fn is_harm(self) -> bool {
-        !matches!(self, Self::Join | Self::Drain { .. })
+        !matches!(self, Self::Join | Self::Drain { .. } | Self::Reload)
     }
 
     /// The replica it names, if it names one.
@@ -151,9 +155,10 @@ impl FaultKind {
             Self::Crash { replica }
             | Self::Hang { replica }
             | Self::Slow { replica, .. }
-            | Self::Drain { replica } => Some(replica),
+            | Self::Drain { replica }
+            | Self::Lie { replica } => Some(replica),
             Self::Freeze { replica } => replica,
-            Self::Join | Self::RestartRouter { .. } | Self::Poison { .. } => None,
+            Self::Join | Self::RestartRouter { .. } | Self::Poison { .. } | Self::Reload => None,
         }
     }
 }
@@ -179,6 +184,8 @@ impl Settings {
             | FaultKind::Freeze { .. }
             | FaultKind::Drain { .. }
             | FaultKind::Join
+            | FaultKind::Lie { .. }
+            | FaultKind::Reload
             | FaultKind::RestartRouter { .. } => None,
         });
         harm.map(|it| it.at).min().map(|at| Others { from: now + at, culprit })

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cleave_core::brain::Event;
 use cleave_core::domain::{Moment, ReplicaId};
 use cleave_core::fleet::Probe;
+use cleave_core::queue;
 
 use super::World;
 use super::heap::Happening;
@@ -29,14 +30,19 @@ impl World {
 
     /// Tells a router which replicas there are.
     pub(super) fn introduce_fleet(&mut self, router: usize) {
-        let limits = self.settings.contracts.iter();
-        let limits = limits.map(|(tenant, limits)| (tenant_of(*tenant), *limits)).collect();
+        let limits = self.limits();
         self.tell(router, Event::Contracted { limits });
         for replica in 0..self.replicas.len() {
             if self.replicas[replica].standing != Standing::Gone {
                 self.introduce(router, replica);
             }
         }
+    }
+
+    /// Lists what tenants may use.
+    pub(super) fn limits(&self) -> Vec<(queue::Tenant, queue::Limits)> {
+        let all = self.settings.contracts.iter();
+        all.map(|(tenant, limits)| (tenant_of(*tenant), *limits)).collect()
     }
 
     /// Tells a router of one replica, and lets it see that it is there.

@@ -14,8 +14,9 @@ use anyhow::{Result, ensure};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
-use super::answer::{self, Usage};
+use crate::answer::{self, Usage};
 use crate::http1::{self, Connection};
+use crate::rig::TOKEN;
 
 /// Turns of one session.
 const TURNS: u32 = 12;
@@ -169,7 +170,7 @@ impl Question {
         };
         let body = format!("{{{}{stream}}}", self.body);
         format!(
-            "POST {} HTTP/1.1\r\nHost: chaos\r\nAuthorization: Bearer client-{client}\r\nContent-Type: application/json\r\nConnection: close\r\nx-cleave-explain: 1\r\nx-session-id: chaos-{session}\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST {} HTTP/1.1\r\nHost: chaos\r\nAuthorization: Bearer client-{client}\r\nContent-Type: application/json\r\nConnection: close\r\nx-cleave-explain: {TOKEN}\r\nx-session-id: chaos-{session}\r\nContent-Length: {}\r\n\r\n{body}",
             self.path,
             body.len()
         )

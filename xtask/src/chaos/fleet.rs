@@ -2,23 +2,19 @@
 //! process of its own, and a router in front of the eight. A replica that was killed comes back on its
 //! old port, as one under an orchestrator does.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::http1::{self, free_address};
-use crate::process::works;
+use crate::rig::{self, POLL, START_LIMIT, TOKEN, is_running, signal};
 use crate::server::Server;
 
 pub(super) const REPLICAS: usize = 8;
 
-const START_LIMIT: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(20);
 /// All replicas say the same to the same prompt.
 const SEED: &str = "7";
 
@@ -120,40 +116,22 @@ fn mock(
     address: SocketAddr,
     speed: &str,
 ) -> Result<Server> {
-    let port = address.port().to_string();
-    // The name a client sees stays the same over restarts.
-    let shown = name.split('-').next().unwrap_or(name);
-    let mut command = Command::new(binary);
-    command.args(["mock-replica", "--port", &port, "--model", "m", "--name", shown]);
     // A step that reads much of a long prompt holds up everybody's next token.
-    command.args(["--seed", SEED, "--speed", speed, "--batched-tokens", "2048"]);
-    let mut server = Server::start(name, &mut command, folder)?;
-    server
-        .wait_for(START_LIMIT, |it| it.iter().any(|it| it.contains("listening")).then_some(()))?;
-    Ok(server)
+    let arguments = ["--seed", SEED, "--speed", speed, "--batched-tokens", "2048"];
+    rig::start_mock(binary, folder, name, address, &arguments)
 }
 
 impl Router {
     fn start(binary: &Path, folder: &Path, origins: &str) -> Result<Self> {
         let (address, admin) = (free_address()?, free_address()?);
-        let file = folder.join("router.toml");
         let config = format!(
             "listen = \"{address}\"\nadmin.listen = \"{admin}\"\nthreads = 2\nresume = true\n\
-             replicas = [{origins}]\nhealth.interval = \"500ms\"\nlog.access = false\n"
+             replicas = [{origins}]\nhealth.interval = \"500ms\"\nlog.access = false\n\
+             admin.token = \"{TOKEN}\"\n"
         );
-        fs::write(&file, config)?;
-        let mut command = Command::new(binary);
-        command.args(["serve", "--config"]).arg(&file);
+        let mut command = rig::router(binary, folder, &config)?;
         let first = Server::start("router", &mut command, folder)?;
-        let until = Instant::now() + START_LIMIT;
-        while !http1::is_up(admin, "/readyz") {
-            ensure!(
-                Instant::now() < until,
-                "the router does not come up, see {}",
-                folder.display()
-            );
-            thread::sleep(POLL);
-        }
+        rig::wait_until_ready(admin, folder)?;
         Ok(Self { address, admin, pid: first.pid(), first, restarts: 0, resumed_before: 0 })
     }
 
@@ -181,11 +159,7 @@ impl Router {
 
     /// Counts the streams that went on elsewhere, over all processes that have been the router.
     pub(super) fn resumed(&self) -> Result<u64> {
-        let (head, body) = http1::get(self.admin, "/metrics")?;
-        ensure!(head.is_success(), "no metrics: {}", head.first_line);
-        let page = String::from_utf8_lossy(&body);
-        let lines = page.lines().filter(|it| it.starts_with("cleave_streams_resumed_total"));
-        let now: u64 = lines.filter_map(|it| it.rsplit(' ').next()?.parse::<u64>().ok()).sum();
+        let now = rig::counter(self.admin, "cleave_streams_resumed_total")?;
         Ok(self.resumed_before + now)
     }
 }
@@ -213,15 +187,4 @@ fn successor(log: &str, number: usize) -> Option<u32> {
     let mut serving = log.lines().filter(|it| it.contains("successor serves"));
     let after = serving.nth(number - 1)?.split("pid=").nth(1)?;
     after.split(|it: char| !it.is_ascii_digit()).next()?.parse().ok()
-}
-
-fn is_running(pid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
-}
-
-fn signal(pid: u32, name: &str) -> Result<()> {
-    if works(Command::new("kill").args([&format!("-{name}"), &pid.to_string()])) {
-        return Ok(());
-    }
-    bail!("cannot send {name} to {pid}")
 }

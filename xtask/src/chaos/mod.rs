@@ -2,12 +2,10 @@
 //! character is checked, and faults from a seed. Prints what clients noticed, and fails when they
 //! noticed more than they may.
 
-mod answer;
 mod client;
 mod fleet;
 mod report;
 mod script;
-mod watch;
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::repo;
+use crate::watch::Watch;
+use crate::{repo, rig};
 use client::Load;
 use fleet::{Fleet, REPLICAS};
 use report::Run;
-use watch::Watch;
 
 /// How long the load runs before the first fault and after the last.
 const MARGIN: Duration = Duration::from_secs(3);
@@ -45,10 +43,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let binary = args.cleave.clone().unwrap_or_else(|| repo::debug_binary("cleave"));
-    if !binary.exists() {
-        bail!("{} is not there: build it first, or name another with --cleave", binary.display());
-    }
+    let binary = rig::binary(args.cleave.as_ref())?;
     let folder = repo::target_dir().join("chaos");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let mut fleet = Fleet::start(&binary, &folder)?;

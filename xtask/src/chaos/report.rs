@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::client::{Fate, Kind, Record, reasons};
 use super::script::{self, Fault};
-use super::watch::Change;
+use crate::watch::Change;
 
 /// How long after a fault a replica may still be out, or a session still move, because of it.
 const AFTERMATH: Duration = Duration::from_secs(20);

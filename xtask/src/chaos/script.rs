@@ -11,8 +11,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
 use super::fleet::{Fleet, REPLICAS};
-use super::watch;
-use crate::http1;
+use crate::{http1, watch};
 
 /// Copies of a poison request that come at once.
 const POISON_COPIES: usize = 4;

@@ -4,8 +4,10 @@
 
 mod files;
 mod functions;
+mod promises;
 mod words;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -25,8 +27,10 @@ pub(crate) fn run() -> Result<()> {
 
 fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
+    let mut proofs = BTreeSet::new();
     for path in repo::files(root, &["rs"])? {
         let source = Source::read(root, &path)?;
+        proofs.extend(promises::proofs(&source));
         findings.extend(files::too_long(&source));
         findings.extend(files::without_header(&source));
         findings.extend(files::leftover_in_rust(&source));
@@ -44,6 +48,8 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     for path in repo::files(root, &["md"])? {
         findings.extend(files::machine_paths(&path.to_string_lossy(), &read(root, &path)?));
     }
+    let security = fs::read_to_string(root.join("SECURITY.md")).unwrap_or_default();
+    findings.extend(promises::unproven(&security, &proofs));
     let map = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     findings.extend(files::missing_from_map(&map, &members(root)?));
     Ok(findings)

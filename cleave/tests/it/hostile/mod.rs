@@ -4,8 +4,11 @@
 mod bodies;
 mod framing;
 mod idle;
+mod logs;
+mod paths;
 mod replicas;
 mod secrets;
+mod steering;
 mod tls;
 
 use crate::support::{Router, Scripted, json_answer};

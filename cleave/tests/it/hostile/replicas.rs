@@ -29,6 +29,7 @@ async fn an_answer_that_is_no_http_is_a_502() {
         ("a huge header", huge),
         ("a head without end", endless),
         ("many headers", many),
+        ("interim answers without end", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100_000)),
     ] {
         let refusal = refusal_of(bytes).await;
         assert_eq!(refusal, (502, "replica_failed".to_owned()), "{what}");
@@ -56,6 +57,27 @@ async fn a_bad_chunk_cuts_its_own_answer_and_no_other() {
         }
     }
     assert_eq!((whole, cut), (5, 5));
+}
+
+#[tokio::test]
+async fn garbage_in_place_of_the_first_chunk_is_tried_elsewhere() {
+    let heads = [
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
+    ];
+    for head in heads {
+        for garbage in ["zz\r\n", "\0\x01\x02", "\r\n", "-1\r\nx\r\n", "5"] {
+            let bad = Scripted::answering(format!("{head}{garbage}")).await;
+            let well = Scripted::answering(json_answer(200, "{\"well\":1}")).await;
+            let settings = "policy = \"round_robin\"\nbreaker.failures_max = 1000";
+            let router = Router::start(&[bad.url(), well.url()], settings).await;
+            for _ in 0..2 {
+                let answer = router.ask(&Request::chat("hi")).await;
+                assert_eq!((answer.status(), answer.text()), (200, "{\"well\":1}"), "{garbage:?}");
+            }
+            assert_eq!((0 < bad.hits(), well.hits()), (true, 2), "{garbage:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use serde::Deserialize;
 
 use super::client::{Answer, Request, ask};
-use super::{PATIENCE, eventually};
+use super::{PATIENCE, POLL, eventually};
 
 /// One running `cleave`, killed when dropped.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(crate) struct Process {
     listener: Option<JoinHandle<()>>,
     /// Nobody reads what it writes from the next line on.
     deaf: Arc<AtomicBool>,
+    /// Nobody reads what it writes for now.
+    stalled: Arc<AtomicBool>,
     /// The line that says where it listens.
     announced: String,
 }
@@ -40,12 +42,17 @@ impl Process {
         let log = Arc::new(Mutex::new(String::new()));
         let deaf = Arc::new(AtomicBool::new(false));
         let (written, hangs_up) = (Arc::clone(&log), Arc::clone(&deaf));
+        let stalled = Arc::new(AtomicBool::new(false));
+        let stands_still = Arc::clone(&stalled);
         let listener = thread::spawn(move || {
             let mut err = BufReader::new(err);
             let mut line = Vec::new();
             while !hangs_up.load(Relaxed) && matches!(err.read_until(b'\n', &mut line), Ok(1..)) {
                 written.lock().unwrap().push_str(&String::from_utf8_lossy(&line));
                 line.clear();
+                while stands_still.load(Relaxed) {
+                    thread::park_timeout(POLL);
+                }
             }
         });
         let (said, announced) = mpsc::sync_channel(1);
@@ -55,7 +62,7 @@ impl Process {
             _ = said.send(line);
         });
         let (listener, announcement) = (Some(listener), String::new());
-        let mut process = Self { child, log, listener, deaf, announced: announcement };
+        let mut process = Self { child, log, listener, deaf, stalled, announced: announcement };
         process.announced = announced.recv_timeout(PATIENCE).expect("it says where it listens");
         let came_up = process.announced.contains("listening on");
         assert!(came_up, "{arguments:?} did not come up:\n{}", process.log());
@@ -72,6 +79,11 @@ impl Process {
         self.deaf.store(true, Relaxed);
         let listener = self.listener.as_ref().expect("it runs");
         eventually("a last line is read", async || listener.is_finished()).await;
+    }
+
+    /// Lets its standard error fill up, unread but for a line more, or has it read again.
+    pub(crate) fn stall_log(&self, stalls: bool) {
+        self.stalled.store(stalls, Relaxed);
     }
 
     /// Sends a signal by its name, as in TERM.
@@ -111,6 +123,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        self.stall_log(false);
         _ = self.child.kill();
         _ = self.child.wait();
         if thread::panicking() {

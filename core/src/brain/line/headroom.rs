@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{Moment, span_ms};
+use crate::domain::{Moment, span_ms, span_of_ms};
 use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 
 use super::lanes::{Fill, LaneKey};
@@ -142,7 +142,7 @@ impl Headroom {
     /// Says how long the most urgent class lets prompts wait.
     pub(super) fn patience_min(&self) -> Duration {
         let all = self.demands.iter().map(Demand::patience_ms);
-        Duration::from_secs_f64(all.fold(f64::INFINITY, f64::min).min(1e9) / 1e3)
+        span_of_ms(all.fold(f64::INFINITY, f64::min))
     }
 
     pub(super) fn on_arrival(&mut self, now: Moment, class: usize, work: Work) {

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::cost::Hardware;
-use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey};
+use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, span_ms, span_of_ms};
 use crate::policy::Ask;
 use crate::queue::{
     Admission, Claim, ClassId, Contracts, Gate, Lane, Line, Pace, Reservation, Tenant, Ticket,
@@ -87,6 +87,13 @@ pub(in super::super) struct Toll {
     pub(super) first_token_ms: f64,
     pub(super) bytes: usize,
     pub(super) held: Option<Reservation>,
+}
+
+impl Toll {
+    /// Tells whether it holds something of a contract.
+    pub(in super::super) const fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
 }
 
 impl Parked {
@@ -193,6 +200,11 @@ impl Hold {
         self.parked.keys().copied()
     }
 
+    /// Counts those who wait and hold something of a contract.
+    pub(in super::super) fn waiting_held(&self) -> usize {
+        self.parked.values().filter(|it| it.toll.is_held()).count()
+    }
+
     /// Tells whether the line and the requests kept for it are the same.
     pub(in super::super) fn is_sound(&self) -> bool {
         self.parked.len() == self.line.len() && self.waiting().all(|it| self.line.get(it).is_some())
@@ -201,7 +213,7 @@ impl Hold {
     /// Gives back what a request holds of its contract: it was never served.
     pub(super) fn refund(&mut self, toll: &Toll) {
         if let Some(held) = toll.held {
-            self.contracts.account(toll.tenant).cancel(held);
+            self.contracts.holder(toll.tenant, &held).cancel(held);
         }
     }
 
@@ -229,7 +241,7 @@ impl Hold {
 
 /// Works out when a request should be sent to meet its class's target.
 pub(super) fn target(now: Moment, first_token: Duration, first_token_ms: f64) -> Moment {
-    before(now + first_token.mul_f64(1.0 - MARGIN), first_token_ms)
+    before(now + span_of_ms(span_ms(first_token) * (1.0 - MARGIN)), first_token_ms)
 }
 
 /// By when what must have happened; whatever was not asked for is `None`.

@@ -4,9 +4,11 @@
 use crate::cost::Hardware;
 use crate::domain::{Moment, RequestId, Usage, span_ms};
 use crate::queue::Work;
+use crate::tokens::TOKENS_MAX;
 
 use super::super::{Booking, Brain};
 use super::Toll;
+use super::computed::Computed;
 
 impl Brain {
     /// Books a request that goes to a replica.
@@ -16,26 +18,32 @@ impl Brain {
         }
     }
 
-    /// Closes the books of a request that was sent: what it came to, as far as that is known.
-    pub(in super::super) fn hold_on_ended(&mut self, now: Moment, booking: &Booking, usage: Usage) {
-        let Some(replica) = self.fleet.get(booking.replica) else { return };
-        let output = usage.output.unwrap_or(booking.account.streamed_tokens);
-        let input = usage.input.unwrap_or(booking.outline.prompt_tokens);
-        let cached = usage.cached.unwrap_or(booking.account.cached_tokens).min(input);
-        // Who left before the first token had some of the prompt read, nobody knows how much.
-        let new = if booking.is_answering() || usage.input.is_some() { input - cached } else { 0 };
-        let context = input.saturating_add(output / 2);
-        let cost_ms = replica.hardware.cost.cost_ms(new, cached, output, context);
+    /// Closes the books of a request that was sent: what it came to, by what is believed of its usage
+    /// and by prediction.
+    pub(in super::super) fn hold_on_ended(
+        &mut self,
+        now: Moment,
+        booking: &Booking,
+        usage: Usage,
+        is_whole: bool,
+    ) {
+        let Some(replica) = self.fleet.get(booking.replica) else {
+            // It cannot leave while anything is in flight there; the books are closed all the same.
+            self.hold_on_unserved(now, booking);
+            return;
+        };
+        let came = Computed::new(now, booking, replica, usage, is_whole);
+        let cost = &replica.hardware.cost;
+        let cost_ms = cost.cost_ms(came.new, came.cached, came.output, came.context());
         let real = work_of(&replica.hardware, cost_ms);
         let Toll { class, tenant, work, held, .. } = booking.toll;
-        let tokens = u64::from(input) + u64::from(output);
         self.hold.line.settle(class, tenant, work, real);
         if let Some(held) = held {
-            self.hold.contracts.account(tenant).settle(held, real, tokens);
+            self.hold.contracts.holder(tenant, &held).settle(held, real, came.tokens());
         }
-        self.hold.gate.on_ended(now, booking.key, tokens);
-        if usage.output.is_some() {
-            self.hold.knees.learn(input, output);
+        self.hold.gate.on_ended(now, booking.key, came.tokens());
+        if let Some(output) = usage.output {
+            self.hold.knees.learn(came.prompt(), output);
         }
     }
 
@@ -59,10 +67,12 @@ impl Brain {
         let prompt = booking.outline.prompt_tokens;
         let cached = booking.account.cached_tokens.min(prompt);
         let cost = &replica.hardware.cost;
-        let cost_ms = cost.cost_ms(prompt - cached, cached, output, prompt + output / 2);
+        let output = output.min(booking.extent.output_tokens_max.unwrap_or(TOKENS_MAX));
+        let context = prompt.saturating_add(output / 2);
+        let cost_ms = cost.cost_ms(prompt - cached, cached, output, context);
         let work = work_of(&replica.hardware, cost_ms);
         let tokens = u64::from(prompt) + u64::from(output);
-        self.hold.contracts.account(booking.toll.tenant).flow(held, work, tokens);
+        self.hold.contracts.holder(booking.toll.tenant, held).flow(held, work, tokens);
     }
 
     /// Learns how much the fleet can do and hold, now that it changed or may have.

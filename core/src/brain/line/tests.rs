@@ -59,6 +59,7 @@ impl Bench {
     fn check(&self, actions: &[Action]) -> Vec<(u64, Verdict)> {
         assert!(invariants::sends_are_allowed(&self.brain, actions), "{actions:?}");
         assert!(invariants::line_matches_requests(&self.brain));
+        assert!(invariants::contracts_match_requests(&self.brain));
         assert!(invariants::nobody_waits_in_vain(&self.brain, self.now));
         assert!(invariants::deadlines_can_be_met(&self.brain, actions), "{actions:?}");
         actions.iter().filter_map(|it| it.verdict()).map(|it| (it.0.0, it.1)).collect()
@@ -250,7 +251,7 @@ fn a_stream_is_counted_as_it_flows() {
 
 #[test]
 fn new_sessions_wait_while_memory_is_full_and_later_turns_pass() {
-    let mut bench = Bench::new(1, holding());
+    let mut bench = Bench::new(1, LineSettings { gates: true, ..holding() });
     let report = Report {
         taken_at: bench.now,
         waiting: 0,

@@ -1,9 +1,7 @@
 //! The brain's side of subsets: it gathers candidates inside them, has rounds planned when they are
 //! due, and passes orders on.
 
-use std::time::Duration;
-
-use crate::domain::{Moment, ReplicaId, RequestId, SliceKey, span_ms};
+use crate::domain::{Moment, ReplicaId, RequestId, SliceKey, span_ms, span_of_ms};
 use crate::fleet::{Fleet, Replica, Standing};
 
 use super::super::{Ask, Booking, Brain};
@@ -57,7 +55,7 @@ impl Brain {
     /// Notes a request that is sent, for the sizes of subsets; once, however often it is tried.
     pub(in crate::brain) fn note_demand(&mut self, now: Moment, booking: &Booking) {
         let Some(it) = self.fleet.get(booking.replica) else { return };
-        let expected = Duration::from_secs_f64(booking.account.ttft_ms.clamp(0.0, 1e9) / 1e3);
+        let expected = span_of_ms(booking.account.ttft_ms);
         let fleet = &self.fleet;
         let look = |it| sight(fleet, now, it, &[]);
         self.subsets.on_placed(now, booking.key, it.place, expected, look);

@@ -97,36 +97,6 @@ fn an_isolated_tenant_shares_with_itself_alone() {
 }
 
 #[test]
-fn a_tenant_s_salt_is_put_where_the_engine_reads_it() {
-    let salted = |body: &str, tenant| {
-        let (span, text) = peek(Api::Chat, body.as_bytes()).unwrap().salt(tenant).unwrap();
-        let whole = format!("{}{text}{}", &body[..span.start], &body[span.end..]);
-        let mut whole: Value = serde_json::from_str(&whole).unwrap();
-        let salt = whole["cache_salt"].take().as_str().unwrap().to_owned();
-        whole.as_object_mut().unwrap().remove("cache_salt");
-        (salt, whole)
-    };
-    let plain = r#" { "messages":[{"content":"hi"}]}"#;
-    let own = r#"{"messages":[{"content":"hi"}], "cache_salt" : "mine" }"#;
-    let none = r#"{"cache_salt":null,"messages":[{"content":"hi"}]}"#;
-    let mut salts = Vec::new();
-    for body in [plain, own, none] {
-        for tenant in [1, 2] {
-            let (salt, rest) = salted(body, tenant);
-            assert_eq!((salt.len(), rest), (32, json!({"messages": [{"content": "hi"}]})));
-            assert_eq!(salt, salted(body, tenant).0);
-            salts.push(salt);
-        }
-    }
-    salts.sort_unstable();
-    salts.dedup();
-    assert_eq!(salts.len(), 6);
-    for (api, body) in [(Api::Chat, "{}"), (Api::Other, plain), (Api::Chat, r#"{"model":"m"}"#)] {
-        assert_eq!(peek(api, body.as_bytes()).unwrap().salt(1), None);
-    }
-}
-
-#[test]
 fn text_between_blocks_is_what_its_escapes_stand_for() {
     let text = |parts| Prompt { parts, ..Prompt::default() }.text(0..usize::MAX);
     let escaped = r#"a\nb \"c\" \\ \/ \u00fc \ud83d \x end\"#;
@@ -166,6 +136,104 @@ fn an_image_is_told_from_text() {
         let (_, extent) = outline(Api::Completions, &json!({"prompt": prose}).to_string());
         assert_eq!((extent.attachments, extent.attachment_bytes), (0, 0), "{prose}");
     }
+}
+
+/// Text that looks like an image, and is none.
+fn dense(bytes: usize) -> String {
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB".chars().cycle().take(bytes).collect()
+}
+
+fn extent_of(api: Api, body: &Value) -> Extent {
+    outline(api, &body.to_string()).1
+}
+
+#[test]
+fn what_looks_like_an_image_where_none_can_stand_is_text() {
+    let text = dense(100_000);
+    let part = json!({"type": "image_url", "image_url": {"url": text}});
+    let said = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
+    for (api, body) in [
+        (Api::Completions, json!({"prompt": text})),
+        (Api::Completions, json!({"prompt": [text, text]})),
+        (Api::Responses, json!({"input": text})),
+        (Api::Responses, json!({"instructions": text, "input": "x"})),
+        (Api::Chat, said(json!(text))),
+        (Api::Chat, said(json!([{"type": "text", "text": text}]))),
+        (
+            Api::Chat,
+            said(
+                json!([{"type": "text", "text": format!("\"url\":\"data:image/png;base64,{text}")}]),
+            ),
+        ),
+        (
+            Api::Chat,
+            json!({"tools": [{"function": {"content": [part]}}], "messages": [{"content": "x"}]}),
+        ),
+        (Api::Chat, json!({"messages": [{"tool_calls": [{"content": [part]}], "content": "x"}]})),
+        (Api::Messages, said(json!([{"type": "tool_use", "input": {"content": [part]}}]))),
+        (
+            Api::Messages,
+            said(json!([{"type": "document", "source": {"data": text, "type": "text"}}])),
+        ),
+        (Api::Messages, json!({"system": text, "messages": [{"content": "x"}]})),
+    ] {
+        let extent = extent_of(api, &body);
+        assert_eq!((extent.attachments, extent.attachment_bytes), (0, 0), "{api:?}");
+        assert!(100_000 <= extent.text_bytes && 99_000 <= extent.dense_bytes, "{extent:?}");
+    }
+}
+
+#[test]
+fn images_sounds_and_files_are_found_where_they_stand() {
+    let data = dense(10_000);
+    let url = format!("data:image/png;base64,{data}");
+    let said = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
+    let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}});
+    for (api, body) in [
+        (Api::Chat, said(json!([{"type": "image_url", "image_url": {"url": url}}]))),
+        (
+            Api::Chat,
+            said(json!([{"type": "input_audio", "input_audio": {"format": "mp3", "data": data}}])),
+        ),
+        (Api::Chat, said(json!([{"type": "file", "file": {"file_data": url}}]))),
+        (
+            Api::Chat,
+            json!({"messages": [{"content": [{"type": "image_url", "image_url": {"url": url}}]}]}),
+        ),
+        (Api::Messages, said(json!([image]))),
+        (Api::Messages, said(json!([{"type": "tool_result", "content": [image]}]))),
+        (
+            Api::Responses,
+            json!({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]}),
+        ),
+    ] {
+        let extent = extent_of(api, &body);
+        assert_eq!(
+            (extent.attachments, extent.attachment_bytes, extent.media),
+            (1, 10_000, 1),
+            "{body}"
+        );
+        assert!(extent.text_bytes < 300 && extent.dense_bytes < 300, "{extent:?}");
+        assert_eq!(extent.sounds, u32::from(body.to_string().contains("audio")));
+    }
+    let away = json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
+    let extent = extent_of(Api::Chat, &said(json!([away, {"image_url": null, "uuid": "x"}])));
+    assert_eq!((extent.attachments, extent.media), (0, 2), "at an address");
+    assert_eq!(extent_of(Api::Chat, &said(json!("\"content\":[{\"image_url\":{"))).media, 0);
+}
+
+#[test]
+fn all_that_a_body_says_is_measured() {
+    let extent =
+        extent_of(Api::Chat, &json!({"messages": [{"content": "hi"}], "documents": [text(9_000)]}));
+    assert!(extent.text_bytes < 20 && 9_000 < extent.body_bytes, "{extent:?}");
+    let continued = json!({"input": "hi", "previous_response_id": "resp_1"});
+    assert!(extent_of(Api::Responses, &continued).is_continued);
+    let cap = |body: Value| extent_of(Api::Completions, &body).output_tokens_max;
+    assert_eq!(cap(json!({"prompt": "x", "max_tokens": 10, "n": 4, "best_of": 5})), Some(50));
+    assert_eq!(cap(json!({"prompt": ["x", "y", "z"], "max_tokens": 10, "n": 2})), Some(60));
+    assert_eq!(cap(json!({"prompt": [1, 2, 3], "max_tokens": 10, "n": 0})), Some(10));
+    assert_eq!(cap(json!({"prompt": "x", "max_tokens": u32::MAX, "n": u32::MAX})), Some(u32::MAX));
 }
 
 #[test]

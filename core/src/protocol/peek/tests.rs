@@ -1,8 +1,12 @@
 //! What is read from bodies, good and bad.
 
+#![expect(clippy::disallowed_types, reason = "tests play the engine, which reads bodies whole")]
+
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::protocol::steering::{Care, ENGINE_FIELDS, engine_field};
 
 fn session(api: Api, body: &str) -> Option<String> {
     peek(api, body.as_bytes()).unwrap().session.map(|it| it.as_str().to_owned())
@@ -119,7 +123,163 @@ fn huge_numbers_and_unknown_fields_pass() {
     assert_eq!(peek(Api::Chat, body).unwrap().model.as_deref(), Some("m"));
 }
 
+/// Puts the edits into a body.
+fn edited(body: &str, allowed: Allowed, salting: Salting<'_>) -> Result<String, Steered> {
+    let edits = peek(Api::Chat, body.as_bytes()).unwrap().edits(allowed, salting)?;
+    let (mut out, mut at) = (String::new(), 0);
+    for (span, text) in edits {
+        out.push_str(&body[at..span.start]);
+        out.push_str(&text);
+        at = span.end;
+    }
+    Ok(out + &body[at..])
+}
+
+fn allowing(names: &[&str]) -> Allowed {
+    names.iter().map(|it| engine_field(it).unwrap()).fold(Allowed::default(), Allowed::with)
+}
+
+#[test]
+fn every_field_that_steers_an_engine_is_refused_taken_out_or_replaced() {
+    for field in ENGINE_FIELDS {
+        let name = field.name;
+        let escaped = name.bytes().fold(String::new(), |all, it| all + &format!("\\u{it:04x}"));
+        let nests = ["vllm_xargs", "extra_body", "sampling_params"];
+        for key in [name, &escaped] {
+            let plain = format!(r#"{{"model":"m" , "{key}" : [1,{{"x":"\\"}}],"n":1}}"#);
+            let without = r#"{"model":"m" ,"n":1}"#;
+            let with = r#"{"model":"m" , "cache_salt":"abc","n":1}"#;
+            let out = edited(&plain, Allowed::default(), Salting::Chosen("abc"));
+            match field.care {
+                Care::Refuse => assert_eq!(out, Err(Steered { field: name })),
+                Care::TakeOut => assert_eq!(out.as_deref(), Ok(without)),
+                Care::Replace => assert_eq!(out.as_deref(), Ok(with)),
+            }
+            let allowed = allowing(&[name]);
+            assert_eq!(edited(&plain, allowed, Salting::Never).as_deref(), Ok(&*plain));
+            for nest in nests {
+                let nested = format!(r#"{{"{nest}":{{"a":1,"{key}":2}},"model":"m"}}"#);
+                let out = edited(&nested, Allowed::default(), Salting::Never);
+                let without = format!(r#"{{"{nest}":{{"a":1}},"model":"m"}}"#);
+                match field.care {
+                    Care::Refuse => assert_eq!(out, Err(Steered { field: name })),
+                    Care::TakeOut | Care::Replace => assert_eq!(out.as_deref(), Ok(&*without)),
+                }
+            }
+            let twice = format!(r#"{{"{name}":1,"{key}":2}}"#);
+            assert_eq!(
+                peek(Api::Chat, twice.as_bytes()).err(),
+                Some(BadBody::Twice { field: name })
+            );
+            let null = format!(r#"{{"{key}":null,"model":"m"}}"#);
+            assert!(edited(&null, Allowed::default(), Salting::Never).is_ok(), "null says nothing");
+        }
+    }
+}
+
+#[test]
+fn what_is_left_when_fields_are_taken_out_is_json_again() {
+    let check = |body: &str, want: &str| {
+        let out = edited(body, Allowed::default(), Salting::Never);
+        assert_eq!(out.as_deref(), Ok(want), "{body}");
+    };
+    check(r#"{"priority":1}"#, "{}");
+    check(r#" { "priority" : 1 } "#, " {  } ");
+    check(r#"{"priority":1,"rid":"a"}"#, "{}");
+    check(r#"{"priority":1 , "rid":"a" , "id_slot":0}"#, "{  }");
+    check(r#"{"a":1,"priority":1,"rid":"a"}"#, r#"{"a":1}"#);
+    check(r#"{"priority":1,"a":1,"rid":"a"}"#, r#"{"a":1}"#);
+    check(r#"{"priority":1,"rid":"a","b":1}"#, r#"{"b":1}"#);
+    check(r#"{"a":1,"priority":1,"b":1}"#, r#"{"a":1,"b":1}"#);
+    check(r#"{"vllm_xargs":{"rid":1},"a":1}"#, r#"{"vllm_xargs":{},"a":1}"#);
+    check(
+        r#"{"rid":1,"vllm_xargs":{"rid":1,"extra_args":{"b":[],"rid":2}}}"#,
+        r#"{"vllm_xargs":{"extra_args":{"b":[]}}}"#,
+    );
+    check(
+        r#"{"vllm_xargs":[{"rid":1}],"extra_body":"rid","sampling_params":null}"#,
+        r#"{"vllm_xargs":[{"rid":1}],"extra_body":"rid","sampling_params":null}"#,
+    );
+}
+
+#[test]
+fn a_salt_stands_once_and_in_place_of_the_client_s() {
+    let check = |body: &str, salting, want: &str| {
+        let out = edited(body, allowing(&["cache_salt"]), salting);
+        assert_eq!(out.as_deref(), Ok(want), "{body}");
+    };
+    let always = Salting::Always("s");
+    check(r#" { "prompt":"x"}"#, always, r#" {"cache_salt":"s", "prompt":"x"}"#);
+    check(r#"{"prompt":"x","cache_salt":"y"}"#, always, r#"{"prompt":"x","cache_salt":"s"}"#);
+    check(r#"{"extra_key":"y","prompt":"x"}"#, always, r#"{"cache_salt":"s","prompt":"x"}"#);
+    check(r#"{"extra_key":1,"cache_salt":2,"a":3}"#, always, r#"{"cache_salt":"s","a":3}"#);
+    check(r#"{"cache_salt":null,"a":3}"#, always, r#"{"cache_salt":"s","a":3}"#);
+    check(r#"{"rid":1,"a":3}"#, always, r#"{"cache_salt":"s","a":3}"#);
+    check(r#"{"rid":1}"#, always, "{}");
+    check("{}", always, "{}");
+    check(r#"{"a":3}"#, Salting::Chosen("s"), r#"{"a":3}"#);
+    check(r#"{"cache_salt":"y"}"#, Salting::Never, r#"{"cache_salt":"y"}"#);
+}
+
+#[test]
+fn what_a_client_chose_is_listed_unless_all_of_it_may_pass() {
+    let body = br#"{"extra_key":"k","cache_salt":"s","vllm_xargs":{"cache_salt":"n"}}"#;
+    let found = peek(Api::Chat, body).unwrap();
+    let chosen = |names: &[&str]| found.chosen_salts(allowing(names)).collect::<Vec<_>>();
+    let all = [("extra_key", r#""k""#), ("cache_salt", r#""s""#)];
+    assert_eq!(chosen(&[]), all);
+    assert_eq!(chosen(&["cache_salt"]), all);
+    assert_eq!(chosen(&["cache_salt", "extra_key"]), []);
+    let none = peek(Api::Chat, br#"{"cache_salt":null}"#).unwrap();
+    assert_eq!(none.chosen_salts(Allowed::default()).count(), 0);
+}
+
+#[test]
+fn a_body_full_of_such_fields_is_refused_and_not_worked_on() {
+    let many = r#"{"vllm_xargs":{"#.to_owned() + &r#""rid":1,"#.repeat(100_000) + r#""a":1}}"#;
+    assert!(matches!(peek(Api::Chat, many.as_bytes()), Err(BadBody::Twice { field: "rid" })));
+}
+
+/// Takes out of a body what engines must not see, as a full parser would.
+fn cleaned(value: &mut Value, top: bool) {
+    let Some(fields) = value.as_object_mut() else { return };
+    fields.retain(|name, value| match engine_field(name).map(|it| ENGINE_FIELDS[it].care) {
+        None | Some(Care::Refuse) => true,
+        Some(Care::TakeOut) => false,
+        Some(Care::Replace) => top && value.is_null(),
+    });
+    for nest in ["vllm_xargs", "extra_body", "sampling_params", "extra_args"] {
+        if let Some(value) = fields.get_mut(nest) {
+            cleaned(value, false);
+        }
+    }
+}
+
+fn any_body() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![Just(json!(null)), Just(json!(1)), Just(json!("a\"b")), Just(json!([]))];
+    let names = ["priority", "rid", "cache_salt", "a", "vllm_xargs", "extra_args", "id_slot"];
+    let value = leaf.prop_recursive(3, 24, 6, move |inner| {
+        prop::collection::btree_map(prop::sample::select(names.to_vec()), inner, 0..6)
+            .prop_map(|it| json!(it))
+    });
+    prop::collection::btree_map(prop::sample::select(names.to_vec()), value, 0..7)
+        .prop_map(|it| json!(it))
+}
+
 proptest! {
+    #[test]
+    fn taking_out_agrees_with_a_full_parser(body in any_body(), pretty in any::<bool>()) {
+        let text = if pretty {
+            serde_json::to_string_pretty(&body).unwrap()
+        } else {
+            body.to_string()
+        };
+        let out = edited(&text, Allowed::default(), Salting::Never).unwrap();
+        let mut want = body;
+        cleaned(&mut want, true);
+        prop_assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), want, "{}", text);
+    }
+
     #[test]
     fn a_body_is_refused_or_its_model_stands_where_it_is_said_to(body in "[\\[\\]{}:,\"a-b0\\\\ ]{0,60}") {
         let body = format!("{{\"model\":\"m\",{body}}}");

@@ -3,6 +3,7 @@
 //! schema in turn checks the file. Nothing here decides what a combination of knobs means; that is
 //! `settle`.
 
+mod engine;
 mod sections;
 mod subsets;
 mod tenancy;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Deserializer};
 use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
+pub(super) use engine::{EngineFields, EngineHeaders};
 pub(super) use sections::{
     Admin, Breaker, Explain, Health, Limits, Log, Quarantine, Retries, Sessions, Timeouts, Tls,
 };
@@ -58,6 +60,15 @@ pub(super) struct Raw {
     /// say otherwise. The engines must be able to continue a message: vLLM and SGLang are.
     #[schemars(extend("x-applies" = "reload"))]
     pub resume: bool,
+    /// Passes clients' own keys and cookies on to the engines (`authorization`, `x-api-key`, `api-key`,
+    /// `x-goog-api-key`, `cookie`), in every pool that does not say otherwise. Needed only where engines
+    /// check each client's key themselves.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub forward_credentials: bool,
+    #[schemars(extend("x-applies" = "reload"))]
+    pub engine_fields: EngineFields,
+    #[schemars(extend("x-applies" = "reload"))]
+    pub engine_headers: EngineHeaders,
     /// The replicas, when one pool is enough; short for one entry in `pools` named `default`.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>", extend("x-applies" = "reload"))]
@@ -123,9 +134,18 @@ pub(super) struct Pool {
     /// `resume` unless given.
     #[schemars(extend("x-default" = "the top-level `resume`"))]
     pub resume: Option<bool>,
+    /// Passes clients' own keys and cookies on to the engines of this pool; the top-level
+    /// `forward_credentials` unless given.
+    #[schemars(extend("x-default" = "the top-level `forward_credentials`"))]
+    pub forward_credentials: Option<bool>,
+    /// In place of the top-level `engine_fields`.
+    pub engine_fields: Option<EngineFields>,
+    /// In place of the top-level `engine_headers`.
+    pub engine_headers: Option<EngineHeaders>,
     /// Who may find whose prompts in a replica's cache. With `shared` everybody, as engines do it by
-    /// themselves. With `per_tenant` each tenant only its own: every API key gets a `cache_salt` of its
-    /// own in the body that goes out, which vLLM, SGLang and TensorRT-LLM heed.
+    /// themselves. With `per_tenant` each tenant only its own: every tenant, or API key where there are
+    /// none, gets a `cache_salt` of its own in the body that goes out, which vLLM, SGLang and
+    /// TensorRT-LLM heed. Bodies for which the router cannot do so are refused.
     #[serde(default = "cache_default")]
     pub cache: Text<CacheScope>,
     /// The `tokenizer.json` of the pool's models, to count prompts as the engines do. Without it they
@@ -180,6 +200,9 @@ impl Default for Raw {
             policy: Text(cleave_core::brain::Settings::default().policy),
             costs: None,
             resume: false,
+            forward_credentials: false,
+            engine_fields: EngineFields::default(),
+            engine_headers: EngineHeaders::default(),
             replicas: Vec::new(),
             admin: Admin::default(),
             tls: Tls::default(),

@@ -270,20 +270,23 @@ impl From<Health> for ProbeSettings {
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Explain {
     /// The share of requests whose decision is kept with its reasons.
-    /// One with the header `x-cleave-explain` is always kept, and its answer shows the decision in
-    /// `x-cleave-decision`. Where there is an admin token, the header must carry it.
+    /// One whose header `x-cleave-explain` carries the admin token is always kept, and its answer shows
+    /// the decision in `x-cleave-decision`.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub sample: f64,
     /// How many decisions are kept; the oldest makes room. Each takes a few KiB at most.
     #[schemars(range(min = 1, max = 100_000))]
     pub kept_max: usize,
+    /// Lets any client have its decision kept, by the header `x-cleave-explain: 1`. Its answer then shows
+    /// what is its own: neither replicas nor what is cached there for others.
+    pub clients: bool,
 }
 
 impl Default for Explain {
     fn default() -> Self {
-        let proxy::ExplainSettings { sample, kept_max, token: _ } =
+        let proxy::ExplainSettings { sample, kept_max, clients, token: _ } =
             proxy::ExplainSettings::default();
-        Self { sample, kept_max }
+        Self { sample, kept_max, clients }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The sections about who waits and who may use how much: the line, classes, tenants and their keys.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cleave_core::brain::LineSettings;
@@ -9,6 +10,7 @@ use serde::Deserialize;
 
 use super::text::{HashedKey, Text, UnknownKeysText};
 use super::{Slots, slots};
+use crate::admin::Secret;
 
 const MIB: usize = 1 << 20;
 
@@ -114,7 +116,7 @@ pub(in crate::config) struct Contract {
     pub burst: Option<Text<Duration>>,
 }
 
-/// API keys, where there are tenants.
+/// API keys, and what keeps their owners apart.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Keys {
@@ -122,6 +124,14 @@ pub(in crate::config) struct Keys {
     /// everybody without a contract. `/v1/models` is answered without a key in any case.
     #[schemars(extend("x-default" = "`\"refuse\"`"))]
     pub unknown: Option<Text<UnknownKeysText>>,
+    /// Keys the salts that keep tenants apart (`cache = "per_tenant"`); 16 characters at least. Give all
+    /// routers before the same engines the same one, else each fills a cache of its own. Prefer
+    /// `cache_secret_file`, which keeps it out of this file.
+    #[schemars(extend("writeOnly" = true, "x-applies" = "restart", "x-default" = "made at the first start and kept in `subsets.state_dir`"))]
+    pub cache_secret: Option<Text<Secret>>,
+    /// File that holds the secret, and nothing else. Give this or `cache_secret`, not both.
+    #[schemars(extend("x-applies" = "restart"))]
+    pub cache_secret_file: Option<PathBuf>,
 }
 
 fn wait_max_default() -> Text<Duration> {

@@ -95,7 +95,7 @@ fn a_key_that_resembles_none_gets_the_list_of_keys() {
     check_after(
         "\"a key\\u0007\" = 1\n",
         &["file:2: \"a key\\u{7}\": unknown key; remove it; the keys here are listen, threads, \
-           policy, costs, resume, replicas, admin, tls, limits, timeouts, sessions, subsets, retries, \
+           policy, costs, resume, forward_credentials, engine_fields, engine_headers, replicas, admin, tls, limits, timeouts, sessions, subsets, retries, \
            breaker, health, quarantine, explain, log, line, classes, keys, tenants, workloads, pools"],
     );
 }
@@ -118,7 +118,8 @@ fn a_value_of_the_wrong_kind_is_told_the_right_one() {
     check(
         "pools = 3",
         &["file:1: pools: is a whole number; give a list, each a table of name, models, aliases, \
-           policy, costs, class, resume, cache, tokenizer, replicas, discover"],
+           policy, costs, class, resume, forward_credentials, engine_fields, engine_headers, cache, \
+           tokenizer, replicas, discover"],
     );
 }
 

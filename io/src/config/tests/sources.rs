@@ -116,7 +116,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 45] = [
+const OTHERS: [(&str, &str); 47] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -154,6 +154,8 @@ const OTHERS: [(&str, &str); 45] = [
     ("quarantine.ttl", "1ms"),
     ("explain.sample", "1"),
     ("explain.kept_max", "1"),
+    ("explain.clients", "true"),
+    ("keys.cache_secret", "0123456789abcdef"),
     ("line.hold", "false"),
     ("line.length_max", "1"),
     ("line.waiting_mib_max", "1"),
@@ -200,6 +202,7 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         "classes.per_token",
         "classes.wait_max",
         "classes.weight",
+        "keys.cache_secret_file",
         "line.default_class",
         "pools.policy",
         "tls.cert",
@@ -222,6 +225,9 @@ fn what_may_change_while_running_is_not_named() {
         ("CLEAVE__POOLS__0__ALIASES__X", "m"),
         ("CLEAVE__POOLS__0__REPLICAS", "[{ url = \"http://b:1\", weight = 0.5 }]"),
         ("CLEAVE__POOLS__0__CACHE", "per_tenant"),
+        ("CLEAVE__FORWARD_CREDENTIALS", "true"),
+        ("CLEAVE__POOLS__0__ENGINE_FIELDS__ALLOW", "[\"priority\"]"),
+        ("CLEAVE__POOLS__0__ENGINE_HEADERS__ALLOW", "[\"x-override-*\"]"),
         ("CLEAVE__POOLS__1__NAME", "b"),
     ];
     assert_eq!(changes(file, &live), [""; 0]);

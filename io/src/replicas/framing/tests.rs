@@ -8,11 +8,12 @@ use super::*;
 fn read(pieces: &[&[u8]], closed: bool) -> Result<(u16, Vec<u8>, bool), BadAnswer> {
     let mut buffer = BytesMut::new();
     let mut head: Option<Head> = None;
+    let mut interim = 0;
     let mut body = Vec::new();
     for piece in pieces {
         buffer.extend_from_slice(piece);
         if head.is_none() {
-            head = take_head(&mut buffer, &Method::POST)?;
+            head = take_head(&mut buffer, &Method::POST, &mut interim)?;
         }
         if let Some(head) = &mut head {
             while let Some(data) = head.framing.take(&mut buffer)? {
@@ -59,6 +60,36 @@ fn interim_answers_are_passed_over() {
 }
 
 #[test]
+fn a_storm_of_interim_answers_or_trailers_is_refused_however_it_is_cut() {
+    let interim = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    let well = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx";
+    check(&format!("{}{well}", interim.repeat(16)), Ok((200, "x", true)));
+    check(&format!("{}{well}", interim.repeat(17)), Err(BadAnswer::Interim));
+    let pieces = vec![interim.as_bytes(); 17];
+    assert_eq!(read(&pieces, false), Err(BadAnswer::Interim));
+    let ended = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n";
+    check(&format!("{ended}{}\r\n", "x: y\r\n".repeat(128)), Ok((200, "", true)));
+    check(&format!("{ended}{}", "x: y\r\n".repeat(129)), Err(BadAnswer::Chunk));
+}
+
+#[test]
+fn a_body_has_begun_at_its_first_byte_and_not_at_what_stands_before_it() {
+    let begin = |framing: Framing, received: &str| {
+        let (mut framing, mut buffer) = (framing, BytesMut::from(received));
+        framing.begin(&mut buffer).map(|begun| (begun, framing, buffer.len()))
+    };
+    let (size, data) = (Framing::Chunked(Chunk::Size), Framing::Chunked(Chunk::Data(3)));
+    assert_eq!(begin(size, ""), Ok((false, size, 0)));
+    assert_eq!(begin(size, "3"), Ok((false, size, 1)));
+    assert_eq!(begin(size, "3\r\n"), Ok((false, data, 0)));
+    assert_eq!(begin(size, "3\r\nab"), Ok((true, data, 2)));
+    assert_eq!(begin(size, "0\r\n\r\n"), Ok((true, Framing::Done, 0)));
+    assert_eq!(begin(size, "zz\r\n"), Err(BadAnswer::Chunk));
+    assert_eq!(begin(Framing::UntilClose, "a"), Ok((true, Framing::UntilClose, 1)));
+    assert_eq!(begin(Framing::Length(9), ""), Ok((false, Framing::Length(9), 0)));
+}
+
+#[test]
 fn bad_framing_is_refused() {
     check("SMTP hello\r\n\r\n", Err(BadAnswer::Head));
     for length in ["-1", "+3", "3, 4", "", "0x3", "99999999999999999999"] {
@@ -86,7 +117,7 @@ fn bad_framing_is_refused() {
 fn a_connection_is_kept_only_when_both_sides_know_where_the_answer_ends() {
     let keeps = |head: &str| {
         let mut buffer = BytesMut::from(head);
-        take_head(&mut buffer, &Method::GET).unwrap().unwrap().keeps_alive
+        take_head(&mut buffer, &Method::GET, &mut 0).unwrap().unwrap().keeps_alive
     };
     assert!(keeps("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"));
     assert!(keeps("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"));

@@ -12,7 +12,10 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
@@ -28,6 +31,7 @@ pub struct Metrics {
     registry: Registry,
     /// Open client connections.
     pub connections: Gauge,
+    log_lines_dropped: Counter,
     requests: requests::Families,
     replicas: replicas::Families,
     decisions: decisions::Families,
@@ -41,6 +45,7 @@ impl Default for Metrics {
         let mut it = Self {
             registry: Registry::default(),
             connections: Gauge::default(),
+            log_lines_dropped: Counter::default(),
             requests: requests::Families::default(),
             replicas: replicas::Families::default(),
             decisions: decisions::Families::default(),
@@ -54,6 +59,11 @@ impl Default for Metrics {
         it.assignment.register(&mut it.registry);
         it.line.register(&mut it.registry);
         it.panics.register(&mut it.registry);
+        it.registry.register(
+            "cleave_log_lines_dropped",
+            "Log lines that were dropped because standard error took no more",
+            it.log_lines_dropped.clone(),
+        );
         it
     }
 }
@@ -93,6 +103,11 @@ impl Metrics {
         tenants: &[TenantGauges<'_>],
     ) {
         self.line.set(pool, classes, tenants);
+    }
+
+    /// Sets how many log lines were dropped since the start.
+    pub fn set_log_lines_dropped(&self, total: u64) {
+        self.log_lines_dropped.inner().store(total, Relaxed);
     }
 
     /// Forgets the figures of every replica, workload and tenant, before they are set anew.

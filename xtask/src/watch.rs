@@ -11,20 +11,21 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::http1;
+use crate::rig::TOKEN;
 
 const LOOK: Duration = Duration::from_millis(25);
 
 /// A replica's state changed, as far as the router is concerned.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) at: Instant,
-    pub(super) url: String,
+pub(crate) struct Change {
+    pub(crate) at: Instant,
+    pub(crate) url: String,
     /// Whether it takes requests as a matter of course.
-    pub(super) up: bool,
+    pub(crate) up: bool,
     /// Whether it was judged unfit, and not only doubted.
-    pub(super) out: bool,
-    pub(super) state: String,
-    pub(super) reason: Option<String>,
+    pub(crate) out: bool,
+    pub(crate) state: String,
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -44,13 +45,13 @@ struct ReplicaStatus {
     reason: Option<String>,
 }
 
-pub(super) struct Watch {
+pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Change>>,
 }
 
 impl Watch {
-    pub(super) fn start(admin: SocketAddr) -> Self {
+    pub(crate) fn start(admin: SocketAddr) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let thread = thread::spawn(move || {
@@ -67,19 +68,19 @@ impl Watch {
         Self { stop, thread }
     }
 
-    pub(super) fn stop(self) -> Vec<Change> {
+    pub(crate) fn stop(self) -> Vec<Change> {
         self.stop.store(true, Relaxed);
         self.thread.join().expect("the watch does not panic")
     }
 }
 
 /// Tells whether the router has put a replica out.
-pub(super) fn is_out(admin: SocketAddr, url: &str) -> bool {
+pub(crate) fn is_out(admin: SocketAddr, url: &str) -> bool {
     look(admin).unwrap_or_default().iter().any(|it| it.url == url && it.state == "out")
 }
 
 fn look(admin: SocketAddr) -> Option<Vec<ReplicaStatus>> {
-    let (_, body) = http1::get(admin, "/status").ok()?;
+    let (_, body) = http1::get_as(TOKEN, admin, "/status").ok()?;
     let status: Status = serde_json::from_slice(&body).ok()?;
     Some(status.pools.into_iter().flat_map(|it| it.replicas).collect())
 }

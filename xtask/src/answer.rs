@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "the names are the API's")]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     prompt_tokens: u32,
     completion_tokens: u32,
     total_tokens: u32,
@@ -49,24 +49,24 @@ struct Reason {
 }
 
 /// Reads the reason out of an error.
-pub(super) fn code(body: &[u8]) -> Option<String> {
+pub(crate) fn code(body: &[u8]) -> Option<String> {
     let told: Told = serde_json::from_slice(body).ok()?;
     Some(told.error.code.unwrap_or(told.error.message))
 }
 
 /// Finds the event that says that the rest will not come.
-pub(super) fn error_event(stream: &str) -> Option<String> {
+pub(crate) fn error_event(stream: &str) -> Option<String> {
     stream.split("\n\n").find_map(|it| code(it.strip_prefix("data: ")?.as_bytes()))
 }
 
-pub(super) fn read_plain(body: &[u8]) -> Result<(String, Option<Usage>)> {
+pub(crate) fn read_plain(body: &[u8]) -> Result<(String, Option<Usage>)> {
     let reply: Reply = serde_json::from_slice(body).context("not an answer")?;
     let choice = reply.choices.into_iter().next().context("no choice")?;
     Ok((choice.message.content.or(choice.text).unwrap_or_default(), reply.usage))
 }
 
 /// Puts a stream together.
-pub(super) fn read_stream(stream: &str, chat: bool) -> Result<(String, Option<Usage>)> {
+pub(crate) fn read_stream(stream: &str, chat: bool) -> Result<(String, Option<Usage>)> {
     let events = stream.strip_suffix("\n\n").context("it ends inside an event")?;
     let (mut text, mut usage, mut name) = (String::new(), None, None);
     let (mut roles, mut finishes, mut dones) = (0, 0, 0);

@@ -1,0 +1,131 @@
+//! Paths that mean one thing here and another to the server behind: refused before anything is decided.
+
+use super::sound;
+use crate::support::{Request, Router, Scripted, Wire, json_answer};
+
+const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+
+#[tokio::test]
+async fn a_path_that_changes_when_it_is_decoded_or_normalised_is_refused() {
+    let (router, replica) = sound("").await;
+    for path in [
+        "/v1/chat/completion%73",
+        "/v1/chat%2Fcompletions",
+        "/v1/chat%2fcompletions",
+        "/v1/%63hat/completions",
+        "/v1/chat/completions%00",
+        "/v1/chat/completions%3Fx",
+        "/v1/chat/completions%zz",
+        "/v1/chat/completions%",
+        "/v1/chat/completions%ff",
+        "/v1//chat/completions",
+        "//v1/chat/completions",
+        "/v1/./chat/completions",
+        "/v1/x/../chat/completions",
+        "/v1/chat/completions/.",
+        "/v1/chat/completions/..",
+        "/v1/chat/completions;v=1",
+        "/v1;a=b/chat/completions",
+        "/v1\\chat\\completions",
+        "/v1/chat/completions/",
+        "/v1/embeddings/",
+        "/g%65nerate",
+    ] {
+        let answer = router.ask(&Request::post(path, CHAT)).await;
+        assert_eq!(answer.status(), 400, "{path}: {}", answer.text());
+        assert_eq!(answer.refusal().code, "invalid_path", "{path}");
+    }
+    assert_eq!(replica.hits(), 0);
+}
+
+#[tokio::test]
+async fn a_path_that_means_the_same_to_everybody_passes() {
+    let (replica, mut requests) = Scripted::by_hand().await;
+    let router = Router::start(&[replica.url()], "").await;
+    for path in ["/", "/docs/", "/v1/a-b_c.d~e/f:g@h", "/v1/x?a=%2F&b=../;c\\", "/v1/...", "/.x/y."]
+    {
+        let mut client = Wire::connect(router.address).await;
+        client.send(&Request::get(path).bytes()).await;
+        let exchange = requests.next().await;
+        assert_eq!(exchange.head.first_line, format!("GET {path} HTTP/1.1"));
+        exchange.answer(json_answer(200, "{}")).await;
+        assert_eq!(client.answer().await.status(), 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_whose_name_has_a_slash_is_found_escaped_or_not() {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let file = format!(
+        "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n[[pools]]\nname = \"chat\"\n\
+         models = [\"meta/m\"]\nreplicas = [\"{}\"]\n",
+        replica.url()
+    );
+    let router = Router::start_with(&file);
+    for path in ["/v1/models/meta/m", "/v1/models/meta%2Fm", "/v1/models/meta%2fm"] {
+        assert_eq!(router.ask(&Request::get(path)).await.status(), 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_repeats_only_the_beginning_of_what_a_client_sent() {
+    let (router, _replica) = sound("").await;
+    let long = "\u{e4}".repeat(500_000);
+    let request = Request::post("/v1/chat/completions", format!(r#"{{"model":"{long}"}}"#));
+    let answer = router.ask(&request).await;
+    assert_eq!((answer.status(), answer.refusal().code.as_str()), (404, "model_not_found"));
+    assert!(answer.body.len() < 2_000, "{} bytes", answer.body.len());
+    let answer = router.ask(&Request::get(&format!("/v1/models/{}", "x".repeat(50_000)))).await;
+    assert_eq!(answer.status(), 404);
+    assert!(answer.body.len() < 2_000, "{} bytes", answer.body.len());
+}
+
+/// What the client gets when the replica answers a request with these lines.
+async fn answered(status: &str, lines: &str) -> (crate::support::Answer, String) {
+    let (replica, mut requests) = Scripted::by_hand().await;
+    let router = Router::start(&[replica.url()], "").await;
+    let lines = lines.replace("SELF", &replica.address.to_string());
+    let mut client = Wire::connect(router.address).await;
+    client.send(&Request::get("/docs").bytes()).await;
+    let exchange = requests.next().await;
+    let head = format!("HTTP/1.1 {status}\r\n{lines}content-length: 0\r\n\r\n");
+    exchange.answer(head).await;
+    (client.answer().await, replica.address.to_string())
+}
+
+#[tokio::test]
+async fn a_redirect_to_the_replica_itself_leads_back_through_the_router() {
+    for location in ["http://SELF/docs/?a=1", "//SELF/docs/?a=1", "HTTP://SELF/docs/?a=1"] {
+        let (answer, _) =
+            answered("307 Temporary Redirect", &format!("location: {location}\r\n")).await;
+        assert_eq!((answer.status(), answer.header("location")), (307, Some("/docs/?a=1")));
+    }
+    let (answer, _) = answered("307 Temporary Redirect", "location: /docs/\r\n").await;
+    assert_eq!((answer.status(), answer.header("location")), (307, Some("/docs/")));
+}
+
+#[tokio::test]
+async fn a_redirect_to_any_other_address_is_not_passed_on() {
+    for location in [
+        "http://10.0.0.7:8000/docs/",
+        "//10.0.0.7/docs/",
+        "/\\10.0.0.7/docs/",
+        "https://SELF/docs/",
+        "http://SELF@10.0.0.7/",
+        "ftp:x",
+        "javascript:alert(1)",
+    ] {
+        let (answer, replica) = answered("302 Found", &format!("location: {location}\r\n")).await;
+        assert_eq!(answer.status(), 502, "{location}");
+        assert_eq!(answer.refusal().code, "replica_redirected", "{location}");
+        assert!(!answer.text().contains("10.0.0.7") && !answer.text().contains(&replica));
+        assert_eq!(answer.header("location"), None);
+    }
+    // An address beside another answer is left out.
+    let lines =
+        "location: http://10.0.0.7/x\r\ncontent-location: http://SELF/y\r\nalt-svc: h3=\":1\"\r\n";
+    let (answer, _) = answered("201 Created", lines).await;
+    assert_eq!(answer.status(), 201);
+    assert_eq!((answer.header("location"), answer.header("alt-svc")), (None, None));
+    assert_eq!(answer.header("content-location"), Some("/y"));
+}

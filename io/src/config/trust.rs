@@ -1,0 +1,52 @@
+//! What of clients reaches engines, and what keeps tenants apart there, from what the user said to what
+//! the other rooms rely on.
+
+use std::path::PathBuf;
+
+use cleave_core::protocol::Allowed;
+
+use super::problem::{Findings, Wrong};
+use super::raw::{EngineFields, EngineHeaders, Kind, Text};
+use super::read_text;
+use crate::admin::Secret;
+use crate::proxy::{CacheSecret, Passing};
+
+/// A shorter one can be guessed.
+const SECRET_CHARS_MIN: usize = 16;
+
+pub(super) fn settle_passing(
+    credentials: bool,
+    fields: &EngineFields,
+    headers: &EngineHeaders,
+) -> Passing {
+    let fields = fields.allow.iter().flatten().map(|it| it.0.0);
+    let headers = headers.allow.iter().flatten().map(|it| it.0.0);
+    Passing {
+        credentials,
+        fields: fields.fold(Allowed::default(), Allowed::with),
+        headers: headers.fold(Allowed::default(), Allowed::with),
+    }
+}
+
+/// Settles what keys the salts of tenants; `None` where the router is to make it.
+pub(super) fn settle_cache_secret(
+    given: Option<Text<Secret>>,
+    file: Option<PathBuf>,
+    findings: &mut Findings,
+) -> Option<CacheSecret> {
+    if given.is_some() && file.is_some() {
+        let wrong = Wrong::new("is given beside keys.cache_secret", "keep one of the two");
+        findings.report("keys.cache_secret_file", wrong);
+    }
+    let from_file = file.and_then(|file| {
+        let secret = read_text(&file).and_then(|text| Secret::read(text.trim()));
+        secret.map_err(|wrong| findings.report("keys.cache_secret_file", wrong)).ok()
+    });
+    let path = if from_file.is_some() { "keys.cache_secret_file" } else { "keys.cache_secret" };
+    let Secret(text) = given.map(|it| it.0).or(from_file)?;
+    if text.len() < SECRET_CHARS_MIN {
+        let what = format!("is shorter than {SECRET_CHARS_MIN} characters");
+        findings.report(path, Wrong::new(what, "make one: openssl rand -hex 32"));
+    }
+    Some(CacheSecret::new(&text))
+}

@@ -1,0 +1,91 @@
+//! Clients that ask for long answers and stop reading them: HTTP/2 streams whose window never opens,
+//! and sockets whose buffers are full. What they hold must count against them alone, and not for ever.
+
+use std::io::{self, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::super::client::{bare, chat, request};
+use super::super::fake::{Asked, Mouth, event, honest};
+use super::super::frames::{Http2, INITIAL_WINDOW_SIZE};
+use super::super::plan::{MALLORY, Plan};
+use super::super::scene::Scene;
+use super::super::{Attack, vitals};
+
+/// Requests of each kind; with prompts of 14,000 tokens they fill the engines' memory.
+const EACH: usize = 38;
+
+pub(super) const ATTACK: Attack = Attack {
+    name: "stopped_readers",
+    tries: "76 requests of 14,000 tokens whose answers nobody reads: HTTP/2 windows of 0, full sockets",
+    plan,
+    run,
+};
+
+fn plan() -> Plan {
+    Plan::fakes(2, says)
+}
+
+/// An engine that writes on and on where it is asked for much.
+fn says(asked: &Asked, mouth: &mut Mouth) -> io::Result<()> {
+    if !asked.says("endless") {
+        return honest(asked, mouth);
+    }
+    mouth.begin_stream()?;
+    let piece = event(&"w".repeat(4_000));
+    while !mouth.is_over() {
+        mouth.piece(&piece)?;
+        thread::sleep(Duration::from_millis(1));
+    }
+    mouth.hang_up()
+}
+
+fn run(scene: &mut Scene) -> Result<()> {
+    let prompt = "endless words for the prompt ".repeat(2_000);
+    let body =
+        chat(&prompt, r#","stream":true"#).replace("\"max_tokens\":8", "\"max_tokens\":4000");
+    let bearer = format!("Bearer {}", MALLORY.key);
+    let headers = [("authorization", bearer.as_str())];
+    let mut windows = Vec::new();
+    for _ in 0..EACH {
+        let mut http2 = Http2::open(scene.address, &[(INITIAL_WINDOW_SIZE, 0)])?;
+        http2.post("/v1/chat/completions", &headers, &body)?;
+        windows.push(http2);
+    }
+    let mut sockets: Vec<TcpStream> = Vec::new();
+    for _ in 0..EACH {
+        let mut stream = bare(scene.address)?;
+        let request = request("POST", "/v1/chat/completions", Some(MALLORY.key), "", &body);
+        stream.write_all(request.as_bytes())?;
+        sockets.push(stream);
+    }
+    let began = Instant::now();
+    thread::sleep(scene.seconds);
+    let left = settled_after(scene, Duration::from_secs(60));
+    scene.check(left == 0, || {
+        let held = began.elapsed().as_secs();
+        format!("{left} requests are still in flight after {held} s without a byte read")
+    });
+    drop((windows, sockets));
+    Ok(())
+}
+
+/// Waits until the attacker has nothing in flight, and returns what it still has.
+fn settled_after(scene: &Scene, limit: Duration) -> u64 {
+    let mut left = u64::MAX;
+    scene.wait(limit, |it| {
+        left = in_flight(it).unwrap_or(u64::MAX);
+        left == 0
+    });
+    left
+}
+
+fn in_flight(scene: &Scene) -> Option<u64> {
+    let page = vitals::page(scene.admin, "/tenants").ok()?;
+    let tenants = page["pools"][0]["tenants"].as_array()?;
+    let own = tenants.iter().find(|it| it["name"] == MALLORY.name)?;
+    Some(own["in_flight"].as_u64().unwrap_or(0) + own["waiting"].as_u64().unwrap_or(0))
+}
