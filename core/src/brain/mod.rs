@@ -39,7 +39,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId, Usage};
 use crate::fleet::{Drift, Fleet, Patience, Replica, Silence, Standing, State};
-use crate::policy::{self, Ask, Candidate, Policy, Terms};
+use crate::policy::{Ask, Candidate, Policy, Terms};
 use crate::tokens::{Lengths, Recent, TOKENS_MAX};
 
 pub use accounts::WorkloadDrift;
@@ -111,7 +111,7 @@ pub struct Brain {
 impl Brain {
     pub fn new(settings: Settings) -> Self {
         Self {
-            policy: policy::make(settings.policy),
+            policy: settings.policy.make(),
             chance: Pcg64Mcg::seed_from_u64(settings.seed),
             fleet: Fleet::default(),
             requests: IndexMap::default(),

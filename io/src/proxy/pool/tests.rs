@@ -10,7 +10,7 @@ use std::thread;
 use cleave_core::brain::{self, Action, Outcome, SessionSettings};
 use cleave_core::domain::{ReplicaId, SliceKey, Usage};
 use cleave_core::fleet::Probe;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_core::queue::Claim;
 
 use crate::proxy::testing;
@@ -25,10 +25,10 @@ const TABLE_BYTES: usize = 1 << 20;
 const SESSION_BYTES: usize = 16;
 
 fn pool_of(replicas: u32) -> Arc<Pool> {
-    made_of(replicas, PolicyName::Session)
+    made_of(replicas, PolicyKind::SESSION)
 }
 
-fn made_of(replicas: u32, policy: PolicyName) -> Arc<Pool> {
+fn made_of(replicas: u32, policy: PolicyKind) -> Arc<Pool> {
     let addresses: Vec<String> =
         (0..replicas).map(|it| format!("http://replica-{it}:8000")).collect();
     let sessions = SessionSettings { bytes_max: TABLE_BYTES, ..SessionSettings::default() };

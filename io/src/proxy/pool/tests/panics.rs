@@ -118,7 +118,7 @@ fn a_panic_at_any_event_under_load_leaves_a_pool_that_serves_with_empty_books() 
             if kind == "time" && when == When::After {
                 continue;
             }
-            let pool = made_of(4, PolicyName::Priced);
+            let pool = made_of(4, PolicyKind::PRICED);
             set(&pool, Trap::new(kind, when, 10, 3));
             let (next, served) = (AtomicU64::new(0), AtomicU64::new(0));
             let (is_over, ids) = (AtomicBool::new(false), AtomicU32::new(100));
@@ -160,7 +160,7 @@ fn a_panic_at_any_event_under_load_leaves_a_pool_that_serves_with_empty_books() 
 
 #[test]
 fn all_that_wait_are_refused_with_a_time_to_come_back_and_the_rest_goes_on() {
-    let pool = made_of(1, PolicyName::Priced);
+    let pool = made_of(1, PolicyKind::PRICED);
     let mut streams = Vec::new();
     let mut waiting = Vec::new();
     for request in 0..20 {
@@ -297,7 +297,7 @@ fn whoever_is_unwinding_does_not_call_the_brain_and_its_request_ends_all_the_sam
 
 #[test]
 fn a_wait_for_a_verdict_has_an_end_and_leaves_nothing_behind() {
-    let mut pool = made_of(1, PolicyName::Priced);
+    let mut pool = made_of(1, PolicyKind::PRICED);
     let it = Arc::get_mut(&mut pool).unwrap();
     it.verdict_margin = Duration::ZERO;
     let class = |name: &str| Class {

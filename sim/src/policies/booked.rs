@@ -7,11 +7,11 @@ use std::marker::PhantomData;
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, Outline, ReplicaId, RequestId};
+use cleave_core::domain::{Moment, Outline, ReplicaId, RequestId};
 
 use super::ledger::{Ledger, Load};
-use super::residency::Residency;
 use super::{Ask, Candidate, Policy};
+use cleave_core::policy::Residency;
 
 /// What such a rule knows.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rand::SeedableRng as _;
 
-use super::residency::BYTES_MAX;
 use super::*;
+use cleave_core::policy::BYTES_MAX;
 
 /// What tables other than the index may take: the blocks in flight of Dynamo, the window of Preble.
 const OTHER_BYTES_MAX: usize = 64 << 20;
@@ -86,9 +86,9 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(name: PolicyName, seed: u64) -> Self {
+    fn new(name: PolicyKind, seed: u64) -> Self {
         Self {
-            policy: make(name),
+            policy: name.make(),
             chance: Pcg64Mcg::seed_from_u64(seed),
             replicas: Vec::new(),
             joined: 0,
@@ -188,7 +188,7 @@ proptest! {
     fn every_policy_answers_with_a_candidate_and_the_same_one_for_the_same_seed(
         steps in prop::collection::vec(step(), 1..150), seed: u64,
     ) {
-        for &name in PolicyName::ALL {
+        for &name in ALL {
             // An answer beyond the candidates would be a panic in `ask`.
             let chosen = |()| {
                 let mut pool = Pool::new(name, seed);
@@ -205,7 +205,7 @@ proptest! {
 
 #[test]
 fn no_policy_remembers_more_than_its_bytes_when_nothing_is_ever_asked_twice_or_ends() {
-    for &name in PolicyName::ALL {
+    for &name in ALL {
         let mut pool = Pool::new(name, 1);
         (0..70).for_each(|_| pool.join());
         for number in 0..3000_u64 {

@@ -3,7 +3,8 @@
 //! first 100 characters of a prompt; here the key is the session's.
 
 use super::ring::{Ring, Rule};
-use super::{Ask, Candidate, in_flight_total, position};
+use super::{Ask, Candidate, position};
+use cleave_core::policy::in_flight_total;
 
 const LOAD_FACTOR: f64 = 1.25;
 
@@ -24,14 +25,14 @@ impl Rule for BoundedLoad {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::BOUNDED_LOAD;
     use super::super::bench::{Bench, prompt};
     use super::*;
-    use crate::domain::ReplicaId;
+    use cleave_core::domain::ReplicaId;
 
     #[test]
     fn a_session_stays_until_its_home_is_a_quarter_above_the_mean() {
-        let mut bench = Bench::new(PolicyName::BoundedLoad, 4);
+        let mut bench = Bench::new(BOUNDED_LOAD, 4);
         let prompt = prompt(&[(0, 1)]);
         bench.in_flight(&[8; 4]);
         let home = bench.pick(&prompt);

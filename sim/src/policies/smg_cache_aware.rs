@@ -9,11 +9,12 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{ReplicaId, RequestId};
+use cleave_core::domain::{ReplicaId, RequestId};
 
-use super::residency::Residency;
 use super::smg_least_load::Waits;
-use super::{Ask, Candidate, Policy, in_flight_total, lowest_by_chance};
+use super::{Ask, Candidate, Policy, lowest_by_chance};
+use cleave_core::policy::Residency;
+use cleave_core::policy::in_flight_total;
 
 const CACHE_THRESHOLD: f64 = 0.3;
 const BALANCE_ABS: f64 = 64.0;
@@ -77,11 +78,11 @@ fn gate(candidates: &[Candidate]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::SMG_CACHE_AWARE;
     use super::super::bench::{Bench, prompt};
 
     fn bench() -> Bench {
-        Bench::new(PolicyName::SmgCacheAware, 4)
+        Bench::new(SMG_CACHE_AWARE, 4)
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::marker::PhantomData;
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Place, ReplicaId};
+use cleave_core::domain::{Place, ReplicaId};
 
-use super::rendezvous::mix;
 use super::{Ask, Candidate, Policy};
+use cleave_core::policy::mix;
 
 #[derive(Debug, Default)]
 pub(super) struct Ring(Vec<(u64, ReplicaId)>);

@@ -5,7 +5,7 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Outline, float};
+use cleave_core::domain::{Outline, float};
 
 use super::booked::{Books, Rule};
 use super::{Ask, Candidate, lowest_by_chance};
@@ -29,12 +29,12 @@ impl Rule for Lmetric {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::LMETRIC;
     use super::super::bench::{Bench, prompt};
 
     #[test]
     fn tokens_to_compute_times_requests_decide() {
-        let mut bench = Bench::new(PolicyName::Lmetric, 2);
+        let mut bench = Bench::new(LMETRIC, 2);
         bench.serve(&prompt(&[(0, 8)]), 0);
         let known = prompt(&[(0, 8), (50, 2)]);
         // 200 · 4 is less than 1000 · 1; 200 · 6 is not.

@@ -9,10 +9,10 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{ReplicaId, RequestId};
+use cleave_core::domain::{ReplicaId, RequestId};
 
-use super::residency::Residency;
 use super::{Ask, Candidate, Policy, lowest_by_chance, position};
+use cleave_core::policy::Residency;
 
 const CACHE_THRESHOLD: f64 = 0.3;
 const BALANCE_ABS: f64 = 64.0;
@@ -69,11 +69,11 @@ fn is_imbalanced(candidates: &[Candidate]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::SGLANG_CACHE_AWARE;
     use super::super::bench::{Bench, prompt};
 
     fn bench() -> Bench {
-        Bench::new(PolicyName::SglangCacheAware, 3)
+        Bench::new(SGLANG_CACHE_AWARE, 3)
     }
 
     #[test]

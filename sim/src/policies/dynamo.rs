@@ -11,11 +11,11 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
 
-use crate::domain::{Moment, Outline, ReplicaId, RequestId, float};
+use cleave_core::domain::{Moment, Outline, ReplicaId, RequestId, float};
 
 use super::ledger::{Ledger, Load};
-use super::residency::Residency;
 use super::{Ask, Candidate, Policy, lowest_by_chance};
+use cleave_core::policy::Residency;
 
 /// How many blocks of requests in flight are told apart; those beyond count, but are not shared.
 const ACTIVE_BLOCKS_MAX: usize = 1 << 20;
@@ -156,12 +156,12 @@ fn count(blocks: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
     use super::super::bench::{Bench, prompt};
+    use super::super::{DYNAMO, DYNAMO_16};
 
     #[test]
     fn a_large_scale_stays_with_the_cache_where_a_small_one_leaves_for_less_to_decode() {
-        for (name, home) in [(PolicyName::Dynamo, 1), (PolicyName::Dynamo16, 0)] {
+        for (name, home) in [(DYNAMO, 1), (DYNAMO_16, 0)] {
             let mut bench = Bench::new(name, 2);
             bench.serve(&prompt(&[(0, 5)]), 0);
             let running = bench.send(&prompt(&[(100, 12)]), 0);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_prefill_weighs_until_its_first_token_and_its_blocks_until_its_end() {
-        let mut bench = Bench::new(PolicyName::Dynamo, 2);
+        let mut bench = Bench::new(DYNAMO, 2);
         let long = bench.send(&prompt(&[(100, 20)]), 0);
         let running = bench.send(&prompt(&[(200, 15)]), 1);
         bench.answer(running, 1);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn blocks_that_requests_in_flight_share_count_once() {
-        let mut bench = Bench::new(PolicyName::Dynamo, 2);
+        let mut bench = Bench::new(DYNAMO, 2);
         for (replica, parts) in [(0, [(0, 9), (20, 1)]), (1, [(40, 9), (60, 1)])] {
             let running = bench.send(&prompt(&parts), replica);
             bench.answer(running, replica);

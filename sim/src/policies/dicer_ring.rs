@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, Place, ReplicaId, RequestId, SliceKey};
+use cleave_core::domain::{Moment, Place, ReplicaId, RequestId, SliceKey};
 
 use super::ring::Ring;
 use super::{Ask, Candidate, Policy, position};
@@ -119,7 +119,7 @@ fn workload_of(key: SliceKey) -> u64 {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::PolicyName;
+    use super::super::DICER_RING;
     use super::super::bench::{Bench, prompt};
 
     fn key(workload: u64, session: u64) -> u64 {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_workload_has_four_replicas_and_its_sessions_stay() {
-        let mut bench = Bench::new(PolicyName::DicerRing, 12);
+        let mut bench = Bench::new(DICER_RING, 12);
         assert_eq!(used(&mut bench, 1).len(), 4);
         let prompt = prompt(&[(0, 1)]);
         let home = bench.pick_for(key(1, 7), &prompt);
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_set_follows_the_share_of_load_and_keeps_what_it_had() {
-        let mut bench = Bench::new(PolicyName::DicerRing, 12);
+        let mut bench = Bench::new(DICER_RING, 12);
         let before = used(&mut bench, 0);
         // The bench sends as workload 0; nobody else sends, so all twelve are its own.
         bench.serve(&prompt(&[(0, 100)]), 0);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn without_its_set_a_workload_goes_to_the_next_one_clockwise() {
-        let mut bench = Bench::new(PolicyName::DicerRing, 6);
+        let mut bench = Bench::new(DICER_RING, 6);
         let set = used(&mut bench, 3);
         bench.candidates.retain(|it| !set.contains(&it.id.0));
         assert_eq!(used(&mut bench, 3).len(), 1);

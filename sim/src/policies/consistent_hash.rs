@@ -20,13 +20,13 @@ impl Rule for ConsistentHash {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::CONSISTENT_HASH;
     use super::super::bench::{Bench, prompt};
-    use crate::domain::ReplicaId;
+    use cleave_core::domain::ReplicaId;
 
     #[test]
     fn sessions_of_one_who_cannot_all_go_to_the_first_and_come_back() {
-        let mut bench = Bench::new(PolicyName::ConsistentHash, 4);
+        let mut bench = Bench::new(CONSISTENT_HASH, 4);
         let prompt = prompt(&[(0, 1)]);
         let mut homes: Vec<u32> = (0..400).map(|it| bench.pick_for(it, &prompt)).collect();
         for replica in 0..4 {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn sessions_of_one_who_left_spread_over_the_others() {
-        let mut bench = Bench::new(PolicyName::ConsistentHash, 4);
+        let mut bench = Bench::new(CONSISTENT_HASH, 4);
         let prompt = prompt(&[(0, 1)]);
         let homes: Vec<u32> = (0..400).map(|it| bench.pick_for(it, &prompt)).collect();
         bench.candidates.remove(2);

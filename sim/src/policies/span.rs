@@ -2,7 +2,7 @@
 //! regression on one engine; ours is the one the simulated engines are made from, so these rules
 //! are as well informed as their authors meant them to be, on that kind of hardware.
 
-use crate::cost::{StepTimes, StepWork};
+use cleave_core::cost::{StepTimes, StepWork};
 
 /// What the regression was made on.
 const TIMES: StepTimes = StepTimes::LLAMA_8B;

@@ -8,7 +8,7 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Outline, float};
+use cleave_core::domain::{Outline, float};
 
 use super::booked::{Books, Rule};
 use super::llmd::{self, held_share};
@@ -51,12 +51,12 @@ impl Rule for LlmdSticky {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::LLMD_STICKY;
     use super::super::bench::{Bench, prompt};
 
     #[test]
     fn holders_of_four_fifths_keep_it_until_eighteen_seconds_are_waiting_there() {
-        let mut bench = Bench::new(PolicyName::LlmdSticky, 3);
+        let mut bench = Bench::new(LLMD_STICKY, 3);
         bench.serve(&prompt(&[(0, 10)]), 2);
         let known = prompt(&[(0, 8), (50, 2)]);
         // 18 s · 15,928 tokens a second are 286,704 tokens, or 2,867 blocks and a bit.
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn less_than_four_fifths_held_is_nobodys_and_goes_where_the_fewest_tokens_are_left() {
-        let mut bench = Bench::new(PolicyName::LlmdSticky, 3);
+        let mut bench = Bench::new(LLMD_STICKY, 3);
         bench.serve(&prompt(&[(0, 10)]), 2);
         for replica in 0..3 {
             bench.send(&prompt(&[(1000 * u64::from(replica + 1), 4)]), replica);

@@ -8,10 +8,10 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{ReplicaId, RequestId};
+use cleave_core::domain::{ReplicaId, RequestId};
 
-use super::residency::Residency;
 use super::{Ask, Candidate, Policy, lowest_by_chance};
+use cleave_core::policy::Residency;
 
 const QUEUE_WEIGHT: f64 = 2.0;
 const KV_WEIGHT: f64 = 2.0;
@@ -119,12 +119,12 @@ impl<'a> Ranks<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
     use super::super::bench::{Bench, prompt};
+    use super::super::{LLMD, LLMD_NO_HIT_LRU};
 
     #[test]
     fn queue_and_kv_weigh_two_and_the_prefix_three() {
-        let mut bench = Bench::new(PolicyName::Llmd, 3);
+        let mut bench = Bench::new(LLMD, 3);
         bench.serve(&prompt(&[(0, 10)]), 0);
         bench.report(0, 10, 0.5);
         bench.report(1, 0, 0.9);
@@ -140,13 +140,13 @@ mod tests {
 
     #[test]
     fn equals_are_drawn_by_chance() {
-        let counts = Bench::new(PolicyName::Llmd, 3).tally(&prompt(&[(0, 10)]), 300);
+        let counts = Bench::new(LLMD, 3).tally(&prompt(&[(0, 10)]), 300);
         assert!(counts.iter().all(|it| 60 < *it), "{counts:?}");
     }
 
     #[test]
     fn cold_prompts_go_round_when_their_last_places_are_remembered() {
-        let mut bench = Bench::new(PolicyName::LlmdNoHitLru, 3);
+        let mut bench = Bench::new(LLMD_NO_HIT_LRU, 3);
         for (number, wanted) in (0..).zip([0, 1, 2, 0, 1, 2]) {
             let cold = prompt(&[(100 * number, 5)]);
             assert_eq!(bench.pick(&cold), wanted);

@@ -4,10 +4,11 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, Outline, ReplicaId, RequestId, float};
+use cleave_core::domain::{Moment, Outline, ReplicaId, RequestId, float};
 
 use super::ledger::{Ledger, Load};
-use super::{Ask, Candidate, Policy, lowest};
+use super::{Ask, Candidate, Policy};
+use cleave_core::policy::lowest;
 
 /// What an answer is taken for when nobody expects anything.
 const OUTPUT_TOKENS_UNKNOWN: u32 = 256;
@@ -47,12 +48,12 @@ fn work(outline: &Outline) -> Load {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::LEAST_WORK;
     use super::super::bench::{Bench, prompt};
 
     #[test]
     fn tokens_count_and_not_requests() {
-        let mut bench = Bench::new(PolicyName::LeastWork, 2);
+        let mut bench = Bench::new(LEAST_WORK, 2);
         let (long, short) = (prompt(&[(0, 30)]), prompt(&[(50, 1)]));
         let request = bench.send(&long, 0);
         // 3000 + 256 against three times 100 + 256, then against nothing but the answer.

@@ -5,7 +5,7 @@
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::Outline;
+use cleave_core::domain::Outline;
 
 use super::booked::{Books, Rule};
 use super::span::{ms_of, prefill_ms, whole_us};
@@ -35,12 +35,12 @@ pub(super) fn own_ms(outline: &Outline, held: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::MOONCAKE;
     use super::super::bench::{Bench, prompt};
 
     #[test]
     fn a_line_is_worth_joining_for_what_it_saves() {
-        let mut bench = Bench::new(PolicyName::Mooncake, 2);
+        let mut bench = Bench::new(MOONCAKE, 2);
         bench.serve(&prompt(&[(0, 100)]), 0);
         let known = prompt(&[(0, 100), (500, 10)]);
         // Of 11,000 tokens 10,000 are held on replica 0: 41 ms there against 361 ms. In line there

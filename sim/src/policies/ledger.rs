@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::domain::{ReplicaId, RequestId};
+use cleave_core::domain::{ReplicaId, RequestId};
 
 /// What weighs on one replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,12 +12,12 @@ use std::time::Duration;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
 
-use crate::domain::{Moment, Outline, ReplicaId, RequestId};
+use cleave_core::domain::{Moment, Outline, ReplicaId, RequestId};
 
 use super::mooncake::own_ms;
-use super::residency::Residency;
 use super::span::{decode_ms, ms_of, prefill_ms, whole_us};
 use super::{Ask, Candidate, Policy, lowest_by_chance};
+use cleave_core::policy::Residency;
 
 const WINDOW: Duration = Duration::from_secs(180);
 /// How many requests the window holds at most; beyond that the oldest leave early.
@@ -111,11 +111,11 @@ impl Preble {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::PREBLE;
     use super::super::bench::{Bench, prompt};
 
     fn bench() -> Bench {
-        Bench::new(PolicyName::Preble, 2)
+        Bench::new(PREBLE, 2)
     }
 
     #[test]

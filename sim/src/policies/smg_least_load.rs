@@ -11,7 +11,7 @@
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
 
-use crate::domain::{Moment, ReplicaId, Report, RequestId, float};
+use cleave_core::domain::{Moment, ReplicaId, Report, RequestId, float};
 
 use super::{Ask, Candidate, Policy, lowest_by_chance};
 
@@ -111,11 +111,11 @@ fn is_vetoed(candidate: &Candidate) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyName;
+    use super::super::SMG_LEAST_LOAD;
     use super::super::bench::{Bench, prompt};
 
     fn bench() -> Bench {
-        Bench::new(PolicyName::SmgLeastLoad, 3)
+        Bench::new(SMG_LEAST_LOAD, 3)
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
         bench.report(1, 1, 0.0);
         bench.in_flight(&[0, 0, 1]);
         assert_eq!(bench.pick(&short), 1);
-        let mut dark = Bench::new(PolicyName::SmgLeastLoad, 3);
+        let mut dark = Bench::new(SMG_LEAST_LOAD, 3);
         dark.in_flight(&[3, 1, 2]);
         assert_eq!(dark.pick(&short), 1);
     }
