@@ -19,6 +19,8 @@ mod picking;
 mod probes;
 mod quarantine;
 mod reading;
+mod record;
+mod relapse;
 mod sessions;
 mod settings;
 mod snapshot;
@@ -46,6 +48,8 @@ pub use explain::{Cause, Considered, Explanation, Other, Shadows, Waited, Why};
 pub use foresight::Foresight;
 pub use notice::Notice;
 pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
+pub use record::{Inherit, Record};
+pub use relapse::{Relapses, Remedy};
 pub use settings::{LineSettings, RetrySettings, SessionSettings, Settings, WatchSettings};
 pub use snapshot::{QueueSnapshot, ReplicaLoad, ReplicaSnapshot, Snapshot, TenantSnapshot};
 pub use subsets::{
@@ -156,11 +160,7 @@ impl Brain {
                 self.on_ended(now, request, outcome, usage, actions);
             }
             Event::Joined { replica, name, weight, hardware } => {
-                let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
-                self.policy.on_joined(replica, it.place);
-                self.hold.knees.on_joined(replica, &it.hardware);
-                self.fleet.join(it);
-                self.subsets.touch();
+                self.join(replica, name, weight, hardware);
                 self.measure_fleet();
                 self.notices.push(Notice::Joined { replica });
             }
@@ -244,7 +244,11 @@ impl Brain {
         if lost {
             self.note_death_under(now, request);
         }
-        let Some(mut booking) = self.close_account(now, request) else { return };
+        let Some(mut booking) = self.close_account(now, request) else {
+            // It was sent by an earlier brain, and waits for a verdict.
+            let refusal = Refusal::Restarted { retry_after: RETRY_AFTER };
+            return actions.push(Action::Refuse { request, refusal });
+        };
         let failed = booking.replica;
         if lost {
             self.note_lost_under(now, &booking, failure != Failure::Lost);

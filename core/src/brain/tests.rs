@@ -5,6 +5,7 @@ mod books;
 mod figures;
 mod hangs;
 mod poison;
+mod record;
 
 use std::sync::{Arc, Mutex};
 
@@ -441,7 +442,9 @@ fn nothing_ends_twice() {
     let (request, _) = bench.sent(0);
     for _ in 0..2 {
         bench.tell(ended(request, Outcome::Done));
-        assert_eq!(bench.fail(request, Failure::Status), []);
+        // Whoever reports a failure waits for a verdict.
+        let refusal = Refusal::Restarted { retry_after: RETRY_AFTER };
+        assert_eq!(bench.fail(request, Failure::Status), [Action::Refuse { request, refusal }]);
     }
 }
 

@@ -60,6 +60,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         Secret::FORMAT => reads::<Secret>(text),
         LogFilter::FORMAT => reads::<LogFilter>(text),
         HashedKey::FORMAT => reads::<HashedKey>(text),
+        HostName::FORMAT => reads::<HostName>(text),
         WorkloadId::FORMAT => reads::<WorkloadId>(text),
         _ => Ok(()),
     }
@@ -184,6 +185,27 @@ impl Kind for Secret {
 
     fn write(&self) -> String {
         "…".to_owned()
+    }
+}
+
+/// The name of a machine, without a port.
+#[derive(Clone)]
+pub(in crate::config) struct HostName(pub String);
+
+impl Kind for HostName {
+    const FORMAT: &'static str = "host-name";
+    const EXAMPLE: &'static str = "router.internal";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let is_part = |it: u8| it.is_ascii_alphanumeric() || b"-_.".contains(&it);
+        let is_name = (1..=253).contains(&text.len()) && text.bytes().all(is_part);
+        is_name.then(|| Self(text.to_owned())).ok_or_else(|| {
+            Wrong::new("is not the name of a host", "give the name alone, without http:// and port")
+        })
+    }
+
+    fn write(&self) -> String {
+        self.0.clone()
     }
 }
 
@@ -378,6 +400,7 @@ mod tests {
         check::<HeaderName>(HeaderName::EXAMPLE);
         check::<PathAndQuery>(PathAndQuery::EXAMPLE);
         check::<LogFilter>(LogFilter::EXAMPLE);
+        check::<HostName>(HostName::EXAMPLE);
         PolicyName::choices().into_iter().for_each(check::<PolicyName>);
         CacheScope::choices().into_iter().for_each(check::<CacheScope>);
         LogFormat::choices().into_iter().for_each(check::<LogFormat>);

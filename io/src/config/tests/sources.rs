@@ -116,7 +116,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 48] = [
+const OTHERS: [(&str, &str); 52] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -126,6 +126,10 @@ const OTHERS: [(&str, &str); 48] = [
     ("limits.buffered_mib_max", "999"),
     ("limits.connections_max", "1"),
     ("timeouts.header", "1ms"),
+    ("timeouts.body_whole", "1ms"),
+    ("timeouts.write", "1ms"),
+    ("limits.client_kib_per_s_min", "2"),
+    ("admin.hosts", "[\"a\"]"),
     ("timeouts.body", "1ms"),
     ("timeouts.connect", "1ms"),
     ("timeouts.first_byte", "1ms"),
