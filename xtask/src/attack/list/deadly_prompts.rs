@@ -14,7 +14,7 @@ use super::super::scene::Scene;
 pub(super) const WITHOUT_KEYS: Attack = Attack {
     name: "deadly_prompts_without_keys",
     tries: "two prompts that kill engines, each in a new session, where all clients are one workload; replicas come back",
-    plan: || Plan::mocks(4).without_tenants().settings("resume = true\n"),
+    plan: || Plan::mocks(6).without_tenants().settings("resume = true\n"),
     // Who has no key cannot be told apart: what kills without end kills everything, and is not promised.
     run: |scene| run(scene, None, 2),
 };
@@ -22,7 +22,7 @@ pub(super) const WITHOUT_KEYS: Attack = Attack {
 pub(super) const WITH_KEYS: Attack = Attack {
     name: "deadly_prompts",
     tries: "such prompts again and again by one tenant of several",
-    plan: || Plan::mocks(4).settings("resume = true\n"),
+    plan: || Plan::mocks(6).settings("resume = true\n"),
     run: |scene| run(scene, Some(MALLORY.key), usize::MAX),
 };
 
