@@ -146,6 +146,9 @@ impl Admin {
         match answer.status() {
             StatusCode::OK => Ok(answer.into_body()),
             StatusCode::UNAUTHORIZED => bail!("the admin port asks for its token: --token-file"),
+            StatusCode::FORBIDDEN => {
+                bail!("it does not go by this name: give its address, or list it in admin.hosts")
+            }
             status => bail!("answered {status}"),
         }
     }

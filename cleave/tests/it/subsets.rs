@@ -125,19 +125,22 @@ async fn a_pin_counts_a_replica_once_and_refuses_what_is_not_there() {
         format!("{} {}", answer.status(), answer.text().trim())
     };
     let url = fleet[0].url();
-    let twice = format!("{url}, {}\n", url.strip_prefix("http://").unwrap());
+    let list = |it: &str| format!("[\"{it}\"]");
+    let twice = format!("[\"{url}\", \"{}\"]\n", url.strip_prefix("http://").unwrap());
     let unknown = if workload == "00000000" { "00000001" } else { "00000000" };
     assert_eq!(pin("default", &workload, &twice).await, "200 pinned to 1 replica");
     until_shown(&router, "\"pinned\":true").await;
     assert_eq!(pin("default", &workload, "").await, "200 the planner decides again");
     for (refused, remedy) in [
-        (pin("chat", &workload, &url).await, "name one of default"),
-        (pin("default", unknown, &url).await, "GET /assignment lists those it has"),
-        (pin("default", &workload, "nobody:1").await, "GET /status lists them"),
+        (pin("chat", &workload, &list(&url)).await, "name one of default"),
+        (pin("default", unknown, &list(&url)).await, "GET /assignment lists those it has"),
+        (pin("default", &workload, &list("nobody:1")).await, "GET /status lists them"),
     ] {
         assert!(refused.starts_with("404 ") && refused.contains(remedy), "{refused}");
     }
-    assert!(pin("default", "zz", &url).await.starts_with("400 "));
+    assert!(pin("default", "zz", &list(&url)).await.starts_with("400 "));
+    let said = pin("default", &workload, &url).await;
+    assert!(said.starts_with("400 ") && said.contains("as JSON"), "{said}");
 }
 
 /// Receives one request at either replica; says which, and who it was told served before.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use bytes::Bytes;
 use cleave_core::brain::{AssignmentView, Order, SliceView, WorkloadView};
 use cleave_core::domain::Place;
 use serde::Serialize;
@@ -238,12 +239,12 @@ fn for_replica(
     }
 }
 
-/// Gives a workload exactly the replicas in the body, addresses apart by spaces, commas or lines;
-/// with none it is given back to the planner.
+/// Gives a workload exactly the replicas in the body, a JSON list of addresses; with none it is given
+/// back to the planner.
 pub(super) async fn pin(
     State(router): State<Arc<Router>>,
     Path((pool, workload)): Path<(String, String)>,
-    body: String,
+    body: Bytes,
 ) -> Said {
     let Some(id) = read_workload(&workload) else {
         let said = "name the workload by the eight digits that /assignment shows\n";
@@ -255,8 +256,12 @@ pub(super) async fn pin(
         let said = format!("there is no pool {pool}; name one of {}\n", known.join(", "));
         return (StatusCode::NOT_FOUND, said);
     };
+    let Some(addresses) = read_addresses(&body) else {
+        let said = "list the replicas as JSON: [\"gpu-0:8000\", \"gpu-1:8000\"]\n";
+        return (StatusCode::BAD_REQUEST, said.to_owned());
+    };
     let mut replicas = Vec::new();
-    for address in body.split([' ', ',', '\n', '\r', '\t']).filter(|it| !it.is_empty()) {
+    for address in &addresses {
         match pool.find(address) {
             Some(replica) if replicas.contains(&replica) => {}
             Some(replica) => replicas.push(replica),
@@ -285,6 +290,14 @@ pub(super) async fn pin(
     };
     pool.order(Order::Pin { workload: id, replicas });
     (StatusCode::OK, said)
+}
+
+/// Reads a list of addresses; nothing at all is an empty one.
+fn read_addresses(body: &[u8]) -> Option<Vec<String>> {
+    if body.trim_ascii().is_empty() {
+        return Some(Vec::new());
+    }
+    serde_json::from_slice(body).ok()
 }
 
 /// Reads a workload as it is shown: eight hexadecimal digits.

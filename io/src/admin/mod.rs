@@ -2,9 +2,11 @@
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
 mod assignment;
+mod door;
 mod events;
 mod explain;
 mod load;
+mod seats;
 mod server;
 mod settings;
 mod status;
@@ -16,6 +18,7 @@ pub use assignment::{
 };
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
+pub use seats::SEATS;
 pub use server::{AdminServer, BindError};
 pub use settings::{Secret, Settings};
 pub use status::{ClassStatus, PoolStatus, QueueStatus, ReplicaStatus, Status};

@@ -3,25 +3,32 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router as Routes};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::proxy::{Router, equal_in_constant_time};
 
 use super::assignment;
+use super::door::Door;
 use super::events::events;
 use super::explain::{self, Explained};
 use super::load::Load;
+use super::seats::Seats;
 use super::settings::{Secret, Settings};
 use super::status::Status;
 use super::tenants::TenantList;
+
+/// For a request to be answered, however slowly its body comes. Streams of events only begin within it.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 /// A bound admin port that serves nothing yet.
 #[derive(Debug)]
@@ -60,7 +67,9 @@ impl AdminServer {
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
         let open = Routes::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
-        let app = guarded.merge(open).fallback(unknown).with_state(router);
+        let door = Arc::new(Door::new(&settings.hosts, settings.token.is_some()));
+        let guarded = guarded.fallback(unknown).layer(from_fn_with_state(door, check));
+        let app = guarded.merge(open).layer(from_fn(in_time)).with_state(router);
         Ok(Self { listener, app })
     }
 
@@ -69,9 +78,22 @@ impl AdminServer {
     }
 
     /// Serves until `stop`.
-    pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
-        let stopped = async move { stop.cancelled().await };
-        axum::serve(self.listener, self.app).with_graceful_shutdown(stopped).await
+    pub async fn run(self, stop: CancellationToken) {
+        Seats::default().serve(self.listener, self.app, stop).await;
+    }
+}
+
+/// Gives each request its time: a body that does not come takes no seat for long.
+async fn in_time(request: Request, next: Next) -> Response {
+    let answer = timeout(REQUEST_LIMIT, next.run(request)).await;
+    answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
+}
+
+async fn check(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match door.check(&parts) {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(refusal) => refusal.into_response(),
     }
 }
 

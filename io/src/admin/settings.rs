@@ -9,6 +9,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Asked for as a bearer token when set.
     pub token: Option<Secret>,
+    /// Names by which it is asked, beside its addresses and `localhost`.
+    pub hosts: Vec<String>,
 }
 
 /// Text that must never be shown.

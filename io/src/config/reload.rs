@@ -14,6 +14,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("admin.listen", old.admin.listen != new.admin.listen),
         // Whether it came from a file or not does not matter, only whether it differs.
         ("admin.token", old.admin.token != new.admin.token),
+        ("admin.hosts", old.admin.hosts != new.admin.hosts),
         ("tls", from.tls != to.tls),
         ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),
@@ -40,18 +41,21 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
     names
 }
 
-fn limits(old: Limits, new: Limits) -> [(&'static str, bool); 3] {
+fn limits(old: Limits, new: Limits) -> [(&'static str, bool); 4] {
     [
         ("limits.body_mib_max", old.body_bytes_max != new.body_bytes_max),
         ("limits.buffered_mib_max", old.buffered_bytes_max != new.buffered_bytes_max),
         ("limits.connections_max", old.connections_max != new.connections_max),
+        ("limits.client_kib_per_s_min", old.client_bytes_per_s_min != new.client_bytes_per_s_min),
     ]
 }
 
-fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 6] {
+fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 8] {
     [
         ("timeouts.header", old.header != new.header),
         ("timeouts.body", old.body != new.body),
+        ("timeouts.body_whole", old.body_whole != new.body_whole),
+        ("timeouts.write", old.write != new.write),
         ("timeouts.connect", old.connect != new.connect),
         ("timeouts.first_byte", old.first_byte != new.first_byte),
         ("timeouts.idle", old.idle != new.idle),
@@ -60,7 +64,7 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 6] {
 }
 
 /// Compares what a pool's brain and probes were started with.
-fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 26] {
+fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 27] {
     let (from, to) = (&old.brain, &new.brain);
     [
         ("policy", from.policy != to.policy),
@@ -87,6 +91,7 @@ fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 26] {
         ("health.interval", old.probe.interval != new.probe.interval),
         ("health.timeout", old.probe.timeout != new.probe.timeout),
         ("health.token_after", from.watch.idle != to.watch.idle),
+        ("quarantine.enabled", from.quarantine.enabled != to.quarantine.enabled),
         ("quarantine.ttl", from.quarantine.ttl != to.quarantine.ttl),
         ("health.report_interval", old.probe.report_interval != new.probe.report_interval),
     ]

@@ -138,7 +138,7 @@ fn check_together(raw: &Raw, findings: &mut Findings) {
 }
 
 fn settle_admin(raw: Admin, findings: &mut Findings) -> admin::Settings {
-    let Admin { listen, token, token_file } = raw;
+    let Admin { listen, token, token_file, hosts } = raw;
     if token.is_some() && token_file.is_some() {
         let wrong = Wrong::new("is given beside admin.token", "keep one of the two");
         findings.report("admin.token_file", wrong);
@@ -147,7 +147,11 @@ fn settle_admin(raw: Admin, findings: &mut Findings) -> admin::Settings {
         let secret = read_text(&file).and_then(|text| Secret::read(text.trim()));
         secret.map_err(|wrong| findings.report("admin.token_file", wrong)).ok()
     });
-    admin::Settings { listen: listen.0, token: token.map(|it| it.0).or(from_file) }
+    admin::Settings {
+        listen: listen.0,
+        token: token.map(|it| it.0).or(from_file),
+        hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
+    }
 }
 
 /// A client that wants to see decisions shows what an operator would.

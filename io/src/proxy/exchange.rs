@@ -10,17 +10,17 @@ use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
 use cleave_core::protocol::{Peek, Route as Path, SessionId, peek};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode};
-use http_body::Body as _;
-use http_body_util::Limited;
+use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tracing::debug;
 
-use crate::replicas::{Answer, Connection, Outgoing, Payload, SendError};
+use crate::replicas::{Answer, Connection, Outgoing, Payload, SendError, Upload};
 use crate::tokenizer::Count;
 
 use super::body::Body;
+use super::callers::{Caller, Owner};
 use super::claim;
+use super::client::{Client, Stage};
 use super::headers::{
     Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
 };
@@ -36,7 +36,11 @@ use super::visit::Visit;
 use super::worker::Worker;
 
 /// Answers one request, whatever it is.
-pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn exchange(
+    worker: Arc<Worker>,
+    client: Arc<Client>,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let request_id = intake::request_id(&parts.headers, || worker.fresh_id());
     let router = Arc::clone(&worker.router);
@@ -45,8 +49,8 @@ pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) ->
     visit.session = intake::session(&parts.headers, &worker.router.settings.session_headers);
     let served = match own_answer(&worker, &parts) {
         Some(own) => own,
-        None => match serve(&worker, &mut visit, parts, body).await {
-            Ok((answer, spare)) => return relay(worker, visit, answer, spare),
+        None => match serve(&worker, &mut visit, &client, parts, body).await {
+            Ok(served) => return relay(worker, visit, served, client),
             Err(error) => Err(error),
         },
     };
@@ -61,6 +65,10 @@ pub(super) async fn exchange(worker: Arc<Worker>, request: Request<Incoming>) ->
 
 /// Answers what no replica needs to be asked for.
 fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, ServeError>> {
+    if parts.headers.get_all(header::HOST).iter().nth(1).is_some() {
+        // What stands before the router may have read the other one.
+        return Some(Err(ServeError::SeveralHosts));
+    }
     match (&parts.method, parts.uri.path()) {
         (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: "CONNECT" })),
         (&Method::GET, path) => {
@@ -71,19 +79,32 @@ fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, S
     }
 }
 
+/// What a replica answers, and for whom.
+struct Served {
+    answer: Answer,
+    /// What is kept so that another replica can go on with it.
+    spare: Option<Box<Spare>>,
+    account: Arc<Caller>,
+}
+
 async fn serve(
     worker: &Worker,
     visit: &mut Visit,
+    client: &Client,
     parts: Parts,
     body: Incoming,
-) -> Result<(Answer, Option<Box<Spare>>), ServeError> {
+) -> Result<Served, ServeError> {
     // Intake and peek: what is asked, by whom, in which session.
     let router = &worker.router;
     let path = Path::read(visit.uri.path())?;
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
+    let account = router.callers.find(Owner::of(caller.tenant, client.peer));
     let reads = intake::must_read(path, &parts.method, &parts.headers);
-    let taken = intake::take_body(router, reads, body).await?;
+    let taken = intake::take_body(router, &account, reads, body).await?;
+    if !matches!(taken, Intake::Passing(_)) {
+        client.set_stage(parts.version, Stage::Waiting);
+    }
     let body = taken.held();
     let mut found = match &body {
         Some(json) => peek(visit.api, json)?,
@@ -118,6 +139,8 @@ async fn serve(
     outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
     let placed = visit.place(pool, key, (outline, extent), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
+    #[cfg(test)]
+    router.traps.at_request();
 
     // Send, and send elsewhere while nothing has come back.
     let passing = out.passing;
@@ -134,8 +157,7 @@ async fn serve(
             let head = head(Framed::Length(payload.len()));
             let answer = try_each(worker, visit, member, &head, &payload).await?;
             let kept = || Kept { body, share, headers: parts.headers, splices, passing };
-            let spare =
-                resumes.then(kept).and_then(|it| Spare::new(router, visit.api, &answer, it));
+            let spare = resumes.then(kept).and_then(|it| Spare::new(visit.api, &answer, it));
             (answer, spare)
         }
         Intake::Nothing => {
@@ -145,7 +167,7 @@ async fn serve(
         }
     };
     let origin = visit.member().map(|it| &it.origin);
-    Ok((vet(router, answer, origin, passing)?, spare))
+    Ok(Served { answer: vet(router, answer, origin, passing)?, spare, account })
 }
 
 /// Counts the tokens of a prompt, if its pool has a tokenizer that is done in time; else 0, and the
@@ -157,9 +179,8 @@ async fn count(pool: &Pool, found: &Peek<'_>, outline: &Outline, extent: &Extent
     if let Count::Tokens(tokens) = counted { tokens } else { 0 }
 }
 
-fn passing_framed(body: &Incoming) -> Framed {
-    let length = body.size_hint().exact().and_then(|it| usize::try_from(it).ok());
-    length.map_or(Framed::Chunked, Framed::Length)
+fn passing_framed(body: &Upload<Incoming>) -> Framed {
+    body.length().map_or(Framed::Chunked, Framed::Length)
 }
 
 /// Sends a request whose body is held to one replica after another, as far as the brain allows.
@@ -201,10 +222,10 @@ pub(super) async fn try_each(
 /// Reads what it means that there is no answer.
 const fn failure_to_send(error: &SendError) -> Failure {
     match error {
-        SendError::Connect(_)
-        | SendError::ConnectTimeout
-        | SendError::NoAnswer
-        | SendError::Body(_) => Failure::Unreachable,
+        SendError::Connect(_) | SendError::ConnectTimeout | SendError::Body(_) => {
+            Failure::Unreachable
+        }
+        SendError::NoAnswer => Failure::Late,
         SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
         SendError::Died(_) => Failure::Died,
         SendError::Exhausted(_) => Failure::Ours,
@@ -256,7 +277,7 @@ async fn pass(
     visit: &mut Visit,
     mut member: Arc<Member>,
     head: &[u8],
-    body: Incoming,
+    body: Upload<Incoming>,
     chunked: bool,
 ) -> Result<Answer, ServeError> {
     let timeouts = &worker.router.settings.timeouts;
@@ -273,7 +294,6 @@ async fn pass(
     let start = request_line(visit, &member);
     let head = [start.as_bytes(), head];
     let limit_bytes = worker.router.settings.limits.body_bytes_max;
-    let body = Limited::new(body, limit_bytes);
     let outgoing = Outgoing::Passing { body, chunked, limit: timeouts.body };
     let exchanged = tokio::select! {
         biased;
@@ -307,16 +327,16 @@ fn request_line(visit: &Visit, member: &Member) -> String {
 fn relay(
     worker: Arc<Worker>,
     mut visit: Visit,
-    answer: Answer,
-    spare: Option<Box<Spare>>,
+    served: Served,
+    client: Arc<Client>,
 ) -> Response<Body> {
-    let Answer { status, mut headers, body } = answer;
+    let Served { answer: Answer { status, mut headers, body }, spare, account } = served;
     let stream = is_event_stream(&headers);
-    let is_encoded = headers.contains_key(http::header::CONTENT_ENCODING);
+    let is_encoded = headers.contains_key(header::CONTENT_ENCODING);
     visit.answering(status, stream, is_encoded);
     clean_for_client(&mut headers, stream);
     visit.sign(&mut headers);
-    let relay = Relay::new(worker, visit, body, stream, spare);
+    let relay = Relay::new(worker, visit, body, stream, spare, &account, client);
     let mut answer = Response::new(Body::Relay(Box::new(relay)));
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;

@@ -7,26 +7,29 @@ use bytes::{Bytes, BytesMut};
 use cleave_core::protocol::{Route, SessionId};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::Body as _;
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 
+use crate::replicas::{Upload, UploadLimits};
+
+use super::buffers::{Full, Share};
+use super::callers::Caller;
 use super::headers::{REQUEST_ID, SESSION_ID, may_be_json};
 use super::rescue::ServeError;
-use super::router::{BUFFER_UNIT_BYTES, Router};
+use super::router::Router;
 
 const REQUEST_ID_BYTES_MAX: usize = 128;
+/// What is allotted at least to a body that comes in several pieces.
+const ALLOTTED_BYTES_MIN: usize = 64 << 10;
 
 /// A body as it came in.
 pub(super) enum Intake {
     /// Held whole, with its share of the common limit.
     Held {
         body: Bytes,
-        share: OwnedSemaphorePermit,
+        share: Share,
     },
     /// Not looked into: passed on as it comes.
-    Passing(Incoming),
+    Passing(Upload<Incoming>),
     Nothing,
 }
 
@@ -76,92 +79,59 @@ pub(super) fn must_read(route: Route, method: &Method, headers: &HeaderMap) -> b
 /// Takes in the body, whole if it must be read.
 pub(super) async fn take_body(
     router: &Router,
+    caller: &Arc<Caller>,
     reads: bool,
     body: Incoming,
 ) -> Result<Intake, ServeError> {
-    let limit_bytes = router.settings.limits.body_bytes_max;
-    let known = body.size_hint().exact().map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+    let limits = router.settings.upload_limits();
+    let limit_bytes = limits.bytes_max;
+    let is_empty = body.is_end_stream();
+    let upload = Upload::new(body, limits);
+    let known = upload.length();
     if known.is_some_and(|it| limit_bytes < it) {
         return Err(ServeError::BodyTooLarge { limit_bytes });
     }
-    if known == Some(0) || body.is_end_stream() {
+    if known == Some(0) || is_empty {
         return Ok(Intake::Nothing);
     }
     if !reads {
-        return Ok(Intake::Passing(body));
+        return Ok(Intake::Passing(upload));
     }
-    let share = reserve(router, known.unwrap_or(BUFFER_UNIT_BYTES)).await?;
-    read(router, body, share, known.unwrap_or(0)).await
-}
-
-/// Waits until there is room for a body whose length is known.
-async fn reserve(router: &Router, bytes: usize) -> Result<OwnedSemaphorePermit, ServeError> {
-    let room = Arc::clone(&router.buffers).acquire_many_owned(units(bytes));
-    match timeout(router.settings.timeouts.body, room).await {
-        Ok(Ok(share)) => Ok(share),
-        Ok(Err(_)) | Err(_) => Err(ServeError::BuffersFull),
-    }
+    let share = router.buffers.open(caller);
+    read(upload, share, known.unwrap_or(limit_bytes), &limits).await
 }
 
 async fn read(
-    router: &Router,
-    mut body: Incoming,
-    mut share: OwnedSemaphorePermit,
-    capacity: usize,
+    mut upload: Upload<Incoming>,
+    mut share: Share,
+    bytes_max: usize,
+    limits: &UploadLimits,
 ) -> Result<Intake, ServeError> {
-    let limit_bytes = router.settings.limits.body_bytes_max;
     let mut held = Bytes::new();
     let mut joined: Option<BytesMut> = None;
-    while let Some(frame) = next_frame(router, &mut body).await? {
-        let Ok(piece) = frame.into_data() else { continue };
+    // Over all pieces together: a body does not wait for room again and again.
+    let mut wait_left = limits.piece;
+    while let Some(piece) =
+        upload.next().await.map_err(|it| ServeError::body(it, limits.bytes_max))?
+    {
         let length = joined.as_ref().map_or(held.len(), BytesMut::len) + piece.len();
-        if limit_bytes < length {
-            return Err(ServeError::BodyTooLarge { limit_bytes });
-        }
-        grow(&router.buffers, &mut share, length)?;
+        share.grow(length, &mut wait_left).await.map_err(|Full| ServeError::BuffersFull)?;
         if held.is_empty() && joined.is_none() {
             // Most bodies come in one piece, which is kept as it is.
             held = piece;
-        } else {
-            let joined = joined.get_or_insert_with(|| {
-                let mut joined = BytesMut::with_capacity(capacity.max(2 * length));
-                joined.extend_from_slice(&std::mem::take(&mut held));
-                joined
-            });
+            continue;
+        }
+        if joined.as_ref().is_none_or(|it| it.capacity() < length) {
+            // What is announced need not come: twice what came is allotted, and no more.
+            let wanted = length.saturating_mul(2).max(ALLOTTED_BYTES_MIN).min(bytes_max);
+            let mut larger = BytesMut::with_capacity(wanted.max(length));
+            larger.extend_from_slice(joined.as_deref().unwrap_or(&held));
+            joined = Some(larger);
+        }
+        if let Some(joined) = &mut joined {
             joined.extend_from_slice(&piece);
         }
     }
     let body = joined.map_or(held, BytesMut::freeze);
     Ok(Intake::Held { body, share })
-}
-
-async fn next_frame(
-    router: &Router,
-    body: &mut Incoming,
-) -> Result<Option<http_body::Frame<Bytes>>, ServeError> {
-    match timeout(router.settings.timeouts.body, body.frame()).await {
-        Ok(Some(Ok(frame))) => Ok(Some(frame)),
-        Ok(Some(Err(_))) => Err(ServeError::BodyBroken),
-        Ok(None) => Ok(None),
-        Err(_) => Err(ServeError::BodyTimeout),
-    }
-}
-
-/// Enlarges the share for bytes that nobody announced. Waiting here, with bytes in hand, could
-/// wait for others who wait likewise, so it does not.
-pub(super) fn grow(
-    buffers: &Arc<Semaphore>,
-    share: &mut OwnedSemaphorePermit,
-    bytes: usize,
-) -> Result<(), ServeError> {
-    let have = u32::try_from(share.num_permits()).unwrap_or(u32::MAX);
-    if let Some(more) = units(bytes).checked_sub(have).filter(|it| 0 < *it) {
-        let more = Arc::clone(buffers).try_acquire_many_owned(more);
-        share.merge(more.map_err(|_| ServeError::BuffersFull)?);
-    }
-    Ok(())
-}
-
-fn units(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(BUFFER_UNIT_BYTES)).unwrap_or(u32::MAX)
 }

@@ -4,15 +4,21 @@
 
 mod announce;
 mod body;
+mod buffers;
+mod callers;
 mod claim;
+mod client;
 mod clock;
 mod exchange;
 mod explanations;
+mod guard;
 mod headers;
 mod intake;
 mod keep;
 mod outgoing;
+mod panics;
 mod pool;
+mod pulse;
 mod recall;
 mod relay;
 mod rescue;
@@ -23,6 +29,10 @@ mod server;
 mod settings;
 mod table;
 mod tenants;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod vetting;
 mod visit;
@@ -31,6 +41,7 @@ mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Came, Explanations, Kept};
+pub(crate) use guard::Guard;
 pub use pool::Pool;
 pub use router::Router;
 pub use salts::CacheSecret;

@@ -1,7 +1,8 @@
 //! To the client: pieces pass as they come, one by one, and only when the client can take them. The
 //! relay holds nothing back and parses nothing, unless the stream has a spare (`resume`): then whole
 //! events pass. When the replica breaks off, another one goes on or the client is told in its own
-//! stream; when the client leaves, dropping this hangs up on the replica.
+//! stream; when the client leaves, or takes nothing for too long (`pulse`), dropping this hangs up on the
+//! replica.
 
 use std::future::Future as _;
 use std::io;
@@ -18,11 +19,18 @@ use tracing::warn;
 
 use crate::replicas::AnswerBody;
 
+use super::callers::Caller;
+use super::client::Client;
+use super::panics::{Panicked, attempt};
 use super::pool::{Member, Waiting};
-use super::rescue::cut_event;
+use super::pulse::Pulse;
+use super::rescue::{cut_event, panicked_event};
 use super::resume::{Moved, Moving, Spare};
 use super::visit::Visit;
 use super::worker::Worker;
+
+/// What no reader of events sees.
+const COMMENT: &[u8] = b":\n\n";
 
 pub(super) struct Relay {
     worker: Arc<Worker>,
@@ -32,6 +40,10 @@ pub(super) struct Relay {
     body: Option<AnswerBody>,
     stream: bool,
     spare: Option<Box<Spare>>,
+    /// Shows this thread's sweep whether the client takes what it is given.
+    pulse: Arc<Pulse>,
+    given_bytes: u64,
+    client: Arc<Client>,
     /// What came after the last piece was no part of an answer.
     failed: bool,
     moving: Option<Moving>,
@@ -49,8 +61,13 @@ impl Relay {
         body: AnswerBody,
         stream: bool,
         spare: Option<Box<Spare>>,
+        caller: &Arc<Caller>,
+        client: Arc<Client>,
     ) -> Self {
         let mut relay = Self {
+            pulse: worker.pulses.watch(caller),
+            given_bytes: 0,
+            client,
             worker,
             visit: Some(visit),
             body: Some(body),
@@ -66,7 +83,44 @@ impl Relay {
         relay
     }
 
-    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    /// Polls for the next piece. A panic cuts this answer, and no other on the same connection.
+    pub(super) fn poll_contained(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Bytes>>> {
+        let polled = attempt(|| self.poll_piece(cx));
+        polled.unwrap_or_else(|Panicked| Poll::Ready(Some(self.on_panic())))
+    }
+
+    /// Ends an answer in which a panic happened, and says what the client is told.
+    fn on_panic(&mut self) -> io::Result<Bytes> {
+        self.worker.router.metrics.on_panic("stream");
+        let broken = || io::Error::other("the router made a mistake");
+        // While the answer moved, the visit was in what panicked, and is settled.
+        (self.body, self.waiting, self.spare, self.moving) = (None, None, None, None);
+        let Some(visit) = &mut self.visit else { return Err(broken()) };
+        visit.on_panic();
+        if !self.stream {
+            return Err(broken());
+        }
+        let words = attempt(|| panicked_event(visit.api, visit.is_mid_event()));
+        words.map_or_else(|Panicked| Err(broken()), |it| Ok(it.into()))
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let polled = self.poll_next(cx);
+        if let Poll::Ready(Some(Ok(piece))) = &polled {
+            self.given_bytes += u64::try_from(piece.len()).unwrap_or(0);
+            self.pulse.given(self.given_bytes);
+        } else {
+            self.pulse.taken(self.given_bytes);
+        }
+        polled
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        #[cfg(test)]
+        self.worker.router.traps.at_stream();
         loop {
             let last_words = if let Some(moving) = &mut self.moving {
                 let moved = ready!(moving.as_mut().poll(cx));
@@ -87,6 +141,9 @@ impl Relay {
                         self.finish_if_done();
                         return Poll::Ready(None);
                     }
+                    Poll::Pending if self.client.is_asked() && self.may_comment() => {
+                        Some(Ok(Bytes::from_static(COMMENT)))
+                    }
                     Poll::Pending => {
                         let hung = self.visit().poll_recalled(cx).is_ready();
                         if !hung {
@@ -101,6 +158,17 @@ impl Relay {
                 return Poll::Ready(Some(words));
             }
         }
+    }
+
+    /// Tells whether a comment may be sent now; where it may not, the client that closed its side is taken to
+    /// have left.
+    fn may_comment(&mut self) -> bool {
+        let unframed = self.body.as_ref().is_some_and(|it| it.length().is_none());
+        let may = self.stream && unframed && !self.visit().is_mid_event();
+        if !may {
+            self.client.give_up();
+        }
+        may
     }
 
     pub(super) const fn is_done(&self) -> bool {
@@ -130,7 +198,7 @@ impl Relay {
         let piece = match &mut self.spare {
             None => piece,
             Some(spare) => {
-                let taken = spare.on_piece(&self.worker.router.buffers, piece);
+                let taken = spare.on_piece(piece);
                 self.failed = taken.cut;
                 if spare.is_idle() {
                     self.spare = None;
@@ -159,6 +227,8 @@ impl Relay {
         }
         let Some(body) = self.body.take_if(|it| it.is_done()) else { return };
         self.visit().finish(Outcome::Done);
+        // The client may take its time over what is left.
+        self.visit().settle();
         let member = self.visit().member().map(|it| it.id);
         if let (Some(connection), Some(member)) = (body.into_connection(), member) {
             self.worker.idle.put(member, connection);

@@ -13,15 +13,13 @@ use bytes::{Bytes, BytesMut};
 use cleave_core::brain::Failure;
 use cleave_core::protocol::{Api, Edit, Next, Resume, Verdict, event_end};
 use http::{HeaderMap, StatusCode, header};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::info;
 
 use crate::replicas::{Answer, AnswerBody, Payload};
 
+use super::buffers::Share;
 use super::exchange::try_each;
 use super::headers::{Framed, is_event_stream, write_for_replica};
-use super::intake::grow;
-use super::router::{BUFFER_UNIT_BYTES, Router};
 use super::settings::Passing;
 use super::visit::Visit;
 use super::worker::Worker;
@@ -32,7 +30,7 @@ const EVENT_BYTES_MAX: usize = 64 << 10;
 /// A request as it came, with its share of the common limit.
 pub(super) struct Kept {
     pub(super) body: Bytes,
-    pub(super) share: OwnedSemaphorePermit,
+    pub(super) share: Share,
     pub(super) headers: HeaderMap,
     /// What of the body goes out otherwise than it came.
     pub(super) splices: Vec<Edit>,
@@ -63,11 +61,8 @@ pub(super) struct Moved {
 
 impl Spare {
     /// Keeps what is needed to go on; `None` where that would not be exact, or there is no room.
-    pub(super) fn new(router: &Router, api: Api, answer: &Answer, kept: Kept) -> Option<Box<Self>> {
-        let units = router.settings.limits.buffered_bytes_max / BUFFER_UNIT_BYTES;
-        // Streams last much longer than sending a body takes: half of the room stays for that.
-        let has_room = units <= 2 * router.buffers.available_permits();
-        if !has_room || !is_plain_stream(answer) {
+    pub(super) fn new(api: Api, answer: &Answer, kept: Kept) -> Option<Box<Self>> {
+        if !kept.share.may_stay() || !is_plain_stream(answer) {
             return None;
         }
         let resume = Resume::new(api, &kept.body)?;
@@ -75,7 +70,7 @@ impl Spare {
     }
 
     /// Takes in what came from the replica.
-    pub(super) fn on_piece(&mut self, buffers: &Arc<Semaphore>, piece: Bytes) -> Taken {
+    pub(super) fn on_piece(&mut self, piece: Bytes) -> Taken {
         let text = if self.part.is_empty() {
             piece
         } else {
@@ -84,7 +79,7 @@ impl Spare {
         };
         let (at, changed, mut cut) = self.on_events(&text);
         let held = self.kept.body.len() + self.resume.said_bytes();
-        let no_room = grow(buffers, &mut self.kept.share, held).is_err();
+        let no_room = self.kept.share.try_grow(held).is_err();
         let too_long = EVENT_BYTES_MAX < text.len() - at;
         if no_room || too_long {
             self.resume.give_up();

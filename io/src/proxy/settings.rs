@@ -12,9 +12,10 @@ use cleave_core::cost::Hardware;
 use cleave_core::protocol::Allowed;
 use http::{HeaderName, HeaderValue};
 
-use crate::replicas::{Origin, ProbeSettings};
+use crate::replicas::{Origin, ProbeSettings, UploadLimits};
 use crate::tokenizer::Tokenizer;
 
+use super::pulse::Patience;
 use super::salts::CacheSecret;
 
 /// How clients reach the router, and what they may ask of it.
@@ -35,6 +36,23 @@ pub struct Settings {
     /// What keys the salts of tenants; made and kept in `state_dir` where none is given.
     pub cache_secret: Option<CacheSecret>,
     pub explain: ExplainSettings,
+}
+
+impl Settings {
+    /// How slowly clients may take their answers.
+    pub(super) const fn patience(&self) -> Patience {
+        Patience { write: self.timeouts.write, bytes_per_s_min: self.limits.client_bytes_per_s_min }
+    }
+
+    /// What clients' bodies are held to.
+    pub(super) const fn upload_limits(&self) -> UploadLimits {
+        UploadLimits {
+            bytes_max: self.limits.body_bytes_max,
+            piece: self.timeouts.body,
+            whole: self.timeouts.body_whole,
+            bytes_per_s_min: self.limits.client_bytes_per_s_min,
+        }
+    }
 }
 
 /// Which decisions are kept, to be asked about.
@@ -66,6 +84,8 @@ pub struct Limits {
     pub buffered_bytes_max: usize,
     /// Open client connections; beyond it new ones wait in the listener's backlog.
     pub connections_max: usize,
+    /// The slowest rate at which a client may send a body or take an answer, on the average.
+    pub client_bytes_per_s_min: u64,
 }
 
 /// How long each stage may take.
@@ -76,6 +96,10 @@ pub struct Timeouts {
     pub header: Duration,
     /// Between two pieces of a request body.
     pub body: Duration,
+    /// For a whole request body.
+    pub body_whole: Duration,
+    /// For a client to take anything of what it is sent.
+    pub write: Duration,
     /// To connect to a replica.
     pub connect: Duration,
     /// From sending a request to a replica to the first byte of its answer, after the head.
@@ -145,7 +169,12 @@ impl Default for ExplainSettings {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes_max: 32 << 20, buffered_bytes_max: 256 << 20, connections_max: 16_384 }
+        Self {
+            body_bytes_max: 32 << 20,
+            buffered_bytes_max: 256 << 20,
+            connections_max: 16_384,
+            client_bytes_per_s_min: 1 << 10,
+        }
     }
 }
 
@@ -154,6 +183,8 @@ impl Default for Timeouts {
         Self {
             header: Duration::from_secs(60),
             body: Duration::from_secs(30),
+            body_whole: Duration::from_secs(15 * 60),
+            write: Duration::from_secs(30),
             connect: Duration::from_secs(2),
             first_byte: Duration::from_secs(10 * 60),
             idle: Duration::from_secs(5 * 60),

@@ -2,40 +2,51 @@
 //! replicas. A request never leaves the thread that accepted it, so nothing per request is shared
 //! but the brain.
 
-use std::future::{Future, pending, poll_fn};
+use std::error::Error;
+use std::future::{Future, pending};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use cleave_core::protocol::Api;
+use futures_util::FutureExt as _;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::task::try_id;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, error};
+use tracing::debug;
 
 use crate::replicas::IdleConnections;
 
 use super::body::Body;
+use super::client::{Client, Noted};
 use super::exchange::exchange;
+use super::guard::{Guard, Socket};
+use super::panics::contained;
+use super::pulse::Pulses;
 use super::rescue::ServeError;
 use super::router::Router;
 
 const SWEEP: Duration = Duration::from_secs(1);
+/// Between two pings on an HTTP/2 connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// Requests on one HTTP/2 connection at once, the size of one's head, and requests that were taken back
+/// before they were looked at.
+const STREAMS_MAX: u32 = 200;
+const HEAD_BYTES_MAX: u32 = 16 << 10;
+const RESETS_MAX: usize = 20;
 /// How long a client that has just connected may take to ask, when the router drains.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -43,6 +54,9 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(super) struct Worker {
     pub(super) router: Arc<Router>,
     pub(super) idle: IdleConnections,
+    /// The answers on their way to clients.
+    pub(super) pulses: Pulses,
+    tasks: TaskTracker,
     chance: Mutex<Pcg64Mcg>,
     tls: Option<TlsAcceptor>,
     ending: Ending,
@@ -62,6 +76,7 @@ pub(super) struct Ending {
 /// A connection that was just accepted, with its place among all that may be open.
 pub(super) struct Accepted {
     pub(super) stream: std::net::TcpStream,
+    pub(super) peer: IpAddr,
     pub(super) place: OwnedSemaphorePermit,
 }
 
@@ -74,27 +89,57 @@ impl Worker {
     ) -> Arc<Self> {
         let seed = uuid::Uuid::new_v4().as_u128();
         let chance = Mutex::new(Pcg64Mcg::from_seed(seed.to_le_bytes()));
-        Arc::new(Self { router, idle: IdleConnections::default(), chance, tls, ending, load })
+        let (idle, pulses, tasks) = Default::default();
+        Arc::new(Self { router, idle, pulses, tasks, chance, tls, ending, load })
     }
 
     /// Serves connections until no more come and all have ended, or are cut.
     pub(super) async fn run(self: Arc<Self>, mut accepted: mpsc::Receiver<Accepted>) {
-        let tasks = TaskTracker::new();
-        let sweeper = tasks.spawn(Arc::clone(&self).sweep());
-        while let Some(Accepted { stream, place }) = accepted.recv().await {
-            let worker = Arc::clone(&self);
-            let open = Open::new(&self, place);
-            tasks.spawn(async move {
-                if let Err(error) = worker.connection(stream).await {
-                    debug!(%error, "connection ended");
-                }
-                drop(open);
-            });
+        let (router, worker) = (Arc::clone(&self.router), Arc::clone(&self));
+        let sweeping = Arc::clone(&router).keep_up("sweeper", move || Arc::clone(&worker).sweep());
+        let sweeper = self.tasks.spawn(sweeping);
+        while contained(Box::pin(self.take_all(&mut accepted))).await.is_err() {
+            // Whatever it was, the thread has others to serve.
+            router.metrics.on_panic("thread");
         }
         sweeper.abort();
-        tasks.close();
+        self.tasks.close();
         // What is left after that is dropped with the runtime, and hangs up on both sides.
-        _ = self.ending.cut.run_until_cancelled(tasks.wait()).await;
+        _ = self.ending.cut.run_until_cancelled(self.tasks.wait()).await;
+    }
+
+    /// Runs a task that may carry answers: of a connection, or of a stream on one.
+    fn carry(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        let carried = Carried(Arc::clone(self));
+        // An `async` block around the task would have room for it twice.
+        let spawned = self.tasks.spawn(task.map(|()| drop(carried)));
+        // It has not begun: it runs on this thread.
+        self.pulses.enter(spawned.abort_handle());
+    }
+
+    /// Counts why a connection was ended by the router, if it was.
+    fn note_end(&self, error: &io::Error) {
+        debug!(%error, "connection ended");
+        let clients = &self.router.metrics.clients;
+        match cause(error) {
+            Some(io::ErrorKind::TimedOut) => _ = clients.unread.inc(),
+            Some(io::ErrorKind::InvalidData) => _ = clients.flood.inc(),
+            Some(_) | None => {}
+        }
+    }
+
+    /// Serves each connection in a task of its own until no more come.
+    async fn take_all(self: &Arc<Self>, accepted: &mut mpsc::Receiver<Accepted>) {
+        while let Some(Accepted { stream, peer, place }) = accepted.recv().await {
+            let worker = Arc::clone(self);
+            let open = Open::new(self, place);
+            self.carry(Arc::clone(&self.router).run_once(async move {
+                if let Err(error) = worker.connection(stream, peer).await {
+                    worker.note_end(&error);
+                }
+                drop(open);
+            }));
+        }
     }
 
     /// Makes an id that nobody else has.
@@ -108,36 +153,55 @@ impl Worker {
         loop {
             sleep(SWEEP).await;
             self.idle.sweep();
-        }
-    }
-
-    async fn connection(self: Arc<Self>, stream: std::net::TcpStream) -> io::Result<()> {
-        let stream = TcpStream::from_std(stream)?;
-        stream.set_nodelay(true)?;
-        match &self.tls {
-            None => self.serve(stream).await,
-            Some(tls) => {
-                let handshake = timeout(self.router.settings.timeouts.header, tls.accept(stream));
-                let stream =
-                    handshake.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-                self.serve(stream).await
+            let cancelled = self.pulses.sweep(Instant::now(), &self.router.settings.patience());
+            if 0 < cancelled {
+                debug!(cancelled, "answers that their clients do not take");
+                let cancelled = u64::try_from(cancelled).unwrap_or(0);
+                self.router.metrics.clients.stuck.inc_by(cancelled);
             }
         }
     }
 
-    async fn serve<I>(self: &Arc<Self>, stream: I) -> io::Result<()>
+    async fn connection(
+        self: &Arc<Self>,
+        stream: std::net::TcpStream,
+        peer: IpAddr,
+    ) -> io::Result<()> {
+        let stream = TcpStream::from_std(stream)?;
+        stream.set_nodelay(true)?;
+        let client = Arc::new(Client::new(peer));
+        match &self.tls {
+            None => self.serve(stream, client).await,
+            Some(tls) => {
+                let handshake = timeout(self.router.settings.timeouts.header, tls.accept(stream));
+                let stream =
+                    handshake.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                self.serve(stream, client).await
+            }
+        }
+    }
+
+    async fn serve<I>(self: &Arc<Self>, stream: I, client: Arc<Client>) -> io::Result<()>
     where
-        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        I: Socket + Send + 'static,
     {
-        let mut builder = auto::Builder::new(TokioExecutor::new());
+        let mut builder = auto::Builder::new(Streams(Arc::clone(self)));
         let header = self.router.settings.timeouts.header;
         builder.http1().timer(TokioTimer::new()).header_read_timeout(header);
-        builder.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30));
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(HEAD_BYTES_MAX)
+            .max_pending_accept_reset_streams(RESETS_MAX);
         let asked = AtomicBool::new(false);
         let service = service_fn(|request| {
             asked.store(true, Relaxed);
-            answer(Arc::clone(self), request)
+            answer(Arc::clone(self), Arc::clone(&client), request)
         });
+        let stream = Guard::new(stream, self.router.settings.timeouts.write)
+            .with_client(Arc::clone(&client));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         // hyper minds the time a head takes, but not the time until it knows which protocol it is.
@@ -168,25 +232,55 @@ impl Worker {
 /// Boxed, because the life of a request is a large future and hyper moves it about.
 fn answer(
     worker: Arc<Worker>,
+    client: Arc<Client>,
     request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<Body>, io::Error>> {
-    let exchange = Box::pin(exchange(worker, request));
-    async move { Ok(unless_panicked(exchange).await) }
+) -> impl Future<Output = Result<Response<Noted>, io::Error>> {
+    let (router, version) = (Arc::clone(&worker.router), request.version());
+    let exchange = contained(Box::pin(exchange(worker, Arc::clone(&client), request)));
+    async move {
+        let answer = exchange.await.unwrap_or_else(|_| failed(&router));
+        Ok(Noted::begin(answer, version, client))
+    }
 }
 
 /// Answers 500 where the life of a request ends in a panic, which is a mistake of ours: the connection
 /// and every other request go on.
-async fn unless_panicked(
-    mut exchange: Pin<Box<impl Future<Output = Response<Body>>>>,
-) -> Response<Body> {
-    poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(cx)));
-        polled.unwrap_or_else(|_| {
-            error!("a request panicked");
-            Poll::Ready(ServeError::Panicked.answer(Api::Other))
-        })
-    })
-    .await
+fn failed(router: &Router) -> Response<Body> {
+    router.metrics.on_panic("request");
+    ServeError::Panicked.answer(Api::Other)
+}
+
+/// Runs the streams of HTTP/2 connections, each as a task of its own.
+#[derive(Clone)]
+struct Streams(Arc<Worker>);
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        self.0.carry(stream);
+    }
+}
+
+/// The task that holds it may carry answers.
+struct Carried(Arc<Worker>);
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        if let Some(carrier) = try_id() {
+            self.0.pulses.leave(carrier);
+        }
+    }
+}
+
+/// Finds the kind of the I/O error behind an error of hyper's.
+fn cause(error: &io::Error) -> Option<io::ErrorKind> {
+    let mut source: Option<&(dyn Error + 'static)> = error.source();
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error.kind());
+        }
+        source = error.source();
+    }
+    None
 }
 
 /// Counts one open connection for as long as it lives.
@@ -206,26 +300,5 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.worker.load.fetch_sub(1, Relaxed);
         self.worker.router.metrics.connections.dec();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::ready;
-
-    use http::StatusCode;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_is_an_answer_and_the_next_request_does_not_see_it() {
-        async fn panics() -> Response<Body> {
-            tokio::task::yield_now().await;
-            panic!("a mistake")
-        }
-        let answer = unless_panicked(Box::pin(panics())).await;
-        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        let fine = Response::new(Body::text("fine".into()));
-        assert_eq!(unless_panicked(Box::pin(ready(fine))).await.status(), StatusCode::OK);
     }
 }

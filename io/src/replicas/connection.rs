@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http::Method;
 use http_body::Body;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -19,6 +18,7 @@ use tokio::time::timeout;
 use super::answer::Answer;
 use super::framing::{BadAnswer, Head, take_head};
 use super::settings::Origin;
+use super::upload::{BodyError, Upload};
 
 /// What one read takes at least. Token events are a few hundred bytes; more would lie idle in every
 /// stream.
@@ -49,17 +49,6 @@ pub enum SendError {
     /// Not the replica's fault.
     #[error("the client's body: {0}")]
     Body(BodyError),
-}
-
-/// Why a client's body did not arrive whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BodyError {
-    #[error("it broke off")]
-    Broken,
-    #[error("it is larger than allowed")]
-    TooLarge,
-    #[error("it did not come in time")]
-    TimedOut,
 }
 
 /// How many pieces go out in one write; a head has two.
@@ -112,9 +101,9 @@ impl Payload {
 pub enum Outgoing<'a, B> {
     Held(&'a Payload),
     /// Passed on as it comes, in chunks if the client did not say how long it is. `limit` is for
-    /// each piece, to come and to be taken.
+    /// the replica to take each piece.
     Passing {
-        body: Limited<B>,
+        body: Upload<B>,
         chunked: bool,
         limit: Duration,
     },
@@ -234,7 +223,7 @@ impl Connection {
     async fn send_passing<B>(
         &mut self,
         head: [&[u8]; 2],
-        mut body: Limited<B>,
+        mut body: Upload<B>,
         chunked: bool,
         limit: Duration,
     ) -> Result<(), SendError>
@@ -243,15 +232,7 @@ impl Connection {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         self.send_held(head, &Payload::default(), limit).await?;
-        loop {
-            let Ok(frame) = timeout(limit, body.frame()).await else {
-                return Err(SendError::Body(BodyError::TimedOut));
-            };
-            let Some(frame) = frame.transpose().map_err(broken)? else { break };
-            let Ok(data) = frame.into_data() else { continue };
-            if data.is_empty() {
-                continue;
-            }
+        while let Some(data) = body.next().await.map_err(SendError::Body)? {
             let size = if chunked { format!("{:x}\r\n", data.len()) } else { String::new() };
             let end: &[u8] = if chunked { b"\r\n" } else { b"" };
             let mut piece = Buf::chain(size.as_bytes(), data).chain(end);
@@ -285,11 +266,6 @@ async fn in_time<T>(
     what: impl Future<Output = Result<T, SendError>>,
 ) -> Result<T, SendError> {
     timeout(limit, what).await.unwrap_or(Err(SendError::NoAnswer))
-}
-
-fn broken(error: Box<dyn Error + Send + Sync>) -> SendError {
-    let too_large = error.is::<LengthLimitError>();
-    SendError::Body(if too_large { BodyError::TooLarge } else { BodyError::Broken })
 }
 
 #[cfg(test)]

@@ -8,10 +8,12 @@ mod framing;
 mod idle;
 mod probe;
 mod settings;
+mod upload;
 
 pub use answer::{Answer, AnswerBody};
-pub use connection::{BodyError, Connection, Outgoing, Payload, SendError};
+pub use connection::{Connection, Outgoing, Payload, SendError};
 pub use framing::BadAnswer;
 pub use idle::IdleConnections;
 pub use probe::{Finding, Token, ask_models, ask_report, ask_token, probe};
 pub use settings::{BadOrigin, Origin, ProbeSettings};
+pub use upload::{BodyError, Upload, UploadLimits};

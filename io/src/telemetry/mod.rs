@@ -12,6 +12,6 @@ pub use access::{AccessLog, Record};
 pub use events::{Entry, Events, Incident};
 pub use logs::{finish, last_words, start};
 pub use metrics::{
-    AssignmentGauges, Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges,
+    AssignmentGauges, Clients, Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges,
 };
 pub use settings::{LogFormat, Settings};

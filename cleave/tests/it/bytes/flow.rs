@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::support::{Http2, Request, Router, Scripted, Wire, next_piece, sse_head};
+use crate::support::{Http2, Request, Router, Scripted, Wire, json_answer, next_piece, sse_head};
 
 const MIB: usize = 1 << 20;
 const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
@@ -35,6 +35,55 @@ async fn a_client_that_leaves_in_mid_stream_ends_the_request_at_the_replica() {
     let (client, mut exchange) = requests.begin(router.address, &Request::stream("hi")).await;
     drop(client);
     // The replica sends nothing more, so the router learns it from the client's side alone.
+    exchange.wire.closed().await;
+    router.says("outcome=cancelled").await;
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_side_after_the_request_gets_its_answer() {
+    let (replica, mut requests) = Scripted::by_hand().await;
+    let router = Router::start(&[replica.url()], "").await;
+    let mut client = Wire::connect(router.address).await;
+    client.send(&Request::chat("hi").bytes()).await;
+    client.stream.shutdown().await.unwrap();
+    let mut exchange = requests.next().await;
+    exchange.body().await;
+    // Sent to learn whether the client is there.
+    assert_eq!(client.head().await.unwrap().status(), 100);
+    exchange.send(json_answer(200, "{\"well\":1}")).await;
+    let answer = client.answer().await;
+    assert_eq!((answer.status(), answer.text()), (200, "{\"well\":1}"));
+    client.closed().await;
+    router.says("outcome=done").await;
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_side_in_mid_stream_gets_the_rest() {
+    let (replica, mut requests) = Scripted::by_hand().await;
+    let router = Router::start(&[replica.url()], "").await;
+    let (mut client, mut exchange) = requests.begin(router.address, &Request::stream("hi")).await;
+    client.stream.shutdown().await.unwrap();
+    // A comment, which readers of events pass over.
+    assert_eq!(client.piece().await.unwrap().unwrap(), b":\n\n");
+    exchange.chunk("data: 2\n\n").await;
+    assert_eq!(client.piece().await.unwrap().unwrap(), b"data: 2\n\n");
+    exchange.send("0\r\n\r\n").await;
+    assert!(client.piece().await.unwrap().is_none());
+    client.closed().await;
+    router.says("outcome=done").await;
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_side_and_then_leaves_is_noticed() {
+    let (replica, mut requests) = Scripted::by_hand().await;
+    let router = Router::start(&[replica.url()], "").await;
+    let mut client = Wire::connect(router.address).await;
+    client.send(&Request::chat("hi").bytes()).await;
+    client.stream.shutdown().await.unwrap();
+    let mut exchange = requests.next().await;
+    exchange.body().await;
+    assert_eq!(client.head().await.unwrap().status(), 100);
+    drop(client);
     exchange.wire.closed().await;
     router.says("outcome=cancelled").await;
 }

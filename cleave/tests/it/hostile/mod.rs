@@ -1,16 +1,21 @@
 //! Clients and replicas that mean ill or know no better: the right status, a clear error, and nobody
 //! else is affected.
 
+mod admin;
 mod bodies;
 mod figures;
+mod floods;
 mod framing;
+mod hangups;
 mod idle;
 mod logs;
 mod paths;
+mod readers;
 mod replicas;
 mod secrets;
 mod steering;
 mod tls;
+mod uploads;
 
 use crate::support::{Router, Scripted, json_answer};
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::wire::{Cut, Head, Wire};
 
@@ -19,7 +19,7 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) fn get(path: &str) -> Self {
         let first_line = format!("GET {path} HTTP/1.1");
-        Self { first_line, headers: Vec::new(), body: Vec::new() }.header("host", "router")
+        Self { first_line, headers: Vec::new(), body: Vec::new() }.header("host", "localhost")
     }
 
     /// A POST of a JSON body.
@@ -32,7 +32,7 @@ impl Request {
         let first_line = format!("POST {path} HTTP/1.1");
         let length = body.len().to_string();
         Self { first_line, headers: Vec::new(), body }
-            .header("host", "router")
+            .header("host", "localhost")
             .header("content-type", kind)
             .header("content-length", length)
     }
@@ -121,6 +121,15 @@ impl Answer {
 impl Wire<TcpStream> {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.expect("the router listens");
+        stream.set_nodelay(true).unwrap();
+        Self::over(stream)
+    }
+
+    /// Connects from another address of this machine, 127.0.0.`host`.
+    pub(crate) async fn connect_from(host: u8, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+        let stream = socket.connect(address).await.expect("the router listens");
         stream.set_nodelay(true).unwrap();
         Self::over(stream)
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,7 +21,17 @@ pub(crate) struct Http2 {
 
 impl Http2 {
     pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
-        let shaken = handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        Self::with_window(1 << 20, stream).await
+    }
+
+    /// Takes no more than so many bytes of an answer that is not read.
+    pub(crate) async fn with_window(
+        bytes: u32,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Self {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(bytes);
+        let shaken = builder.handshake(TokioIo::new(stream)).await;
         let (sender, driver) = shaken.expect("the router speaks HTTP/2");
         let mut connection = JoinSet::new();
         connection.spawn(async move { _ = driver.await });

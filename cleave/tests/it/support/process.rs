@@ -106,6 +106,11 @@ impl Process {
         self.child.wait().unwrap()
     }
 
+    /// Files that it has open.
+    pub(crate) fn files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
     /// Memory of the process that is in use now, in bytes.
     pub(crate) fn rss_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());

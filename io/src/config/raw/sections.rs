@@ -12,7 +12,7 @@ use http::uri::PathAndQuery;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text::{LogFilter, Text};
+use super::text::{HostName, LogFilter, Text};
 use super::{Slots, slots};
 use crate::admin::Secret;
 use crate::replicas::ProbeSettings;
@@ -33,11 +33,18 @@ pub(in crate::config) struct Admin {
     pub token: Option<Text<Secret>>,
     /// File that holds the token, and nothing else. Give this or `token`, not both.
     pub token_file: Option<PathBuf>,
+    /// Names by which the port may be asked, beside its addresses and `localhost`. A request for any other
+    /// name is refused, because a page in an operator's browser may have sent it.
+    /// Where there is a token, every name will do.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Text<HostName>>")]
+    pub hosts: Slots<Text<HostName>>,
 }
 
 impl Default for Admin {
     fn default() -> Self {
-        Self { listen: Text(([127, 0, 0, 1], 9090).into()), token: None, token_file: None }
+        let listen = Text(([127, 0, 0, 1], 9090).into());
+        Self { listen, token: None, token_file: None, hosts: Vec::new() }
     }
 }
 
@@ -54,17 +61,22 @@ pub(in crate::config) struct Tls {
 /// Bounds on what clients can make the router hold.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_field_names, reason = "the keys say what is bounded and that it is")]
 pub(in crate::config) struct Limits {
     /// Largest request body in MiB; a larger one is answered with 413.
     #[schemars(range(min = 1, max = 4096))]
     pub body_mib_max: usize,
     /// Request bodies held at once over all requests, in MiB; beyond it reading waits.
+    /// One tenant, or one client address where there are no tenants, may hold about half of it, and
+    /// each further one about half of what is left.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub buffered_mib_max: usize,
     /// Open client connections; beyond it new ones wait in the listener's backlog.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub connections_max: usize,
+    /// Slowest rate at which a client may send a body or take an answer, in KiB a second on the average.
+    /// It applies once `timeouts.body` or `timeouts.write` has passed.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub client_kib_per_s_min: u64,
 }
 
 impl Default for Limits {
@@ -74,6 +86,7 @@ impl Default for Limits {
             body_mib_max: settled.body_bytes_max / MIB,
             buffered_mib_max: settled.buffered_bytes_max / MIB,
             connections_max: settled.connections_max,
+            client_kib_per_s_min: settled.client_bytes_per_s_min >> 10,
         }
     }
 }
@@ -84,6 +97,7 @@ impl From<Limits> for proxy::Limits {
             body_bytes_max: raw.body_mib_max.saturating_mul(MIB),
             buffered_bytes_max: raw.buffered_mib_max.saturating_mul(MIB),
             connections_max: raw.connections_max,
+            client_bytes_per_s_min: raw.client_kib_per_s_min << 10,
         }
     }
 }
@@ -94,8 +108,14 @@ impl From<Limits> for proxy::Limits {
 pub(in crate::config) struct Timeouts {
     /// For a client to send a request's head, or to finish its TLS handshake.
     pub header: Text<Duration>,
-    /// Between two pieces of a request body.
+    /// Between two pieces of a request body. A piece that comes too late is answered with 408.
     pub body: Text<Duration>,
+    /// For a whole request body, however steadily it comes.
+    pub body_whole: Text<Duration>,
+    /// For a client to take anything of what it is sent. One that takes nothing for so long is treated
+    /// as one that left: its request is cancelled at the replica.
+    /// A caller with many such answers has five seconds for most of them.
+    pub write: Text<Duration>,
     /// To connect to a replica.
     pub connect: Text<Duration>,
     /// From sending a request to a replica to the first byte of its answer, after the head.
@@ -109,11 +129,13 @@ pub(in crate::config) struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        let proxy::Timeouts { header, body, connect, first_byte, idle, drain } =
+        let proxy::Timeouts { header, body, body_whole, write, connect, first_byte, idle, drain } =
             proxy::Timeouts::default();
         Self {
             header: Text(header),
             body: Text(body),
+            body_whole: Text(body_whole),
+            write: Text(write),
             connect: Text(connect),
             first_byte: Text(first_byte),
             idle: Text(idle),
@@ -127,6 +149,8 @@ impl From<Timeouts> for proxy::Timeouts {
         Self {
             header: raw.header.0,
             body: raw.body.0,
+            body_whole: raw.body_whole.0,
+            write: raw.write.0,
             connect: raw.connect.0,
             first_byte: raw.first_byte.0,
             idle: raw.idle.0,
@@ -294,19 +318,22 @@ impl Default for Explain {
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Quarantine {
+    /// Whether such requests are found and refused at all.
+    pub enabled: bool,
     /// How long a request is refused that was in flight when two replicas went down.
     pub ttl: Text<Duration>,
 }
 
 impl Default for Quarantine {
     fn default() -> Self {
-        Self { ttl: Text(QuarantineSettings::default().ttl) }
+        let QuarantineSettings { enabled, ttl } = QuarantineSettings::default();
+        Self { enabled, ttl: Text(ttl) }
     }
 }
 
 impl From<Quarantine> for QuarantineSettings {
     fn from(raw: Quarantine) -> Self {
-        Self { ttl: raw.ttl.0 }
+        Self { enabled: raw.enabled, ttl: raw.ttl.0 }
     }
 }
 

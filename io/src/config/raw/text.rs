@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use http::HeaderName;
 use http::uri::PathAndQuery;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -60,6 +60,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         Secret::FORMAT => reads::<Secret>(text),
         LogFilter::FORMAT => reads::<LogFilter>(text),
         HashedKey::FORMAT => reads::<HashedKey>(text),
+        HostName::FORMAT => reads::<HostName>(text),
         WorkloadId::FORMAT => reads::<WorkloadId>(text),
         _ => Ok(()),
     }
@@ -187,6 +188,27 @@ impl Kind for Secret {
     }
 }
 
+/// The name of a machine, without a port.
+#[derive(Clone)]
+pub(in crate::config) struct HostName(pub String);
+
+impl Kind for HostName {
+    const FORMAT: &'static str = "host-name";
+    const EXAMPLE: &'static str = "router.internal";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let is_part = |it: u8| it.is_ascii_alphanumeric() || b"-_.".contains(&it);
+        let is_name = (1..=253).contains(&text.len()) && text.bytes().all(is_part);
+        is_name.then(|| Self(text.to_owned())).ok_or_else(|| {
+            Wrong::new("is not the name of a host", "give the name alone, without http:// and port")
+        })
+    }
+
+    fn write(&self) -> String {
+        self.0.clone()
+    }
+}
+
 /// A filter as `tracing` reads it, checked.
 #[derive(Clone)]
 pub(in crate::config) struct LogFilter(pub String);
@@ -265,7 +287,7 @@ impl Kind for UnknownKeysText {
     }
 }
 
-impl Kind for PolicyName {
+impl Kind for PolicyKind {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "priced";
 
@@ -378,7 +400,8 @@ mod tests {
         check::<HeaderName>(HeaderName::EXAMPLE);
         check::<PathAndQuery>(PathAndQuery::EXAMPLE);
         check::<LogFilter>(LogFilter::EXAMPLE);
-        PolicyName::choices().into_iter().for_each(check::<PolicyName>);
+        check::<HostName>(HostName::EXAMPLE);
+        PolicyKind::choices().into_iter().for_each(check::<PolicyKind>);
         CacheScope::choices().into_iter().for_each(check::<CacheScope>);
         LogFormat::choices().into_iter().for_each(check::<LogFormat>);
         check::<HashedKey>(HashedKey::EXAMPLE);

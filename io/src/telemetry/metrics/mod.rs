@@ -3,9 +3,11 @@
 //! somebody asks. The guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
 
 mod assignment;
+mod clients;
 mod decisions;
 mod labels;
 mod line;
+mod panics;
 mod replicas;
 mod requests;
 #[cfg(test)]
@@ -19,6 +21,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 pub use assignment::AssignmentGauges;
+pub use clients::Clients;
 pub use decisions::PoolGauges;
 pub use line::TenantGauges;
 pub use replicas::ReplicaGauges;
@@ -30,12 +33,15 @@ pub struct Metrics {
     registry: Registry,
     /// Open client connections.
     pub connections: Gauge,
+    /// What the router ended because of its client.
+    pub clients: Clients,
     log_lines_dropped: Counter,
     requests: requests::Families,
     replicas: replicas::Families,
     decisions: decisions::Families,
     assignment: assignment::Families,
     line: line::Families,
+    panics: panics::Families,
 }
 
 impl Default for Metrics {
@@ -43,18 +49,22 @@ impl Default for Metrics {
         let mut it = Self {
             registry: Registry::default(),
             connections: Gauge::default(),
+            clients: Clients::default(),
             log_lines_dropped: Counter::default(),
             requests: requests::Families::default(),
             replicas: replicas::Families::default(),
             decisions: decisions::Families::default(),
             assignment: assignment::Families::default(),
             line: line::Families::default(),
+            panics: panics::Families::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
+        it.clients.register(&mut it.registry);
         it.replicas.register(&mut it.registry);
         it.decisions.register(&mut it.registry);
         it.assignment.register(&mut it.registry);
         it.line.register(&mut it.registry);
+        it.panics.register(&mut it.registry);
         it.registry.register(
             "cleave_log_lines_dropped",
             "Log lines that were dropped because standard error took no more",
@@ -67,7 +77,12 @@ impl Default for Metrics {
 impl Metrics {
     /// Makes the handles of one pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
-        self.requests.pool(pool)
+        self.requests.pool(pool, self.panics.pool(pool))
+    }
+
+    /// Counts a panic outside the brains: of a `request`, a `stream`, a `task` or a `thread`.
+    pub fn on_panic(&self, kind: &'static str) {
+        self.panics.on_panic(kind);
     }
 
     /// Sets what is read off the pools only when somebody asks. Replicas that left disappear.
