@@ -10,17 +10,22 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::client::Client;
+use super::clock::Clock;
+use super::lobby::Lobby;
 use super::router::Router;
 use super::tls;
 use super::worker::{Accepted, Ending, Worker};
 
 const BACKLOG: i32 = 4096;
+/// How often is looked for idle connections while a newcomer waits.
+const LOOK: Duration = Duration::from_millis(100);
 /// Accepted connections that wait for their thread.
 const HANDED_MAX: usize = 256;
 
@@ -104,7 +109,8 @@ impl Server {
         }
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let places = Arc::new(Semaphore::new(self.connections_max));
-        _ = stop.run_until_cancelled(accept(&listener, &places, &threads)).await;
+        let clock = self.router.clock;
+        _ = stop.run_until_cancelled(accept(&listener, &places, &threads, clock)).await;
 
         self.router.start_draining();
         if !taken.is_cancelled() {
@@ -171,20 +177,40 @@ fn is_for(listener: &TcpListener, address: SocketAddr) -> bool {
         .is_ok_and(|own| own.ip() == address.ip() && [0, own.port()].contains(&address.port()))
 }
 
-async fn accept(listener: &tokio::net::TcpListener, places: &Arc<Semaphore>, threads: &[Thread]) {
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    places: &Arc<Semaphore>,
+    threads: &[Thread],
+    clock: Clock,
+) {
+    let lobby = Lobby::default();
     loop {
-        // With all places taken, newcomers wait in the backlog until somebody leaves.
-        let Ok(place) = Arc::clone(places).acquire_owned().await else { return };
         match listener.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
-                let accepted = Accepted { stream, peer: peer.ip(), place };
-                hand_over(accepted, threads).await;
+                let Some(place) = find_place(places, &lobby).await else { return };
+                let client = Arc::new(Client::new(peer.ip(), clock));
+                lobby.enter(&client);
+                hand_over(Accepted { stream, client, place }, threads).await;
             }
             Err(error) => {
                 warn!(%error, "cannot accept");
                 // Out of file descriptors, most likely: trying at once would spin.
                 sleep(Duration::from_millis(50)).await;
             }
+        }
+    }
+}
+
+/// Finds a place for a newcomer. With all of them taken, idle connections make room; if none is idle, it
+/// and all who come after it wait until somebody leaves.
+async fn find_place(places: &Arc<Semaphore>, lobby: &Lobby) -> Option<OwnedSemaphorePermit> {
+    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        return Some(place);
+    }
+    loop {
+        lobby.make_room();
+        if let Ok(place) = timeout(LOOK, Arc::clone(places).acquire_owned()).await {
+            return place.ok();
         }
     }
 }

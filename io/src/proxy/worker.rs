@@ -5,7 +5,6 @@
 use std::error::Error;
 use std::future::{Future, pending, poll_fn};
 use std::io;
-use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -24,7 +23,7 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::task::try_id;
+use tokio::task::{AbortHandle, try_id};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +33,7 @@ use tracing::{debug, error};
 use crate::replicas::IdleConnections;
 
 use super::body::Body;
-use super::client::{Client, Noted};
+use super::client::{Busy, Client, Noted};
 use super::exchange::exchange;
 use super::guard::{Guard, Socket};
 use super::pulse::Pulses;
@@ -78,7 +77,7 @@ pub(super) struct Ending {
 /// A connection that was just accepted, with its place among all that may be open.
 pub(super) struct Accepted {
     pub(super) stream: std::net::TcpStream,
-    pub(super) peer: IpAddr,
+    pub(super) client: Arc<Client>,
     pub(super) place: OwnedSemaphorePermit,
 }
 
@@ -98,15 +97,17 @@ impl Worker {
     /// Serves connections until no more come and all have ended, or are cut.
     pub(super) async fn run(self: Arc<Self>, mut accepted: mpsc::Receiver<Accepted>) {
         let sweeper = self.tasks.spawn(Arc::clone(&self).sweep());
-        while let Some(Accepted { stream, peer, place }) = accepted.recv().await {
+        while let Some(Accepted { stream, client, place }) = accepted.recv().await {
             let worker = Arc::clone(&self);
             let open = Open::new(&self, place);
-            self.carry(async move {
-                if let Err(error) = worker.connection(stream, peer).await {
+            let served = Arc::clone(&client);
+            let task = self.carry(async move {
+                if let Err(error) = worker.connection(stream, served).await {
                     worker.note_end(&error);
                 }
                 drop(open);
             });
+            client.set_task(task);
         }
         sweeper.abort();
         self.tasks.close();
@@ -115,12 +116,13 @@ impl Worker {
     }
 
     /// Runs a task that may carry answers: of a connection, or of a stream on one.
-    fn carry(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+    fn carry(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let carried = Carried(Arc::clone(self));
         // An `async` block around the task would have room for it twice.
         let spawned = self.tasks.spawn(task.map(|()| drop(carried)));
         // It has not begun: it runs on this thread.
         self.pulses.enter(spawned.abort_handle());
+        spawned.abort_handle()
     }
 
     /// Counts why a connection was ended by the router, if it was.
@@ -157,11 +159,10 @@ impl Worker {
     async fn connection(
         self: &Arc<Self>,
         stream: std::net::TcpStream,
-        peer: IpAddr,
+        client: Arc<Client>,
     ) -> io::Result<()> {
         let stream = TcpStream::from_std(stream)?;
         stream.set_nodelay(true)?;
-        let client = Arc::new(Client::new(peer));
         match &self.tls {
             None => self.serve(stream, client).await,
             Some(tls) => {
@@ -227,9 +228,9 @@ fn answer(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Noted>, io::Error>> {
-    let version = request.version();
-    let exchange = Box::pin(exchange(worker, Arc::clone(&client), request));
-    async move { Ok(Noted::begin(unless_panicked(exchange).await, version, client)) }
+    let busy = Busy::new(&client, request.version());
+    let exchange = Box::pin(exchange(worker, client, request));
+    async move { Ok(Noted::begin(unless_panicked(exchange).await, busy)) }
 }
 
 /// Answers 500 where the life of a request ends in a panic, which is a mistake of ours: the connection
