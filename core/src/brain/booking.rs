@@ -6,6 +6,7 @@ use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey, span_of_ms};
 use crate::fleet::{Ledger, Load};
 use crate::policy::Ask;
 
+use super::blame::Suspect;
 use super::line::Toll;
 use super::quarantine::Fingerprint;
 
@@ -25,9 +26,9 @@ pub(super) struct Booking {
     pub(super) moved_from: Option<ReplicaId>,
     /// Where it was before, in vain.
     pub(super) tried: Vec<ReplicaId>,
-    /// Those of them that answered with an error. They are blamed only if somebody else does better:
-    /// a request that fails everywhere is itself to blame.
-    pub(super) suspects: Vec<ReplicaId>,
+    /// Those of them that answered with an error or lost it. They are blamed only if another replica
+    /// does better: a request that fails everywhere is itself to blame.
+    pub(super) suspects: Vec<Suspect>,
     pub(super) fingerprint: Fingerprint,
     /// When it was last heard of: the moment, its tokens, and what the replica had read by then.
     pub(super) mark: Option<(Moment, u32, u64)>,

@@ -9,7 +9,7 @@ use crate::domain::{
     Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
 use crate::fleet::{Booked, Load, Probe};
-use crate::policy::PolicyName;
+use crate::policy::PolicyKind;
 use crate::queue::{Claim, ClassId, Limits, Tenant, Weight, Work};
 
 use super::{
@@ -92,7 +92,7 @@ impl<'a> Drive<'a> {
         };
         let (holds, gates) = (drive.flag(), drive.flag());
         let line = LineSettings { holds, gates, ..LineSettings::default() };
-        let policy = drive.one_of(PolicyName::ALL);
+        let policy = drive.one_of(PolicyKind::SERVED);
         drive.brain = Brain::new(Settings { policy, line, ..Settings::default() });
         (0..2).for_each(|_| drive.join());
         drive

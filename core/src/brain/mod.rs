@@ -4,6 +4,7 @@
 //! per pool, and the simulator does the same in virtual time.
 
 mod accounts;
+mod blame;
 mod booking;
 mod budget;
 mod event;
@@ -18,6 +19,8 @@ mod picking;
 mod probes;
 mod quarantine;
 mod reading;
+mod record;
+mod relapse;
 mod sessions;
 mod settings;
 mod snapshot;
@@ -35,8 +38,8 @@ use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId, Usage};
-use crate::fleet::{Drift, Fleet, Patience, Reason, Replica, Silence, Standing, State};
-use crate::policy::{self, Ask, Candidate, Policy, Terms};
+use crate::fleet::{Drift, Fleet, Patience, Replica, Silence, Standing, State};
+use crate::policy::{Ask, Candidate, Policy, Terms};
 use crate::tokens::{Lengths, Recent, TOKENS_MAX};
 
 pub use accounts::WorkloadDrift;
@@ -45,6 +48,8 @@ pub use explain::{Cause, Considered, Explanation, Other, Shadows, Waited, Why};
 pub use foresight::Foresight;
 pub use notice::Notice;
 pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
+pub use record::{Inherit, Record};
+pub use relapse::{Relapses, Remedy};
 pub use settings::{LineSettings, RetrySettings, SessionSettings, Settings, WatchSettings};
 pub use snapshot::{QueueSnapshot, ReplicaLoad, ReplicaSnapshot, Snapshot, TenantSnapshot};
 pub use subsets::{
@@ -106,7 +111,7 @@ pub struct Brain {
 impl Brain {
     pub fn new(settings: Settings) -> Self {
         Self {
-            policy: policy::make(settings.policy),
+            policy: settings.policy.make(),
             chance: Pcg64Mcg::seed_from_u64(settings.seed),
             fleet: Fleet::default(),
             requests: IndexMap::default(),
@@ -155,11 +160,7 @@ impl Brain {
                 self.on_ended(now, request, outcome, usage, actions);
             }
             Event::Joined { replica, name, weight, hardware } => {
-                let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
-                self.policy.on_joined(replica, it.place);
-                self.hold.knees.on_joined(replica, &it.hardware);
-                self.fleet.join(it);
-                self.subsets.touch();
+                self.join(replica, name, weight, hardware);
                 self.measure_fleet();
                 self.notices.push(Notice::Joined { replica });
             }
@@ -182,7 +183,7 @@ impl Brain {
                 self.release_if_done(replica, actions);
             }
             Event::Contracted { limits } => self.hold.contracts.reset(now, limits),
-            Event::Probed { replica, probe } => self.on_probed(now, replica, probe),
+            Event::Probed { replica, probe } => self.on_probed(now, replica, probe, actions),
             Event::Sign { replica, at } => self.on_sign(replica, at),
             Event::Unawaited { replica } => self.on_unawaited(now, replica),
             Event::Restarted { replica } => self.on_restarted(now, replica),
@@ -243,32 +244,16 @@ impl Brain {
         if lost {
             self.note_death_under(now, request);
         }
-        let Some(mut booking) = self.close_account(now, request) else { return };
+        let Some(mut booking) = self.close_account(now, request) else {
+            // It was sent by an earlier brain, and waits for a verdict.
+            let refusal = Refusal::Restarted { retry_after: RETRY_AFTER };
+            return actions.push(Action::Refuse { request, refusal });
+        };
         let failed = booking.replica;
         if lost {
-            self.subsets.on_lost(now, booking.key, booking.account.sent_at);
+            self.note_lost_under(now, &booking, failure != Failure::Lost);
         }
-        match failure {
-            Failure::Unreachable => {
-                self.quarantine.on_confirmed(now, failed);
-                self.blame(now, failed, Reason::Unreachable);
-            }
-            Failure::Lost => {
-                self.blame(now, failed, Reason::Unreachable);
-                self.ask_after_loss(now, failed, actions);
-            }
-            Failure::Died => {
-                self.quarantine.on_confirmed(now, failed);
-                self.blame(now, failed, Reason::Unreachable);
-                self.change(failed, |it| it.breaker.condemn(now, Reason::Unreachable));
-            }
-            // It is out already, or not at fault.
-            Failure::Hung | Failure::Ours => {}
-            Failure::Status if booking.trial => self.blame(now, failed, Reason::Failing),
-            Failure::Status => booking.suspects.push(failed),
-            // An engine that says it is full is well; only this request should go elsewhere.
-            Failure::Busy => self.praise(now, failed),
-        }
+        self.blame_try(now, &mut booking, failure, actions);
         if matches!(failure, Failure::Status | Failure::Busy) {
             self.on_sign(failed, now);
         }
@@ -299,7 +284,7 @@ impl Brain {
     fn on_answering(&mut self, now: Moment, request: RequestId) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let replica = booking.replica;
-        let suspects = std::mem::take(&mut booking.suspects);
+        let suspects = blame::take_outdone(&mut booking.suspects);
         // Whatever comes of it now, its first token was in time or was not.
         booking.toll.due = Due::default();
         if self.begin_account(now, request) {
@@ -308,9 +293,7 @@ impl Brain {
             self.watch_first_token(now, request);
         }
         self.praise(now, replica);
-        for suspect in suspects {
-            self.blame(now, suspect, Reason::Failing);
-        }
+        self.blame_suspects(now, &suspects);
     }
 
     fn on_ended(
@@ -335,13 +318,13 @@ impl Brain {
         self.learn_patience(&booking, usage);
         match outcome {
             Outcome::Cut => {
-                self.subsets.on_lost(now, booking.key, booking.account.sent_at);
-                self.blame(now, booking.replica, Reason::Unreachable);
-                self.ask_after_loss(now, booking.replica, actions);
+                self.note_lost_under(now, &booking, false);
+                self.blame_cut(now, booking.replica, actions);
                 self.judge(now, booking.key, booking.fingerprint);
             }
             Outcome::Done => {
                 self.acquit(now, &booking);
+                self.blame_suspects(now, &booking.suspects);
                 if booking.began_in_time() {
                     self.subsets.on_done(booking.key);
                 }
@@ -399,14 +382,6 @@ impl Brain {
             let silence = self.silence;
             self.notices.push(Notice::Changed { replica, before, now, silence });
         }
-    }
-
-    fn blame(&mut self, now: Moment, replica: ReplicaId, reason: Reason) {
-        self.change(replica, |it| it.on_failure(now, reason));
-    }
-
-    fn praise(&mut self, now: Moment, replica: ReplicaId) {
-        self.change(replica, |it| it.breaker.on_success(now));
     }
 
     fn release_if_done(&mut self, replica: ReplicaId, actions: &mut Vec<Action>) {

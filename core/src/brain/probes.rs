@@ -1,6 +1,6 @@
 //! Asking replicas, and what their answers mean: the health checks that drivers make by themselves, the
-//! token that the brain asks for when a replica is suspect, idle for long or has lost a request, and
-//! the news that another process answers at an old address.
+//! token that the brain asks for when a replica is suspect, idle for long, has lost a request or should be
+//! tried again, and the news that another process answers at an old address.
 
 use std::time::Duration;
 
@@ -17,8 +17,15 @@ const IDLE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Brain {
     /// Takes in what a health check, or the request for a token, found.
-    pub(super) fn on_probed(&mut self, now: Moment, replica: ReplicaId, probe: Probe) {
+    pub(super) fn on_probed(
+        &mut self,
+        now: Moment,
+        replica: ReplicaId,
+        probe: Probe,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(it) = self.fleet.get_mut(replica) else { return };
+        let asked_at = it.watch.asked.map_or(now, |(at, _)| at);
         let is_of_token = matches!(
             probe,
             Probe::Generated | Probe::Unable | Probe::Mute { .. } | Probe::Failed | Probe::Refused
@@ -34,9 +41,11 @@ impl Brain {
         if probe == Probe::Refused {
             it.watch.was_refused = true;
             self.quarantine.on_confirmed(now, replica);
+            self.subsets.on_gone(replica);
         }
         if probe == Probe::Generated {
             self.on_sign(replica, now);
+            self.subsets.on_alive(replica);
         }
         if restarted {
             self.on_restarted(now, replica);
@@ -44,8 +53,14 @@ impl Brain {
         if let (Probe::Mute { asked_at, last_byte_at }, true) = (probe, is_busy) {
             let is_mute = last_byte_at.is_none_or(|at| at < asked_at);
             self.note_mute(replica, asked_at, is_mute);
+        } else if probe == Probe::Generated {
+            self.change(replica, |it| it.breaker.on_generated(now, asked_at));
         } else {
             self.change(replica, |it| it.breaker.on_probe(now, probe));
+        }
+        // One that was lost and passes its health check need not wait for the next look.
+        if probe == Probe::Passed {
+            self.ask_if_due(now, replica, actions);
         }
     }
 
@@ -78,10 +93,11 @@ impl Brain {
         it.watch.tempo = Tempo::default();
         self.policy.on_restarted(replica);
         self.quarantine.on_confirmed(now, replica);
+        self.subsets.on_gone(replica);
         self.notices.push(Notice::Restarted { replica });
     }
 
-    /// Asks a replica for a token that hung and has waited for its pause, or that has been idle and
+    /// Asks a replica for a token whose pause is over, that lost connections, or that has been idle and
     /// given no sign for long.
     pub(super) fn ask_if_due(
         &mut self,

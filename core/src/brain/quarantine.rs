@@ -8,8 +8,12 @@
 //! One death proves nothing, and a rack that loses power makes everybody a suspect alike: it takes at
 //! least two deaths, and fewer who were at as many of them than deaths. Completions weigh against
 //! deaths (`alibis`), so that what is asked all day is not blamed for crashes it was merely there for.
+//! And a workload is held only where others are a real share of what is served (`company`): where clients
+//! send no key all are one workload, and to hold that one would do the attacker's work.
 
 mod alibis;
+mod circle;
+mod company;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,9 +21,11 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
+use crate::domain::{Moment, ReplicaId, SliceKey};
 
 use alibis::Alibis;
+pub use circle::{Circle, Fingerprint};
+use company::Company;
 
 /// Deaths remembered, and suspects remembered of each.
 const DEATHS_MAX: usize = 16;
@@ -43,59 +49,15 @@ const COMPLETIONS_PER_OFFENCE: u32 = 20;
 /// What the operator may set about quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuarantineSettings {
-    /// How long somebody is held, and how long suspicion lasts; nobody is held when it is zero.
+    /// Whether anything is suspected or held at all.
+    pub enabled: bool,
+    /// How long a prompt, a session or a workload is held, and how long suspicion lasts.
     pub ttl: Duration,
 }
 
 impl Default for QuarantineSettings {
     fn default() -> Self {
-        Self { ttl: Duration::from_secs(10 * 60) }
-    }
-}
-
-/// A prompt of a workload, whatever session it comes in; 0 when nothing is known of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint(pub u64);
-
-impl Fingerprint {
-    /// Marks a request by its workload and its whole prompt; 0 when its prompt is not known.
-    pub(super) fn of(key: SliceKey, outline: &Outline, extent: &Extent) -> Self {
-        let last = outline.blocks.last().copied().unwrap_or(0);
-        if last == 0 && extent.digest == 0 {
-            return Self(0);
-        }
-        let parts = [
-            u64::from(key.workload()),
-            last,
-            extent.digest,
-            u64::from(extent.text_bytes),
-            u64::from(extent.attachment_bytes),
-        ];
-        let mixed = parts.iter().fold(0x9E37_79B9_7F4A_7C15_u64, |hash, part| {
-            (hash.rotate_left(23) ^ part).wrapping_mul(0xD6E8_FEB8_6659_FD93)
-        });
-        Self(mixed.max(1))
-    }
-}
-
-/// Who is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Circle {
-    Request,
-    Session,
-    /// Sessions of the workload that were not there before.
-    NewSessions,
-    Workload,
-}
-
-impl Circle {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Session => "session",
-            Self::NewSessions => "new_sessions",
-            Self::Workload => "workload",
-        }
+        Self { enabled: true, ttl: Duration::from_secs(10 * 60) }
     }
 }
 
@@ -151,24 +113,27 @@ struct Offences {
 
 #[derive(Debug)]
 pub(super) struct Quarantine {
+    /// Zero when it is switched off.
     ttl: Duration,
     deaths: VecDeque<Death>,
     requests: IndexMap<Fingerprint, Moment, FxBuildHasher>,
     sessions: IndexMap<SliceKey, (Moment, u32), FxBuildHasher>,
     workloads: IndexMap<u32, Offences, FxBuildHasher>,
     alibis: Alibis,
+    company: Company,
     held_total: u64,
 }
 
 impl Quarantine {
     pub(super) fn new(settings: QuarantineSettings) -> Self {
         Self {
-            ttl: settings.ttl,
+            ttl: if settings.enabled { settings.ttl } else { Duration::ZERO },
             deaths: VecDeque::new(),
             requests: IndexMap::default(),
             sessions: IndexMap::default(),
             workloads: IndexMap::default(),
             alibis: Alibis::new(settings.ttl),
+            company: Company::default(),
             held_total: 0,
         }
     }
@@ -211,13 +176,14 @@ impl Quarantine {
         }
     }
 
-    /// Finds what a workload has done, if that outweighs what it was served well of late: a few bad
-    /// requests do not make a workload of thousands a bad one.
+    /// Finds what a workload has done, if that outweighs what it was served well of late, and it is one of
+    /// several: a few bad requests do not make a workload of thousands a bad one, nor all there is.
     fn offences(&self, now: Moment, workload: u32) -> Option<Offences> {
         let offences = self.workloads.get(&workload).filter(|it| now < it.until)?;
         let good = self.alibis.count(now, of_workload(workload));
         let outweighed = COMPLETIONS_PER_OFFENCE.saturating_mul(offences.sessions) < good;
-        (!outweighed).then_some(*offences)
+        let is_one_of_several = self.company.is_one_of_several(now, self.ttl, workload);
+        (!outweighed && is_one_of_several).then_some(*offences)
     }
 
     /// Notes that a replica died, or hangs, with these in flight. Said again for the same death, it
@@ -279,6 +245,7 @@ impl Quarantine {
         }
         self.alibis.note(now, fingerprint);
         self.alibis.note(now, of_workload(key.workload()));
+        self.company.note(now, key.workload());
         for death in &mut self.deaths {
             death.members.retain(|it| it.fingerprint != fingerprint);
         }
@@ -391,6 +358,7 @@ impl Quarantine {
             + entry(size_of::<(SliceKey, (Moment, u32))>())
             + entry(size_of::<(u32, Offences)>())
             + Alibis::bytes()
+            + Company::bytes()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey};
-use crate::fleet::Replica;
+use crate::fleet::{Replica, Standing};
 
 use super::booking::Booking;
 use super::quarantine::{Circle, Fingerprint, Judgement};
@@ -33,6 +33,18 @@ impl Brain {
     pub(super) fn note_death_under(&mut self, now: Moment, request: RequestId) {
         if let Some(replica) = self.requests.get(&request).map(|it| it.replica) {
             self.note_death(now, replica);
+        }
+    }
+
+    /// Notes for its workload that a request lost its replica. `is_death` says that the replica is gone;
+    /// else it is open, unless the replica is known to be out.
+    pub(super) fn note_lost_under(&mut self, now: Moment, booking: &Booking, is_death: bool) {
+        let (key, replica, sent_at) = (booking.key, booking.replica, booking.account.sent_at);
+        let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
+        let is_out = matches!(standing, Some(Standing::Out { .. }));
+        self.subsets.on_lost(now, key, Some((replica, sent_at)));
+        if is_death || is_out {
+            self.subsets.on_gone(replica);
         }
     }
 

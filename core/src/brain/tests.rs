@@ -1,9 +1,11 @@
 //! What the brain promises, as events and the actions they must bring.
 
+mod blame;
 mod books;
 mod figures;
 mod hangs;
 mod poison;
+mod record;
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +14,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{Extent, Outline, Place, Report, SliceKey};
 use crate::fleet::Probe;
-use crate::policy::PolicyName;
+use crate::policy::PolicyKind;
 use crate::queue::Claim;
 
 /// A brain with its own clock and request numbers.
@@ -116,7 +118,7 @@ impl Bench {
 }
 
 fn by_session() -> Settings {
-    Settings { policy: PolicyName::Session, ..Settings::default() }
+    Settings { policy: PolicyKind::SESSION, ..Settings::default() }
 }
 
 fn ended(request: RequestId, outcome: Outcome) -> Event {
@@ -304,7 +306,7 @@ fn a_failed_try_goes_elsewhere_and_never_back() {
 }
 
 #[test]
-fn three_lost_connections_put_a_replica_out_and_a_probe_brings_it_back_by_one_trial() {
+fn three_failed_connections_put_a_replica_out_and_a_token_brings_it_back() {
     let mut bench = Bench::session(2);
     let home = bench.served(0);
     for _ in 0..3 {
@@ -315,7 +317,26 @@ fn three_lost_connections_put_a_replica_out_and_a_probe_brings_it_back_by_one_tr
     }
     assert_eq!(bench.state(home), "out");
     assert_ne!(bench.served(0), home);
+    bench.wait(1);
+    let actions = bench.tell(Event::Probed { replica: home, probe: Probe::Passed });
+    assert!(matches!(actions[..], [Action::Ask { replica, .. }] if replica == home), "{actions:?}");
+    assert_ne!(bench.served(0), home, "no client's request tries it");
+    bench.tell(Event::Probed { replica: home, probe: Probe::Generated });
+    assert_eq!(bench.state(home), "up");
+    assert_eq!(bench.served(0), home);
+}
+
+#[test]
+fn a_replica_that_cannot_be_asked_for_a_token_comes_back_by_one_trial() {
+    let mut bench = Bench::session(2);
+    let home = bench.served(0);
+    for _ in 0..3 {
+        let (request, _) = bench.sent(0);
+        bench.fail(request, Failure::Unreachable);
+        bench.tell(ended(request, Outcome::Done));
+    }
     bench.tell(Event::Probed { replica: home, probe: Probe::Passed });
+    bench.tell(Event::Probed { replica: home, probe: Probe::Unable });
     let (trial, replica) = bench.sent(0);
     assert_eq!((replica, bench.state(home)), (home, "trial"));
     assert_ne!(bench.served(0), home, "one trial at a time");
@@ -421,7 +442,9 @@ fn nothing_ends_twice() {
     let (request, _) = bench.sent(0);
     for _ in 0..2 {
         bench.tell(ended(request, Outcome::Done));
-        assert_eq!(bench.fail(request, Failure::Status), []);
+        // Whoever reports a failure waits for a verdict.
+        let refusal = Refusal::Restarted { retry_after: RETRY_AFTER };
+        assert_eq!(bench.fail(request, Failure::Status), [Action::Refuse { request, refusal }]);
     }
 }
 
@@ -435,7 +458,7 @@ enum Step {
     Join(f64),
     Weigh(prop::sample::Index, f64),
     Leave(prop::sample::Index),
-    Probe(prop::sample::Index, bool),
+    Probe(prop::sample::Index, Probe),
     Wait(u64),
 }
 
@@ -443,6 +466,7 @@ fn step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
     let failure = prop::sample::select(vec![
         Failure::Unreachable,
+        Failure::Late,
         Failure::Lost,
         Failure::Died,
         Failure::Ours,
@@ -452,6 +476,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]);
     let outcome = prop::sample::select(vec![Outcome::Done, Outcome::Cancelled, Outcome::Cut]);
     let weight = prop::sample::select(vec![0.0, 0.5, 1.0, 3.0]);
+    let probe = prop::sample::select(vec![
+        Probe::Passed,
+        Probe::Failed,
+        Probe::Refused,
+        Probe::Generated,
+        Probe::Unable,
+        Probe::Stranger,
+        Probe::Mute { asked_at: Moment::ZERO, last_byte_at: None },
+    ]);
     prop_oneof![
         8 => (0_u32..50).prop_map(Step::Arrive),
         4 => (index(), failure).prop_map(|(it, failure)| Step::Fail(it, failure)),
@@ -461,7 +494,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => weight.clone().prop_map(Step::Join),
         1 => (index(), weight).prop_map(|(it, weight)| Step::Weigh(it, weight)),
         1 => index().prop_map(Step::Leave),
-        2 => (index(), any::<bool>()).prop_map(|(it, passed)| Step::Probe(it, passed)),
+        2 => (index(), probe).prop_map(|(it, probe)| Step::Probe(it, probe)),
         2 => (0_u64..100).prop_map(Step::Wait),
     ]
 }
@@ -470,7 +503,7 @@ proptest! {
     #[test]
     fn the_books_balance_whatever_happens(
         steps in prop::collection::vec(step(), 1..300),
-        policy in prop::sample::select(PolicyName::ALL.to_vec()),
+        policy in prop::sample::select(PolicyKind::SERVED.to_vec()),
     ) {
         let mut bench = Bench::new(Settings { policy, ..Settings::default() }, &[1.0, 2.0]);
         let mut joined = 2;
@@ -507,8 +540,7 @@ proptest! {
                     bench.tell(Event::Weighed { replica: replica(it, joined), weight });
                 }
                 Step::Leave(it) => _ = bench.tell(Event::Leaving { replica: replica(it, joined) }),
-                Step::Probe(it, passed) => {
-                    let probe = if passed { Probe::Passed } else { Probe::Failed };
+                Step::Probe(it, probe) => {
                     bench.tell(Event::Probed { replica: replica(it, joined), probe });
                 }
                 Step::Wait(seconds) => bench.wait(seconds),

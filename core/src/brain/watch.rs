@@ -190,6 +190,7 @@ impl Brain {
     fn give_up(&mut self, now: Moment, replica: ReplicaId, actions: &mut Vec<Action>) {
         self.note_death(now, replica);
         self.quarantine.on_confirmed(now, replica);
+        self.subsets.on_gone(replica);
         let there = self.requests.iter().filter(|(_, booking)| booking.replica == replica);
         actions.extend(there.map(|(request, _)| Action::GiveUp { request: *request, replica }));
     }

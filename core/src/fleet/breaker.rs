@@ -1,19 +1,28 @@
 //! May this replica be sent anything? A breaker per replica, closed by success, opened by failures
-//! in a row or by a hang, tried again by one request after a pause that doubles, then filled by a
-//! trickle that doubles too. A probe that a busy replica misses is no failure while bytes still come
-//! from it: long prefills make engines slow to answer. A replica that flaps finds its pauses growing,
-//! because only a long time of being up is forgiveness.
+//! in a row or by a hang. After a pause that doubles the router asks it for one token; a replica that
+//! gives one is filled by a trickle that doubles too. Clients' requests are no trials, because a client
+//! could make them fail; only a replica that cannot be asked for a token is tried by one request. A
+//! probe that a busy replica misses is no failure while bytes still come from it: long prefills make
+//! engines slow to answer. A replica that flaps finds its pauses growing, because only a long time of
+//! being up is forgiveness.
+//!
+//! A lost connection is no failure yet. It is one once the question for a token fails too; a token
+//! shows that the request broke its own connection.
+
+mod standing;
 
 use std::time::Duration;
 
 use crate::domain::Moment;
+
+pub use standing::{Probe, Reason, Standing};
 
 /// When a replica is taken out, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
     /// Failures in a row, of requests or of probes, after which the replica is out.
     pub failures_max: u32,
-    /// How long it is out before one request may try it again; doubles at each further failure.
+    /// How long it is out before it is tried again; doubles each time it is put out.
     pub open: Duration,
     /// Where the doubling ends; also how long it must be up for its failures to be forgotten.
     pub open_max: Duration,
@@ -30,111 +39,23 @@ impl Default for BreakerSettings {
     }
 }
 
-/// Why a replica is out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// It cannot be reached, or hangs up.
-    Unreachable,
-    /// It answers requests with errors that another replica does not give.
-    Failing,
-    /// It does not answer its health check, and nothing else comes from it either.
-    Unhealthy,
-    /// It has work and has shown no sign of it for longer than that work explains.
-    Hung,
-    /// It writes several times as slowly as its peers.
-    Slow,
-    /// It lists no model that its pool serves: perhaps another process was given its address.
-    WrongModel,
-}
-
-impl Reason {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreachable => "unreachable",
-            Self::Failing => "failing",
-            Self::Unhealthy => "unhealthy",
-            Self::Hung => "hung",
-            Self::Slow => "slow",
-            Self::WrongModel => "wrong_model",
-        }
-    }
-}
-
-/// What a health check, or the request for one token, found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// The health check was passed.
-    Passed,
-    /// Asked for a token, it gave one.
-    Generated,
-    /// It cannot be asked for a token, so that no answer says anything.
-    Unable,
-    /// It answers, but serves none of its pool's models.
-    Stranger,
-    /// It could not connect, or was answered with an error.
-    Failed,
-    /// Nobody listens at its address: the process is gone.
-    Refused,
-    /// Asked for a token, it gave none in time, and this is when it last sent a byte of anything.
-    Mute { asked_at: Moment, last_byte_at: Option<Moment> },
-    /// No answer in time, and this is when the replica last sent a byte of anything.
-    TimedOut { asked_at: Moment, last_byte_at: Option<Moment> },
-}
-
-/// Whether requests may go to the replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Known, but nothing has come from it yet. Used only when nobody else is there.
-    Joining,
-    Up,
-    /// Something is wrong with it, perhaps. Used only when nobody else is there.
-    Suspect {
-        reason: Reason,
-    },
-    Out {
-        reason: Reason,
-        until: Moment,
-    },
-    /// One request is on its way to find out whether it is back.
-    Trial {
-        reason: Reason,
-    },
-}
-
-impl Standing {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Joining => "joining",
-            Self::Up => "up",
-            Self::Suspect { .. } => "suspect",
-            Self::Out { .. } => "out",
-            Self::Trial { .. } => "trial",
-        }
-    }
-
-    pub const fn reason(self) -> Option<Reason> {
-        match self {
-            Self::Joining | Self::Up => None,
-            Self::Suspect { reason } | Self::Out { reason, .. } | Self::Trial { reason } => {
-                Some(reason)
-            }
-        }
-    }
-}
-
 /// The state machine of one replica.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Breaker {
     settings: BreakerSettings,
     standing: Standing,
     /// Failures since the last success.
     failures: u32,
+    /// Connections lost since the last success or token, of which it is open what they show.
+    losses: u32,
     /// How often it has been put out since it was last up for long.
     strikes: u32,
     up_since: Moment,
     out_since: Moment,
-    /// Whether a hung one has given a token since, or cannot be asked for one.
+    /// Whether one request may try it: it cannot be asked for a token, or lists the right model again.
     proved: bool,
+    /// Whether it could not be asked for a token when it was asked last.
+    is_unable: bool,
     /// What it may have in flight while it is filled again; `None` for any number.
     room: Option<u32>,
 }
@@ -145,10 +66,12 @@ impl Breaker {
             settings,
             standing: Standing::Joining,
             failures: 0,
+            losses: 0,
             strikes: 0,
             up_since: Moment::ZERO,
             out_since: Moment::ZERO,
             proved: false,
+            is_unable: false,
             room: None,
         }
     }
@@ -162,23 +85,43 @@ impl Breaker {
         self.room
     }
 
-    /// Tells whether a request may go there as a matter of course, or as the one trial.
+    /// Tells whether it could not be asked for a token when it was asked last.
+    pub const fn is_unable(&self) -> bool {
+        self.is_unable
+    }
+
+    /// Tells whether a request may go there as a matter of course, or as the one trial of a replica that
+    /// cannot be asked for a token.
     pub fn admits(&self, now: Moment) -> bool {
         match self.standing {
             Standing::Up => true,
-            // A trial would only fail too: first it must give a token, or list the right model.
-            Standing::Out { reason: Reason::Hung | Reason::WrongModel, until } => {
-                until <= now && self.proved
-            }
-            Standing::Out { until, .. } => until <= now,
+            Standing::Out { until, .. } => until <= now && self.proved,
             Standing::Joining | Standing::Suspect { .. } | Standing::Trial { .. } => false,
         }
     }
 
-    /// Tells whether it hung, its pause is over, and it should be asked for a token.
+    /// Tells whether a request may go there when no other replica is left: its pause is over, though it
+    /// has not given a token yet. Where a request would only fail too, it first must.
+    pub fn admits_at_need(&self, now: Moment) -> bool {
+        let is_hopeless = matches!(
+            self.standing,
+            Standing::Out { reason: Reason::Hung | Reason::WrongModel, .. }
+        );
+        let is_rested = matches!(self.standing, Standing::Out { until, .. } if until <= now);
+        self.admits(now) || is_rested && !is_hopeless
+    }
+
+    /// Tells whether it should be asked for a token: its pause is over, or it lost connections.
     pub fn wants_proof(&self, now: Moment) -> bool {
-        matches!(self.standing, Standing::Out { reason: Reason::Hung, until } if until <= now)
-            && !self.proved
+        match self.standing {
+            Standing::Out { reason, until } => {
+                until <= now && !self.proved && reason != Reason::WrongModel
+            }
+            // A trial may take as long as its client likes.
+            Standing::Trial { .. } => !self.proved,
+            Standing::Up | Standing::Suspect { .. } => 0 < self.losses,
+            Standing::Joining => false,
+        }
     }
 
     /// Notes that a request was sent; on a replica that is out, that request is the trial.
@@ -194,7 +137,7 @@ impl Breaker {
         if let Standing::Out { reason: Reason::Unreachable, .. } = self.standing {
             return;
         }
-        self.failures = 0;
+        (self.failures, self.losses) = (0, 0);
         match self.standing {
             Standing::Up => {
                 self.room = self.room.map(|it| 2 * it).filter(|it| *it <= TRICKLE_MAX);
@@ -208,6 +151,17 @@ impl Breaker {
             }
         }
         self.standing = Standing::Up;
+    }
+
+    /// Notes a lost connection, of which it is open what it shows. A trial that was lost shows nothing
+    /// either, but where there is no other way to try the replica it must do.
+    pub fn on_loss(&mut self, now: Moment) {
+        self.losses = self.losses.saturating_add(1);
+        match self.standing {
+            Standing::Trial { reason } if self.proved => self.put_out(now, reason),
+            Standing::Trial { .. } => self.on_trial_abandoned(now),
+            Standing::Joining | Standing::Up | Standing::Suspect { .. } | Standing::Out { .. } => {}
+        }
     }
 
     pub fn on_failure(&mut self, now: Moment, reason: Reason) {
@@ -264,12 +218,10 @@ impl Breaker {
             |asked_at, last_byte_at: Option<Moment>| last_byte_at.is_some_and(|at| asked_at <= at);
         match probe {
             Probe::Passed => self.on_probe_passed(now),
-            Probe::Generated => self.on_generated(now),
-            Probe::Unable => {
-                self.proved |= matches!(self.standing, Standing::Out { reason: Reason::Hung, .. });
-            }
+            Probe::Generated => self.on_generated(now, now),
+            Probe::Unable => self.on_unable(),
             Probe::Stranger => self.condemn(now, Reason::WrongModel),
-            Probe::Failed | Probe::Refused => self.on_failure(now, Reason::Unhealthy),
+            Probe::Failed | Probe::Refused => self.on_probe_failed(now),
             Probe::TimedOut { asked_at, last_byte_at } => {
                 if !lives(asked_at, last_byte_at) {
                     self.on_failure(now, Reason::Unhealthy);
@@ -280,8 +232,9 @@ impl Breaker {
                     return;
                 }
                 match self.standing {
+                    Standing::Out { reason: Reason::WrongModel, .. } => {}
                     // A question from before it was put out says nothing new.
-                    Standing::Out { reason: Reason::Hung, .. } if self.out_since <= asked_at => {
+                    Standing::Out { .. } if self.out_since <= asked_at => {
                         self.put_out(now, Reason::Hung);
                     }
                     Standing::Joining
@@ -294,11 +247,53 @@ impl Breaker {
         }
     }
 
-    fn on_generated(&mut self, now: Moment) {
+    /// Notes that it gave a token for which it was asked then: it is back, unless that was before it was
+    /// put out, or its pause is not over. A hung one that gives a token hangs no more. It is on probation:
+    /// its first failure puts it out again, its first answer ends that.
+    pub fn on_generated(&mut self, now: Moment, asked_at: Moment) {
+        (self.losses, self.is_unable) = (0, false);
+        let is_back = match self.standing {
+            Standing::Out { reason, until } => {
+                reason == Reason::Hung || until <= now && reason != Reason::WrongModel
+            }
+            Standing::Trial { .. } => true,
+            Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
+        };
+        if is_back && self.out_since <= asked_at {
+            self.failures = self.settings.failures_max.saturating_sub(1);
+            self.up_since = now;
+            self.room = Some(TRICKLE_FIRST);
+            self.standing = Standing::Up;
+        }
         self.on_sign();
-        if let Standing::Out { reason: Reason::Hung, .. } = self.standing {
-            self.proved = true;
-            self.standing = Standing::Out { reason: Reason::Hung, until: now };
+    }
+
+    fn on_unable(&mut self) {
+        (self.losses, self.is_unable) = (0, true);
+        if let Standing::Out { reason, .. } = self.standing {
+            self.proved |= reason != Reason::WrongModel;
+        }
+    }
+
+    /// Notes that it could not be asked, or answered with an error: that is a failure, and so are the
+    /// connections it lost before. One that is out stays out for another pause of the same length.
+    fn on_probe_failed(&mut self, now: Moment) {
+        let losses = std::mem::take(&mut self.losses);
+        match self.standing {
+            Standing::Out { reason, until } if until <= now => {
+                self.proved = false;
+                self.standing =
+                    Standing::Out { reason, until: now + self.pause(self.strikes.max(1) - 1) };
+            }
+            Standing::Joining
+            | Standing::Up
+            | Standing::Suspect { .. }
+            | Standing::Out { .. }
+            | Standing::Trial { .. } => {
+                self.failures = self.failures.saturating_add(losses);
+                let reason = if losses == 0 { Reason::Unhealthy } else { Reason::Unreachable };
+                self.on_failure(now, reason);
+            }
         }
     }
 
@@ -329,201 +324,17 @@ impl Breaker {
         if was_up && self.settings.open_max <= now.since(self.up_since) {
             self.strikes = 0;
         }
-        let doublings = self.strikes.min(16);
-        let pause = (self.settings.open * (1 << doublings)).min(self.settings.open_max);
+        let pause = self.pause(self.strikes);
         self.strikes = self.strikes.saturating_add(1);
-        self.proved = false;
+        (self.proved, self.losses) = (false, 0);
         self.out_since = now;
         self.standing = Standing::Out { reason, until: now + pause };
+    }
+
+    fn pause(&self, doublings: u32) -> Duration {
+        (self.settings.open * (1 << doublings.min(16))).min(self.settings.open_max)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64) -> Moment {
-        Moment::ZERO + Duration::from_secs(seconds)
-    }
-
-    fn up() -> Breaker {
-        let mut breaker = Breaker::new(BreakerSettings::default());
-        breaker.on_probe(at(0), Probe::Passed);
-        breaker
-    }
-
-    fn out(reason: Reason) -> Breaker {
-        let mut breaker = up();
-        (0..3).for_each(|_| breaker.on_failure(at(10), reason));
-        breaker
-    }
-
-    #[test]
-    fn a_new_replica_waits_for_its_first_sign_of_life() {
-        let mut breaker = Breaker::new(BreakerSettings::default());
-        breaker.on_probe(at(0), Probe::Failed);
-        assert_eq!(breaker.standing(), Standing::Joining);
-        assert!(!breaker.admits(at(1)));
-        breaker.on_probe(at(2), Probe::Passed);
-        assert!(breaker.admits(at(2)));
-    }
-
-    #[test]
-    fn what_was_on_its_way_does_not_bring_back_one_that_is_gone() {
-        let mut gone = out(Reason::Unreachable);
-        gone.on_success(at(10));
-        assert_eq!(gone.standing(), Standing::Out { reason: Reason::Unreachable, until: at(12) });
-        gone.on_sent();
-        gone.on_success(at(13));
-        assert_eq!(gone.standing(), Standing::Up, "it answered its trial");
-        let mut hung = out(Reason::Hung);
-        hung.on_success(at(10));
-        assert_eq!(hung.standing(), Standing::Up, "it lives after all");
-    }
-
-    #[test]
-    fn failures_in_a_row_put_it_out_and_a_success_between_does_not() {
-        let mut breaker = up();
-        breaker.on_failure(at(1), Reason::Unreachable);
-        breaker.on_failure(at(1), Reason::Unreachable);
-        breaker.on_success(at(1));
-        breaker.on_failure(at(1), Reason::Unreachable);
-        breaker.on_failure(at(1), Reason::Unreachable);
-        assert_eq!(breaker.standing(), Standing::Up);
-        breaker.on_failure(at(1), Reason::Unreachable);
-        assert_eq!(breaker.standing(), Standing::Out { reason: Reason::Unreachable, until: at(3) });
-    }
-
-    #[test]
-    fn one_request_tries_it_after_a_pause_that_doubles() {
-        let mut breaker = out(Reason::Failing);
-        assert!(!breaker.admits(at(11)));
-        assert!(breaker.admits(at(12)));
-        breaker.on_sent();
-        assert!(!breaker.admits(at(12)), "one trial at a time");
-        breaker.on_failure(at(13), Reason::Failing);
-        assert!(!breaker.admits(at(16)));
-        assert!(breaker.admits(at(17)));
-        breaker.on_sent();
-        breaker.on_success(at(17));
-        assert!(breaker.admits(at(17)));
-    }
-
-    #[test]
-    fn the_pause_has_an_end() {
-        let mut breaker = up();
-        for _ in 0..100 {
-            breaker.on_failure(at(0), Reason::Failing);
-            breaker.on_sent();
-        }
-        breaker.on_failure(at(0), Reason::Failing);
-        assert!(breaker.admits(at(60)));
-    }
-
-    #[test]
-    fn an_abandoned_trial_leaves_the_place_free() {
-        let mut breaker = out(Reason::Failing);
-        breaker.on_sent();
-        breaker.on_trial_abandoned(at(20));
-        assert!(breaker.admits(at(20)));
-    }
-
-    #[test]
-    fn a_passed_probe_ends_the_pause_of_a_lost_replica_but_not_of_a_failing_one() {
-        let mut lost = out(Reason::Unreachable);
-        lost.on_probe(at(11), Probe::Passed);
-        assert!(lost.admits(at(11)));
-        let mut failing = out(Reason::Failing);
-        failing.on_probe(at(11), Probe::Passed);
-        assert!(!failing.admits(at(11)));
-    }
-
-    #[test]
-    fn a_busy_replica_passes_a_probe_it_misses_while_bytes_come_from_it() {
-        let probe = |last_byte_at| Probe::TimedOut { asked_at: at(5), last_byte_at };
-        let mut busy = up();
-        (0..9).for_each(|_| busy.on_probe(at(10), probe(Some(at(6)))));
-        assert_eq!(busy.standing(), Standing::Up);
-        for last_byte_at in [None, Some(at(4))] {
-            let mut silent = up();
-            (0..3).for_each(|_| silent.on_probe(at(10), probe(last_byte_at)));
-            assert_eq!(silent.standing().reason(), Some(Reason::Unhealthy));
-        }
-    }
-
-    #[test]
-    fn a_suspect_takes_nothing_new_until_it_gives_a_sign() {
-        let mut breaker = up();
-        breaker.suspect(Reason::Hung);
-        assert_eq!((breaker.standing().as_str(), breaker.admits(at(1))), ("suspect", false));
-        breaker.on_sign();
-        assert!(breaker.admits(at(1)));
-    }
-
-    #[test]
-    fn a_hung_one_is_asked_for_a_token_before_it_is_tried() {
-        let mut breaker = up();
-        breaker.condemn(at(10), Reason::Hung);
-        breaker.on_probe(at(11), Probe::Passed);
-        assert!(!breaker.admits(at(11)), "hung engines pass health checks");
-        assert!(!breaker.wants_proof(at(11)) && breaker.wants_proof(at(12)));
-        breaker.on_probe(at(13), Probe::Mute { asked_at: at(12), last_byte_at: Some(at(9)) });
-        assert!(!breaker.wants_proof(at(16)) && breaker.wants_proof(at(17)));
-        let mut unable = up();
-        unable.condemn(at(10), Reason::Hung);
-        breaker.on_probe(at(17), Probe::Generated);
-        unable.on_probe(at(12), Probe::Unable);
-        assert!(breaker.admits(at(17)) && unable.admits(at(12)));
-    }
-
-    #[test]
-    fn a_busy_replica_may_miss_the_request_for_a_token_while_bytes_come_from_it() {
-        let mut busy = up();
-        busy.on_probe(at(20), Probe::Mute { asked_at: at(10), last_byte_at: Some(at(11)) });
-        assert_eq!(busy.standing(), Standing::Up);
-        busy.on_probe(at(20), Probe::Mute { asked_at: at(10), last_byte_at: Some(at(9)) });
-        assert_eq!(busy.standing().reason(), Some(Reason::Hung));
-    }
-
-    #[test]
-    fn one_that_comes_back_is_filled_by_a_trickle() {
-        let mut breaker = out(Reason::Failing);
-        breaker.on_sent();
-        let mut rooms = Vec::new();
-        for _ in 0..7 {
-            breaker.on_success(at(12));
-            rooms.push(breaker.room());
-        }
-        assert_eq!(rooms, [Some(2), Some(4), Some(8), Some(16), Some(32), Some(64), None]);
-    }
-
-    #[test]
-    fn one_that_flaps_stays_away_longer_each_time() {
-        let mut breaker = up();
-        let mut now = 100;
-        let mut pauses = Vec::new();
-        for _ in 0..8 {
-            (0..3).for_each(|_| breaker.on_failure(at(now), Reason::Unreachable));
-            let back = (now..now + 100).find(|second| breaker.admits(at(*second))).unwrap();
-            pauses.push(back - now);
-            breaker.on_probe(at(back), Probe::Passed);
-            breaker.on_sent();
-            breaker.on_success(at(back));
-            now = back + 5;
-        }
-        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
-        now += 60;
-        (0..3).for_each(|_| breaker.on_failure(at(now), Reason::Unreachable));
-        assert!(breaker.admits(at(now + 2)), "up for long, it is forgiven");
-    }
-
-    #[test]
-    fn a_passed_probe_does_not_help_one_that_flaps() {
-        let mut breaker = out(Reason::Unreachable);
-        breaker.on_sent();
-        breaker.on_success(at(12));
-        (0..3).for_each(|_| breaker.on_failure(at(13), Reason::Unreachable));
-        breaker.on_probe(at(14), Probe::Passed);
-        assert!(!breaker.admits(at(16)) && breaker.admits(at(17)));
-    }
-}
+mod tests;

@@ -111,10 +111,10 @@ impl Replica {
     }
 
     /// Tells whether it may be sent something when nobody else is there: it takes work, but too much
-    /// for one that has just come back, or it is suspected.
+    /// for one that has just come back, or it is suspected, or its pause is over and it was not asked yet.
     pub fn admits_at_need(&self, now: Moment) -> bool {
         let suspect = matches!(self.breaker.standing(), Standing::Suspect { .. });
-        !self.leaving && (suspect || self.breaker.admits(now))
+        !self.leaving && (suspect || self.breaker.admits_at_need(now))
     }
 
     /// Tells whether it has not shown itself yet.
@@ -155,6 +155,12 @@ impl Replica {
     /// What it makes in a minute, as fast as it has shown itself to be.
     pub fn capacity_mu_per_min(&self) -> f64 {
         self.hardware.capacity_mu_per_min / self.pace.factor()
+    }
+
+    /// Notes that a connection broke under a request, which may be the request's own doing.
+    pub fn on_loss(&mut self, now: Moment) {
+        self.failed_total += 1;
+        self.breaker.on_loss(now);
     }
 
     pub fn on_failure(&mut self, now: Moment, reason: Reason) {

@@ -301,14 +301,14 @@ impl<'a> Top<'a> {
         }
     }
 
-    /// Finds the tightest cap, for all answers together that the body asks for. A value that is none is
-    /// the engine's to judge.
+    /// Finds the widest cap, for all answers together that the body asks for: engines differ in which of
+    /// two they go by. A value that is none is theirs to judge.
     fn output_tokens_max(&self, api: Api) -> Option<u32> {
         if api == Api::Other {
             return Some(0);
         }
         let caps = [self.max_tokens, self.max_completion_tokens, self.max_output_tokens];
-        let cap = caps.into_iter().flatten().filter_map(count).min()?;
+        let cap = caps.into_iter().flatten().filter_map(count).max()?;
         Some(cap.saturating_mul(self.answers(api)))
     }
 

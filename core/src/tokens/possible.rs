@@ -58,7 +58,8 @@ impl Possible {
         let answers = f64::from(extent.answers.max(1));
         let in_time = whole_u32(span_ms(seen.took) * TOKENS_PER_MS * answers);
         let shown = u32::try_from(seen.bytes).unwrap_or(u32::MAX).max(seen.streamed);
-        let cap = extent.output_tokens_max.unwrap_or(TOKENS_MAX).min(TOKENS_MAX);
+        // What was seen to stream is more than an engine's word, whatever its client allowed.
+        let cap = extent.output_tokens_max.unwrap_or(TOKENS_MAX).max(seen.streamed).min(TOKENS_MAX);
         let output_max = ANSWER_TOKENS.saturating_add(in_time.max(shown)).min(cap);
         let output_min = (seen.streamed / EVENTS_PER_TOKEN).min(output_max);
         Self { input: (input_min, input_max), output: (output_min, output_max) }
@@ -155,7 +156,8 @@ mod tests {
             let usage = Usage { input: said[0], output: said[1], cached: said[2] };
             let bounded = possible.bound(usage);
             prop_assert!(bounded.input.is_none_or(|it| it <= TOKENS_MAX));
-            prop_assert!(bounded.output.is_none_or(|it| it <= cap.unwrap_or(TOKENS_MAX).min(TOKENS_MAX)));
+            let cap = cap.unwrap_or(TOKENS_MAX).max(streamed).min(TOKENS_MAX);
+            prop_assert!(bounded.output.is_none_or(|it| it <= cap));
             prop_assert!(bounded.cached.is_none_or(|it| it <= bounded.input.unwrap_or(TOKENS_MAX)));
             prop_assert_eq!(possible.bound(bounded), bounded, "once is enough");
         }

@@ -64,7 +64,7 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 8] {
 }
 
 /// Compares what a pool's brain and probes were started with.
-fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 26] {
+fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 27] {
     let (from, to) = (&old.brain, &new.brain);
     [
         ("policy", from.policy != to.policy),
@@ -91,6 +91,7 @@ fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 26] {
         ("health.interval", old.probe.interval != new.probe.interval),
         ("health.timeout", old.probe.timeout != new.probe.timeout),
         ("health.token_after", from.watch.idle != to.watch.idle),
+        ("quarantine.enabled", from.quarantine.enabled != to.quarantine.enabled),
         ("quarantine.ttl", from.quarantine.ttl != to.quarantine.ttl),
         ("health.report_interval", old.probe.report_interval != new.probe.report_interval),
     ]

@@ -140,6 +140,8 @@ async fn serve(
     outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
     let placed = visit.place(pool, key, (outline, extent), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
+    #[cfg(test)]
+    router.traps.at_request();
 
     // Send, and send elsewhere while nothing has come back.
     let passing = out.passing;
@@ -221,10 +223,10 @@ pub(super) async fn try_each(
 /// Reads what it means that there is no answer.
 const fn failure_to_send(error: &SendError) -> Failure {
     match error {
-        SendError::Connect(_)
-        | SendError::ConnectTimeout
-        | SendError::NoAnswer
-        | SendError::Body(_) => Failure::Unreachable,
+        SendError::Connect(_) | SendError::ConnectTimeout | SendError::Body(_) => {
+            Failure::Unreachable
+        }
+        SendError::NoAnswer => Failure::Late,
         SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
         SendError::Died(_) => Failure::Died,
         SendError::Exhausted(_) => Failure::Ours,

@@ -3,13 +3,10 @@
 //! but the brain.
 
 use std::error::Error;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, pending};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use cleave_core::protocol::Api;
@@ -28,7 +25,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, error};
+use tracing::debug;
 
 use crate::replicas::IdleConnections;
 
@@ -36,6 +33,7 @@ use super::body::Body;
 use super::client::{Busy, Client, Noted};
 use super::exchange::exchange;
 use super::guard::{Guard, Socket};
+use super::panics::contained;
 use super::pulse::Pulses;
 use super::rescue::ServeError;
 use super::router::Router;
@@ -96,18 +94,12 @@ impl Worker {
 
     /// Serves connections until no more come and all have ended, or are cut.
     pub(super) async fn run(self: Arc<Self>, mut accepted: mpsc::Receiver<Accepted>) {
-        let sweeper = self.tasks.spawn(Arc::clone(&self).sweep());
-        while let Some(Accepted { stream, client, place }) = accepted.recv().await {
-            let worker = Arc::clone(&self);
-            let open = Open::new(&self, place);
-            let served = Arc::clone(&client);
-            let task = self.carry(async move {
-                if let Err(error) = worker.connection(stream, served).await {
-                    worker.note_end(&error);
-                }
-                drop(open);
-            });
-            client.set_task(task);
+        let (router, worker) = (Arc::clone(&self.router), Arc::clone(&self));
+        let sweeping = Arc::clone(&router).keep_up("sweeper", move || Arc::clone(&worker).sweep());
+        let sweeper = self.tasks.spawn(sweeping);
+        while contained(Box::pin(self.take_all(&mut accepted))).await.is_err() {
+            // Whatever it was, the thread has others to serve.
+            router.metrics.on_panic("thread");
         }
         sweeper.abort();
         self.tasks.close();
@@ -133,6 +125,22 @@ impl Worker {
             Some(io::ErrorKind::TimedOut) => _ = clients.unread.inc(),
             Some(io::ErrorKind::InvalidData) => _ = clients.flood.inc(),
             Some(_) | None => {}
+        }
+    }
+
+    /// Serves each connection in a task of its own until no more come.
+    async fn take_all(self: &Arc<Self>, accepted: &mut mpsc::Receiver<Accepted>) {
+        while let Some(Accepted { stream, client, place }) = accepted.recv().await {
+            let worker = Arc::clone(self);
+            let open = Open::new(self, place);
+            let served = Arc::clone(&client);
+            let task = self.carry(Arc::clone(&self.router).run_once(async move {
+                if let Err(error) = worker.connection(stream, served).await {
+                    worker.note_end(&error);
+                }
+                drop(open);
+            }));
+            client.set_task(task);
         }
     }
 
@@ -228,24 +236,19 @@ fn answer(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Noted>, io::Error>> {
-    let busy = Busy::new(&client, request.version());
-    let exchange = Box::pin(exchange(worker, client, request));
-    async move { Ok(Noted::begin(unless_panicked(exchange).await, busy)) }
+    let (router, busy) = (Arc::clone(&worker.router), Busy::new(&client, request.version()));
+    let exchange = contained(Box::pin(exchange(worker, client, request)));
+    async move {
+        let answer = exchange.await.unwrap_or_else(|_| failed(&router));
+        Ok(Noted::begin(answer, busy))
+    }
 }
 
 /// Answers 500 where the life of a request ends in a panic, which is a mistake of ours: the connection
 /// and every other request go on.
-async fn unless_panicked(
-    mut exchange: Pin<Box<impl Future<Output = Response<Body>>>>,
-) -> Response<Body> {
-    poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(cx)));
-        polled.unwrap_or_else(|_| {
-            error!("a request panicked");
-            Poll::Ready(ServeError::Panicked.answer(Api::Other))
-        })
-    })
-    .await
+fn failed(router: &Router) -> Response<Body> {
+    router.metrics.on_panic("request");
+    ServeError::Panicked.answer(Api::Other)
 }
 
 /// Runs the streams of HTTP/2 connections, each as a task of its own.
@@ -298,26 +301,5 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.worker.load.fetch_sub(1, Relaxed);
         self.worker.router.metrics.connections.dec();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::ready;
-
-    use http::StatusCode;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_is_an_answer_and_the_next_request_does_not_see_it() {
-        async fn panics() -> Response<Body> {
-            tokio::task::yield_now().await;
-            panic!("a mistake")
-        }
-        let answer = unless_panicked(Box::pin(panics())).await;
-        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        let fine = Response::new(Body::text("fine".into()));
-        assert_eq!(unless_panicked(Box::pin(ready(fine))).await.status(), StatusCode::OK);
     }
 }

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{self, QuarantineSettings, SubsetSettings};
+use cleave_core::brain::{self, SubsetSettings};
 use cleave_core::fleet::Reason;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_sim::traces::{
     HeavyTail, Replay, Request, SharedPrefix, Spread, Stage, Synthetic, Tenant, Workload,
 };
@@ -46,7 +46,7 @@ fn settings(faults: &[(u64, Option<u64>, FaultKind)]) -> Settings {
     };
     Settings {
         replicas: vec![ReplicaSettings::default(); 8],
-        brain: brain::Settings { policy: PolicyName::Session, ..brain::Settings::default() },
+        brain: brain::Settings { policy: PolicyKind::SESSION, ..brain::Settings::default() },
         faults: faults.iter().map(fault).collect(),
         ..Settings::default()
     }
@@ -101,10 +101,10 @@ fn a_slow_replica_is_put_out_against_its_peers() {
     assert!(world.put_out().iter().all(|it| it.replica == 2), "nobody else");
 }
 
-fn poisoned(hangs: bool, tenants: u64, ttl: Duration) -> (World, Quarantined) {
+fn poisoned(hangs: bool, tenants: u64, enabled: bool) -> (World, Quarantined) {
     let poison = FaultKind::Poison { tenant: Tenant(7), hangs };
     let mut settings = settings(&[(10, Some(30), poison)]);
-    settings.brain.quarantine = QuarantineSettings { ttl };
+    settings.brain.quarantine.enabled = enabled;
     // Quarantine alone: subsets contain the tenant too.
     settings.brain.subsets = SubsetSettings::undivided();
     let world = play(settings, chats(tenants));
@@ -114,8 +114,8 @@ fn poisoned(hangs: bool, tenants: u64, ttl: Duration) -> (World, Quarantined) {
 
 /// Plays a tenant whose requests bring replicas down, one in so many, with and without quarantine.
 fn check_contained(hangs: bool, tenants: u64, brought_down_max: u64) {
-    let (open, without) = poisoned(hangs, tenants, Duration::ZERO);
-    let (held, with) = poisoned(hangs, tenants, QuarantineSettings::default().ttl);
+    let (open, without) = poisoned(hangs, tenants, false);
+    let (held, with) = poisoned(hangs, tenants, true);
     assert!(with.brought_down < without.brought_down, "{with:?}, {without:?}");
     assert!(with.brought_down <= brought_down_max, "{with:?}, {without:?}");
     assert!(with.innocent <= 1, "{with:?}");
@@ -140,7 +140,7 @@ fn a_tenant_that_hangs_replicas_reaches_its_subset_and_one_more() {
     let reached = |subsets: SubsetSettings| {
         let mut settings = settings(&[(10, Some(45), poison)]);
         settings.replicas = vec![ReplicaSettings::default(); 16];
-        settings.brain.policy = PolicyName::Priced;
+        settings.brain.policy = PolicyKind::PRICED;
         settings.brain.subsets = subsets;
         let world = play(settings, chats(20));
         (world.reached(), world.quarantined().brought_down)

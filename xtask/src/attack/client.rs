@@ -2,9 +2,11 @@
 //! sockets for whatever is not a whole request.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::answer;
 use crate::http1::{Connection, Head};
@@ -107,6 +109,17 @@ pub(super) fn chat(prompt: &str, more: &str) -> String {
 pub(super) fn bare(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// A connection from another address of this machine: a client that is not the bystanders' neighbour.
+pub(super) fn bare_from(source: Ipv4Addr, address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    socket.connect_timeout(&address.into(), Duration::from_secs(1))?;
+    let stream: TcpStream = socket.into();
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)

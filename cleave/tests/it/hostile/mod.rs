@@ -3,8 +3,10 @@
 
 mod admin;
 mod bodies;
+mod figures;
 mod floods;
 mod framing;
+mod hangups;
 mod idle;
 mod logs;
 mod paths;

@@ -14,6 +14,8 @@ use super::super::Booking;
 const OUTPUT_TOKENS_MAX: u32 = 8192;
 /// A stream that shows fewer tokens than this may write what it does not show: thoughts, calls of tools.
 const SHOWN_TOKENS_MIN: u32 = 16;
+/// How many tokens come at most between two words of a stream.
+const STREAMED_STEP: u32 = 32;
 /// How far what a replica has shown is believed to differ from what its hardware promises.
 const TEMPO_RANGE: (f64, f64) = (0.25, 16.0);
 
@@ -28,12 +30,10 @@ pub(in super::super) struct Computed {
 
 /// Bounds what an engine says of a request that was sent and is over.
 pub(in super::super) fn believed(now: Moment, booking: &Booking, usage: Usage) -> Usage {
-    let account = &booking.account;
-    let seen = Seen {
-        took: now.since(account.sent_at),
-        streamed: account.streamed_tokens,
-        ..Seen::default()
-    };
+    let (streamed, took) = (booking.account.streamed_tokens, now.since(booking.account.sent_at));
+    // Streams are spoken of now and then, so some more may have come.
+    let streamed = if streamed == 0 { 0 } else { streamed.saturating_add(STREAMED_STEP) };
+    let seen = Seen { took, streamed, ..Seen::default() };
     Possible::new(&booking.extent, booking.outline.prompt_tokens, seen).bound(usage)
 }
 

@@ -4,7 +4,6 @@
 use crate::cost::Hardware;
 use crate::domain::{Moment, RequestId, Usage, span_ms};
 use crate::queue::Work;
-use crate::tokens::TOKENS_MAX;
 
 use super::super::{Booking, Brain};
 use super::Toll;
@@ -67,7 +66,6 @@ impl Brain {
         let prompt = booking.outline.prompt_tokens;
         let cached = booking.account.cached_tokens.min(prompt);
         let cost = &replica.hardware.cost;
-        let output = output.min(booking.extent.output_tokens_max.unwrap_or(TOKENS_MAX));
         let context = prompt.saturating_add(output / 2);
         let cost_ms = cost.cost_ms(prompt - cached, cached, output, context);
         let work = work_of(&replica.hardware, cost_ms);

@@ -16,6 +16,15 @@ fn quarantine() -> Quarantine {
     Quarantine::new(QuarantineSettings::default())
 }
 
+/// Another workload is served well, so that one of them can be told from the other.
+fn with_company() -> Quarantine {
+    let mut it = quarantine();
+    for prompt in 0..40 {
+        it.clear(at(0), key(9, prompt), Fingerprint(90_000 + prompt));
+    }
+    it
+}
+
 /// A replica dies with these prompts of workload 1 in flight, each its own session.
 fn death(it: &mut Quarantine, second: u64, replica: u32, prompts: &[u64]) {
     let members = prompts.iter().map(|prompt| (key(1, *prompt), Fingerprint(*prompt)));
@@ -192,18 +201,39 @@ fn connections_that_break_without_a_death_make_nobody_guilty() {
     }
 }
 
+/// A prompt of the session brings two replicas down.
+fn offend(it: &mut Quarantine, second: u64, session: SliceKey, prompt: u64) -> Option<Circle> {
+    for replica in 0..2 {
+        let member = [(session, Fingerprint(prompt))].into_iter();
+        it.on_death(at(second + u64::from(replica)), ReplicaId(replica), member);
+        it.on_confirmed(at(second + u64::from(replica)), ReplicaId(replica));
+    }
+    circle(it.judge(at(second + 1), session, Fingerprint(prompt)))
+}
+
+#[test]
+fn a_workload_that_is_all_there_is_is_held_no_further_than_its_sessions() {
+    let mut it = quarantine();
+    completes(&mut it, 0, 500, 10);
+    for prompt in 1..=10 {
+        let second = 10 * prompt;
+        let held = offend(&mut it, second, key(1, prompt), prompt);
+        assert!(matches!(held, Some(Circle::Request | Circle::Session)), "{held:?}");
+        assert_eq!(arrives(&it, second + 2, 1, 1_000 + prompt), None, "a new session");
+        assert_eq!(arrives(&it, second + 2, 1, prompt), Some(Circle::Request));
+    }
+    assert_eq!(offend(&mut it, 110, key(1, 3), 30), Some(Circle::Session));
+    assert_eq!(it.check(at(115), key(1, 3), Fingerprint(31), true), Some(Circle::Session));
+    // Once others are served too, the workload is one of several.
+    (0..20).for_each(|other| _ = it.clear(at(120), key(2, other), Fingerprint(70_000 + other)));
+    assert_eq!(arrives(&it, 121, 1, 1_000), Some(Circle::Workload));
+    assert_eq!(arrives(&it, 121, 2, 1_000), None);
+}
+
 #[test]
 fn what_repeats_is_held_in_widening_circles() {
-    let mut it = quarantine();
+    let mut it = with_company();
     let session = key(1, 77);
-    let offend = |it: &mut Quarantine, second: u64, session: SliceKey, prompt: u64| {
-        for replica in 0..2 {
-            let member = [(session, Fingerprint(prompt))].into_iter();
-            it.on_death(at(second + u64::from(replica)), ReplicaId(replica), member);
-            it.on_confirmed(at(second + u64::from(replica)), ReplicaId(replica));
-        }
-        circle(it.judge(at(second + 1), session, Fingerprint(prompt)))
-    };
     assert_eq!(offend(&mut it, 0, session, 1), Some(Circle::Request));
     assert_eq!(it.check(at(5), session, Fingerprint(50), true), None);
     assert_eq!(offend(&mut it, 10, session, 2), Some(Circle::Session));
@@ -219,7 +249,7 @@ fn what_repeats_is_held_in_widening_circles() {
 
 #[test]
 fn a_workload_that_offended_has_no_second_try_but_its_bystanders_keep_theirs() {
-    let mut it = quarantine();
+    let mut it = with_company();
     death(&mut it, 0, 0, &[1]);
     death(&mut it, 3, 1, &[1]);
     assert!(judged(&mut it, 3, 1).is_some());
@@ -235,7 +265,8 @@ fn a_workload_that_offended_has_no_second_try_but_its_bystanders_keep_theirs() {
 
 #[test]
 fn nothing_is_held_when_it_is_switched_off_or_when_nothing_is_known() {
-    let mut off = Quarantine::new(QuarantineSettings { ttl: Duration::ZERO });
+    let settings = QuarantineSettings { enabled: false, ..QuarantineSettings::default() };
+    let mut off = Quarantine::new(settings);
     let mut unknown = quarantine();
     for replica in 0..4 {
         death(&mut off, u64::from(replica), replica, &[1]);

@@ -80,10 +80,10 @@ impl Subsets {
             return false;
         }
         self.step = self.step_of(now, workload_of(key), &look);
-        if let Some(step) = self.step.filter(|it| it.is_overdue(now))
+        if self.step.is_some_and(|it| it.is_overdue(now))
             && !self.troubles.has(now, workload_of(key))
         {
-            self.on_lost(now, key, step.at);
+            self.on_lost(now, key, None);
         }
         let takes = |place: &&Place| {
             let sight = self.peer(**place).and_then(|it| look(it.id));
@@ -106,7 +106,7 @@ impl Subsets {
     fn held(&self, now: Moment, key: SliceKey) -> Option<&[Place]> {
         let clerk = self.clerk.as_ref()?;
         let workload = workload_of(key);
-        let pinned = self.pinned.get(&workload).map(Vec::as_slice);
+        let pinned = self.orders.pinned.get(&workload).map(Vec::as_slice);
         let confined = || self.troubles.confines(now, workload);
         let is_there = |places: &&[Place]| places.iter().any(|it| !self.is_lost(now, *it));
         Some(pinned.or_else(|| confined().filter(is_there)).unwrap_or_else(|| clerk.holders(key)))
@@ -161,7 +161,7 @@ impl Subsets {
 
     /// Tells whether a workload may leave its subset at all.
     fn may_leave(&self, workload: u32) -> bool {
-        self.own(workload).is_none_or(|it| it.spill) && !self.pinned.contains_key(&workload)
+        self.own(workload).is_none_or(|it| it.spill) && !self.orders.pinned.contains_key(&workload)
     }
 
     /// Adds replicas beyond the subset, at most `count` in all, in an order that is the workload's
@@ -223,7 +223,7 @@ impl Subsets {
 
     /// Tells whether a replica is to take nothing new.
     pub(in crate::brain) fn is_drained(&self, place: Place) -> bool {
-        self.drained.contains(&place)
+        self.orders.drained.contains(&place)
     }
 
     pub(in crate::brain) fn on_moved(&mut self, tokens: u32) {
@@ -265,11 +265,26 @@ impl Subsets {
         self.troubles.on_answering(workload_of(key));
     }
 
-    /// Notes that a replica was lost under a request.
-    pub(in crate::brain) fn on_lost(&mut self, now: Moment, key: SliceKey, sent_at: Moment) {
+    /// Notes that a request lost its connection, and where, and when it was sent.
+    pub(in crate::brain) fn on_lost(
+        &mut self,
+        now: Moment,
+        key: SliceKey,
+        request: Option<(ReplicaId, Moment)>,
+    ) {
         if let Some(clerk) = &self.clerk {
-            self.troubles.on_lost(now, workload_of(key), sent_at, clerk.holders(key));
+            self.troubles.on_lost(now, workload_of(key), request, clerk.holders(key));
         }
+    }
+
+    /// Notes that a replica under which requests were lost is gone, or hangs.
+    pub(in crate::brain) fn on_gone(&mut self, replica: ReplicaId) {
+        self.troubles.on_gone(replica);
+    }
+
+    /// Notes that a replica lives: connections to it broke for another reason.
+    pub(in crate::brain) fn on_alive(&mut self, replica: ReplicaId) {
+        self.troubles.on_alive(replica);
     }
 
     /// Tells whether a workload is to send nothing now.

@@ -103,7 +103,8 @@ fn a_session_may_stay_where_its_cache_is_unless_its_workload_is_in_trouble() {
     assert_eq!(subsets.chosen[inside.len()..], [home.place]);
     assert_eq!(subsets.beyond(home.place), Some(Beyond::Home));
     assert_eq!(subsets.beyond(inside[0]), None);
-    subsets.on_lost(at_s(2), key(1, 7), at_s(1));
+    subsets.on_lost(at_s(2), key(1, 7), Some((ReplicaId(99), at_s(1))));
+    subsets.on_gone(ReplicaId(99));
     assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), well));
     assert_eq!(subsets.chosen, inside);
     assert_eq!(subsets.patience(Some(Duration::from_secs(1))), Duration::from_millis(20));
@@ -116,7 +117,8 @@ fn a_workload_under_which_replicas_die_neither_grows_nor_moves_nor_spills() {
     load(&mut subsets, 2, 1000.0, 1..20);
     load(&mut subsets, 1, 1.0, 20..22);
     let before = subset(&mut subsets, key(1, 7));
-    subsets.on_lost(at_s(22), key(1, 7), at_s(21));
+    subsets.on_lost(at_s(22), key(1, 7), Some((ReplicaId(99), at_s(21))));
+    subsets.on_gone(ReplicaId(99));
     load(&mut subsets, 1, 1000.0, 22..200);
     assert_eq!(subset(&mut subsets, key(1, 7)), before, "what is tried again is no demand");
     assert!(subsets.select(at_s(23), key(1, 7), None, only(|_| false)));
@@ -260,7 +262,8 @@ fn a_step_beyond_the_subset_is_the_only_one_until_something_is_heard_of_it() {
 fn nobody_is_confined_to_replicas_that_are_gone_for_good() {
     let mut subsets = planned(SubsetSettings::default(), 32);
     let before = subset(&mut subsets, key(1, 7));
-    subsets.on_lost(at_s(1), key(1, 7), at_s(0));
+    subsets.on_lost(at_s(1), key(1, 7), Some((ReplicaId(99), at_s(0))));
+    subsets.on_gone(ReplicaId(99));
     let without = |subsets: &mut Subsets, second| {
         let gone = |it: &Peer| before.contains(&it.place);
         let peers: Vec<Peer> =
@@ -400,5 +403,5 @@ fn the_replicas_of_a_workload_are_spread_over_zones() {
         assert_eq!((places.len(), small.count()), (4, 2), "workload {workload}");
     }
     subsets.plan(at_s(4), all.iter().copied().take(12));
-    assert_eq!(subsets.zones.len(), 12, "who left is forgotten");
+    assert_eq!(subsets.orders.zones.len(), 12, "who left is forgotten");
 }

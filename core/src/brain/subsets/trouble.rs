@@ -5,15 +5,16 @@
 //! request at the stand-in; an answer that came through a hang proves nothing.
 //!
 //! Where it happens again under a request sent since, the workload is tried one request at a time, after
-//! pauses that double: the breaker that replicas have, for workloads. An answer ends it. Which requests
-//! should never be served is the quarantine's question, not this one's.
+//! pauses that double: the breaker that replicas have, for workloads. An answer ends it. Only replicas that
+//! are known to be gone count for that: a lost connection alone would let one client stop its whole workload.
+//! Which requests should never be served is the quarantine's question, not this one's.
 
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Moment, Place};
+use crate::domain::{Moment, Place, ReplicaId};
 
 /// Workloads remembered; the one that was noted first makes room.
 const WORKLOADS_MAX: usize = 256;
@@ -26,6 +27,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(80);
 /// A trial of which nobody hears any more, as when its client left, holds others up no longer than this.
 const TRIAL_MAX: Duration = Duration::from_secs(30);
 
+/// Lost connections of a workload of which it is open whether their replica is gone.
+const OPEN_MAX: usize = 8;
+
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     of: IndexMap<u32, Trouble, FxBuildHasher>,
@@ -33,40 +37,85 @@ pub(super) struct Troubles {
 
 #[derive(Debug)]
 struct Trouble {
-    /// When the last replica died under it.
+    /// When its last connection was lost.
     at: Moment,
-    /// Where it may go: what it had when the first replica died.
+    /// Where it may go: what it had when the first connection was lost.
     places: Vec<Place>,
-    /// When the last loss was that counts: under a request sent after the one before.
-    since: Moment,
+    /// When the last loss was that counts: its replica is gone, and the request was sent after the one
+    /// before.
+    since: Option<Moment>,
     /// How many of them there were beyond the first.
     strikes: u32,
     /// When the one request was sent that may show it is harmless.
     trial: Option<Moment>,
+    /// What was lost at replicas that may live, the oldest first.
+    open: Vec<Lost>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    replica: ReplicaId,
+    sent_at: Moment,
+    at: Moment,
+}
+
+impl Trouble {
+    /// Counts a loss, if its request was sent after the one that counted last.
+    fn count(&mut self, lost: Lost) {
+        match self.since {
+            None => self.since = Some(lost.at),
+            Some(since) if since <= lost.sent_at => {
+                (self.since, self.strikes, self.trial) = (Some(lost.at), self.strikes + 1, None);
+            }
+            Some(_) => {}
+        }
+    }
 }
 
 impl Troubles {
-    /// Notes that a replica was lost under a request of the workload, sent then, which has `places`.
+    /// Notes that a request of the workload, which has `places`, lost its connection; if it is known
+    /// where that was and when it was sent, the replica may turn out to be gone.
     pub(super) fn on_lost(
         &mut self,
         now: Moment,
         workload: u32,
-        sent_at: Moment,
+        request: Option<(ReplicaId, Moment)>,
         places: &[Place],
     ) {
-        if let Some(it) = self.of.get_mut(&workload).filter(|it| now.since(it.at) < TTL) {
-            it.at = now;
-            if it.since <= sent_at {
-                (it.since, it.strikes, it.trial) = (now, it.strikes + 1, None);
+        if self.of.get(&workload).is_none_or(|it| TTL <= now.since(it.at)) {
+            if self.of.len() == WORKLOADS_MAX {
+                self.of.shift_remove_index(0);
             }
-            return;
+            let (places, open) = (places.to_vec(), Vec::new());
+            let fresh = Trouble { at: now, places, since: None, strikes: 0, trial: None, open };
+            self.of.insert(workload, fresh);
         }
-        if self.of.len() == WORKLOADS_MAX {
-            self.of.shift_remove_index(0);
+        let Some(it) = self.of.get_mut(&workload) else { return };
+        it.at = now;
+        if let Some((replica, sent_at)) = request {
+            if it.open.len() == OPEN_MAX {
+                it.open.remove(0);
+            }
+            it.open.push(Lost { replica, sent_at, at: now });
         }
-        let places = places.to_vec();
-        let trouble = Trouble { at: now, places, since: now, strikes: 0, trial: None };
-        self.of.insert(workload, trouble);
+    }
+
+    /// Notes that a replica is gone, or hangs: what was lost there counts.
+    pub(super) fn on_gone(&mut self, replica: ReplicaId) {
+        for it in self.of.values_mut() {
+            for lost in std::mem::take(&mut it.open) {
+                if lost.replica == replica {
+                    it.count(lost);
+                } else {
+                    it.open.push(lost);
+                }
+            }
+        }
+    }
+
+    /// Notes that a replica lives: what was lost there does not count.
+    pub(super) fn on_alive(&mut self, replica: ReplicaId) {
+        self.of.values_mut().for_each(|it| it.open.retain(|lost| lost.replica != replica));
     }
 
     /// Notes that a request of the workload is sent.
@@ -87,7 +136,8 @@ impl Troubles {
     pub(super) fn pauses(&self, now: Moment, workload: u32) -> bool {
         let Some(it) = self.of.get(&workload).filter(|it| 0 < it.strikes) else { return false };
         let pause = (PAUSE * (1 << (it.strikes - 1).min(8))).min(PAUSE_MAX);
-        now.since(it.at) < pause || it.trial.is_some_and(|at| now.since(at) < TRIAL_MAX)
+        it.since.is_some_and(|at| now.since(at) < pause)
+            || it.trial.is_some_and(|at| now.since(at) < TRIAL_MAX)
     }
 
     /// Notes that a request of the workload has finished.
@@ -124,13 +174,13 @@ mod tests {
     fn a_death_confines_a_workload_until_something_of_it_finishes() {
         let mut troubles = Troubles::default();
         let places = [Place(1), Place(2)];
-        troubles.on_lost(at_s(0), 7, at_s(0), &places);
-        troubles.on_lost(at_s(1), 7, at_s(0), &[Place(3)]);
+        troubles.on_lost(at_s(0), 7, None, &places);
+        troubles.on_lost(at_s(1), 7, None, &[Place(3)]);
         assert_eq!(troubles.confines(at_s(1), 7), Some(places.as_slice()), "what it had first");
         assert!(!troubles.has(at_s(1), 8));
         troubles.on_done(7);
         assert!(!troubles.has(at_s(1), 7));
-        troubles.on_lost(at_s(9), 7, at_s(9), &places);
+        troubles.on_lost(at_s(9), 7, None, &places);
         assert!(troubles.has(at_s(9), 7));
         assert!(!troubles.has(at_s(609), 7), "and not for ever");
     }
@@ -139,7 +189,8 @@ mod tests {
     fn who_loses_replicas_in_a_row_is_tried_by_one_request_after_pauses_that_double() {
         let mut troubles = Troubles::default();
         let lose = |troubles: &mut Troubles, now, sent_at| {
-            troubles.on_lost(at_s(now), 7, at_s(sent_at), &[Place(1)]);
+            troubles.on_lost(at_s(now), 7, Some((ReplicaId(1), at_s(sent_at))), &[Place(1)]);
+            troubles.on_gone(ReplicaId(1));
         };
         lose(&mut troubles, 10, 5);
         lose(&mut troubles, 11, 6);
@@ -158,10 +209,28 @@ mod tests {
     }
 
     #[test]
+    fn lost_connections_alone_stop_no_workload() {
+        let mut troubles = Troubles::default();
+        for now in 1..100 {
+            let request = Some((ReplicaId(1), at_s(now)));
+            troubles.on_lost(at_s(now), 7, request, &[Place(1)]);
+            assert!(!troubles.pauses(at_s(now), 7));
+            if now.is_multiple_of(20) {
+                troubles.on_alive(ReplicaId(1));
+            }
+        }
+        assert!(troubles.of[&7].open.len() <= OPEN_MAX);
+        troubles.on_gone(ReplicaId(2));
+        assert!(!troubles.pauses(at_s(100), 7), "another one is gone");
+        troubles.on_gone(ReplicaId(1));
+        assert!(troubles.pauses(at_s(100), 7), "they were deaths after all");
+    }
+
+    #[test]
     fn only_so_many_workloads_are_remembered() {
         let mut troubles = Troubles::default();
         for workload in 0..10_000 {
-            troubles.on_lost(at_s(0), workload, at_s(0), &[Place(1)]);
+            troubles.on_lost(at_s(0), workload, None, &[Place(1)]);
         }
         assert_eq!(troubles.of.len(), WORKLOADS_MAX);
     }

@@ -225,3 +225,25 @@ fn a_copy_that_was_under_way_ends_a_quarantine_that_was_a_mistake() {
     assert!(notices.iter().any(|it| matches!(it, Notice::Acquitted { .. })));
     assert!(!is_quarantined(&bench.copy(1).1));
 }
+
+#[test]
+fn where_all_are_one_workload_two_crashing_prompts_stop_no_new_session() {
+    let mut bench = Bench::session(8);
+    for prompt in [1, 2, 3] {
+        let (poison, actions) = bench.copy(prompt);
+        let first = target(&actions).unwrap();
+        let second = target(&bench.die(poison, first)).expect("one death proves nothing");
+        assert!(is_quarantined(&bench.die(poison, second)));
+        bench.wait(5);
+        for replica in [first, second] {
+            bench.tell(Event::Probed { replica, probe: Probe::Passed });
+            bench.tell(Event::Probed { replica, probe: Probe::Generated });
+        }
+    }
+    for prompt in 100..200 {
+        let (request, actions) = bench.copy(prompt);
+        assert!(target(&actions).is_some(), "{actions:?}");
+        bench.finish(request);
+    }
+    assert!(is_quarantined(&bench.copy(1).1));
+}

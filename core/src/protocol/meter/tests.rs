@@ -93,7 +93,7 @@ fn every_api_s_figures_are_read_from_a_stream() {
 
 /// Figures that a client would like to have believed.
 fn forged() -> Value {
-    json!({"prompt_tokens": u32::MAX, "completion_tokens": u32::MAX, "input_tokens": 0})
+    json!({"prompt_tokens": u32::MAX, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 1}})
 }
 
 #[test]

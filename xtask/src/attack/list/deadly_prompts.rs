@@ -13,27 +13,30 @@ use super::super::scene::Scene;
 
 pub(super) const WITHOUT_KEYS: Attack = Attack {
     name: "deadly_prompts_without_keys",
-    tries: "prompts that kill engines, each in a new session, where all clients are one workload; replicas come back",
-    plan: || Plan::mocks(4).without_tenants().settings("resume = true\n"),
-    run: |scene| run(scene, None),
+    tries: "two prompts that kill engines, each in a new session, where all clients are one workload; replicas come back",
+    plan: || Plan::mocks(6).without_tenants().settings("resume = true\n"),
+    // Who has no key cannot be told apart: what kills without end kills everything, and is not promised.
+    run: |scene| run(scene, None, 2),
 };
 
 pub(super) const WITH_KEYS: Attack = Attack {
     name: "deadly_prompts",
-    tries: "the same by one tenant of several",
-    plan: || Plan::mocks(4).settings("resume = true\n"),
-    run: |scene| run(scene, Some(MALLORY.key)),
+    tries: "such prompts again and again by one tenant of several",
+    plan: || Plan::mocks(6).settings("resume = true\n"),
+    run: |scene| run(scene, Some(MALLORY.key), usize::MAX),
 };
 
-fn run(scene: &mut Scene, key: Option<&str>) -> Result<()> {
+fn run(scene: &mut Scene, key: Option<&str>, deadly: usize) -> Result<()> {
     scene.set_faults(r#"{"poison":true}"#)?;
     let until = Instant::now() + scene.seconds;
     let mut number = 0;
     while Instant::now() < until {
-        let body = chat(&format!("deadly {number} <|crash|>"), "");
-        // It is refused, or lost with its replica.
-        _ = post(scene.address, key, "/v1/chat/completions", "", &body);
-        number += 1;
+        if number < deadly {
+            let body = chat(&format!("deadly {number} <|crash|>"), "");
+            // It is refused, or lost with its replica.
+            _ = post(scene.address, key, "/v1/chat/completions", "", &body);
+            number += 1;
+        }
         thread::sleep(Duration::from_millis(500));
         scene.revive()?;
         scene.set_faults(r#"{"poison":true}"#)?;

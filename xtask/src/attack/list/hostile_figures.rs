@@ -56,12 +56,14 @@ const FIELDS: [&str; 12] = [
     "temperature",
     "stream",
 ];
-const HEADERS: [&str; 7] = [
+const HEADERS: [&str; 9] = [
     "x-cleave-class",
-    "x-cleave-deadline",
-    "x-cleave-deadline-ms",
-    "x-request-timeout",
-    "x-cleave-priority",
+    "x-priority",
+    "x-request-timeout-ms",
+    "x-llm-d-inference-ttl",
+    "x-gateway-inference-ttl",
+    "x-slo-ttft-ms",
+    "x-llm-d-slo-ttft-ms",
     "x-session-id",
     "x-cleave-explain",
 ];

@@ -95,6 +95,8 @@ fn run(scene: &mut Scene) -> Result<()> {
                     let stream = if number % 2 == 0 { "" } else { r#","stream":true"# };
                     let body = chat(&opening, stream).replace("\"max_tokens\":8,", "");
                     _ = post(address, Some(MALLORY.key), "/v1/chat/completions", "", &body);
+                    // The lies are the attack, not the load.
+                    thread::sleep(Duration::from_millis(100));
                 }
             });
         }

@@ -37,7 +37,7 @@ const FIELDS: [(&str, &str); 12] = [
     ("ec_transfer_params", r#"{"remote_host":"evil.example"}"#),
 ];
 
-const HEADERS: [&str; 11] = [
+const HEADERS: [&str; 12] = [
     "x-override-rid",
     "x-override-bootstrap-host",
     "x-override-bootstrap-port",
@@ -49,6 +49,7 @@ const HEADERS: [&str; 11] = [
     "X-data-parallel-rank",
     "X-Vllm-Priority",
     "x-prefiller-host-port",
+    "x-cleave-previous-replica",
 ];
 
 fn run(scene: &mut Scene) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Clients that ask for long answers and stop reading them: HTTP/2 streams whose window never opens,
 //! and sockets whose buffers are full. What they hold must count against them alone, and not for ever.
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use super::super::scene::Scene;
 use super::super::{Attack, vitals};
 
 /// Requests of each kind; with prompts of 14,000 tokens they fill the engines' memory.
-const EACH: usize = 38;
+const EACH: usize = 26;
 
 pub(super) const ATTACK: Attack = Attack {
     name: "stopped_readers",
-    tries: "76 requests of 14,000 tokens whose answers nobody reads: HTTP/2 windows of 0, full sockets",
+    tries: "104 requests of 14,000 tokens whose answers nobody reads: HTTP/2 windows of 0, one and many to a connection, full sockets, and a byte a second",
     plan,
     run,
 };
@@ -47,6 +47,8 @@ fn run(scene: &mut Scene) -> Result<()> {
     let prompt = "endless words for the prompt ".repeat(2_000);
     let body =
         chat(&prompt, r#","stream":true"#).replace("\"max_tokens\":8", "\"max_tokens\":4000");
+    let short =
+        chat("endless", r#","stream":true"#).replace("\"max_tokens\":8", "\"max_tokens\":4000");
     let bearer = format!("Bearer {}", MALLORY.key);
     let headers = [("authorization", bearer.as_str())];
     let mut windows = Vec::new();
@@ -55,28 +57,40 @@ fn run(scene: &mut Scene) -> Result<()> {
         http2.post("/v1/chat/completions", &headers, &body)?;
         windows.push(http2);
     }
-    let mut sockets: Vec<TcpStream> = Vec::new();
+    // A window may be small enough that one stream's body fits, so these come in turn.
+    let mut shared = Http2::open(scene.address, &[(INITIAL_WINDOW_SIZE, 0)])?;
     for _ in 0..EACH {
+        shared.post("/v1/chat/completions", &headers, &short)?;
+    }
+    let request = request("POST", "/v1/chat/completions", Some(MALLORY.key), "", &body);
+    let mut sockets: Vec<TcpStream> = Vec::new();
+    for _ in 0..2 * EACH {
         let mut stream = bare(scene.address)?;
-        let request = request("POST", "/v1/chat/completions", Some(MALLORY.key), "", &body);
         stream.write_all(request.as_bytes())?;
         sockets.push(stream);
     }
+    let dripping: Vec<TcpStream> = sockets.drain(EACH..).collect();
     let began = Instant::now();
     thread::sleep(scene.seconds);
-    let left = settled_after(scene, Duration::from_secs(60));
+    let left = settled_after(scene, dripping, Duration::from_secs(60));
     scene.check(left == 0, || {
         let held = began.elapsed().as_secs();
         format!("{left} requests are still in flight after {held} s without a byte read")
     });
-    drop((windows, sockets));
+    drop((windows, shared, sockets));
     Ok(())
 }
 
-/// Waits until the attacker has nothing in flight, and returns what it still has.
-fn settled_after(scene: &Scene, limit: Duration) -> u64 {
+/// Waits until the attacker has nothing in flight, and returns what it still has. Meanwhile a byte is
+/// taken of some answers now and then.
+fn settled_after(scene: &Scene, mut dripping: Vec<TcpStream>, limit: Duration) -> u64 {
     let mut left = u64::MAX;
+    let mut taken = Instant::now();
     scene.wait(limit, |it| {
+        if Duration::from_secs(1) < taken.elapsed() {
+            taken = Instant::now();
+            dripping.retain_mut(|it| it.read(&mut [0; 1]).is_ok_and(|it| 0 < it));
+        }
         left = in_flight(it).unwrap_or(u64::MAX);
         left == 0
     });
