@@ -76,9 +76,16 @@ impl Router {
     }
 
     /// Runs a task once; a panic is counted and ends it.
-    pub(super) async fn run_once(self: Arc<Self>, future: impl Future<Output = ()>) {
-        if contained(Box::pin(future)).await.is_err() {
-            self.metrics.on_panic("task");
+    pub(super) fn run_once(
+        self: Arc<Self>,
+        future: impl Future<Output = ()>,
+    ) -> impl Future<Output = ()> {
+        // Boxed here and not inside, which would keep room for it twice.
+        let run = contained(Box::pin(future));
+        async move {
+            if run.await.is_err() {
+                self.metrics.on_panic("task");
+            }
         }
     }
 
