@@ -28,7 +28,7 @@ fn says(asked: &Asked, mouth: &mut Mouth) -> io::Result<()> {
         return mouth.json(500, r#"{"error":{"message":"CUDA error","type":"x","code":500}}"#);
     }
     // Engines are busy now and then, and another one is not.
-    if asked.says("bystander") && TURN.fetch_add(1, Relaxed) % 30 == 0 {
+    if asked.says("bystander") && TURN.fetch_add(1, Relaxed).is_multiple_of(30) {
         return mouth.json(503, r#"{"error":{"message":"busy","type":"x","code":503}}"#);
     }
     honest(asked, mouth)
