@@ -10,7 +10,7 @@ use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
 use cleave_core::protocol::{Peek, Route as Path, SessionId, peek};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use tracing::debug;
 
@@ -65,9 +65,10 @@ pub(super) async fn exchange(
 
 /// Answers what no replica needs to be asked for.
 fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, ServeError>> {
-    if parts.headers.get_all(header::HOST).iter().nth(1).is_some() {
-        // What stands before the router may have read the other one.
-        return Some(Err(ServeError::SeveralHosts));
+    let hosts = parts.headers.get_all(header::HOST).iter().count();
+    if 1 < hosts || (hosts == 0 && parts.version == Version::HTTP_11) {
+        // As RFC 9112 has it: what stands before the router may have read another one.
+        return Some(Err(ServeError::NotOneHost));
     }
     match (&parts.method, parts.uri.path()) {
         (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: "CONNECT" })),

@@ -15,6 +15,7 @@ mod guard;
 mod headers;
 mod intake;
 mod keep;
+mod lobby;
 mod outgoing;
 mod panics;
 mod pool;

@@ -76,9 +76,16 @@ impl Router {
     }
 
     /// Runs a task once; a panic is counted and ends it.
-    pub(super) async fn run_once(self: Arc<Self>, future: impl Future<Output = ()>) {
-        if contained(Box::pin(future)).await.is_err() {
-            self.metrics.on_panic("task");
+    pub(super) fn run_once<F>(self: Arc<Self>, future: F) -> impl Future<Output = ()>
+    where
+        F: Future<Output = ()>,
+    {
+        // Boxed here: inside the block below, there would be room for it beside its box.
+        let task = contained(Box::pin(future));
+        async move {
+            if task.await.is_err() {
+                self.metrics.on_panic("task");
+            }
         }
     }
 

@@ -46,8 +46,8 @@ pub(super) enum ServeError {
          shortly"
     )]
     BuffersFull,
-    #[error("the request names more than one host")]
-    SeveralHosts,
+    #[error("a request names one host")]
+    NotOneHost,
     #[error("{method} is not supported")]
     Method { method: &'static str },
     #[error("the model `{model}` does not exist; available: {available}")]
@@ -140,7 +140,7 @@ impl ServeError {
             Self::ReplicaUnauthorized => (StatusCode::BAD_GATEWAY, "replica_unauthorized"),
             Self::Redirected => (StatusCode::BAD_GATEWAY, "replica_redirected"),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "body_broken"),
-            Self::SeveralHosts => (StatusCode::BAD_REQUEST, "several_hosts"),
+            Self::NotOneHost => (StatusCode::BAD_REQUEST, "not_one_host"),
             Self::UnnamedModel { .. } => (StatusCode::BAD_REQUEST, "model_missing"),
             Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),

@@ -11,18 +11,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::mpsc::error::SendError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
+use super::client::Client;
+use super::lobby::Lobby;
 use super::panics::contained;
 use super::router::Router;
 use super::tls;
 use super::worker::{Accepted, Ending, Worker};
 
 const BACKLOG: i32 = 4096;
+/// How often is looked for idle connections while a newcomer waits.
+const LOOK: Duration = Duration::from_millis(100);
 /// Accepted connections that wait for their thread.
 const HANDED_MAX: usize = 256;
 /// How long to wait after a connection could not be accepted.
@@ -112,6 +116,7 @@ impl Server {
             ending: &ending,
             listener: &listener,
             places: Arc::new(Semaphore::new(self.connections_max)),
+            lobby: Lobby::default(),
             threads,
         };
         _ = stop.run_until_cancelled(door.keep_open()).await;
@@ -188,6 +193,7 @@ struct Door<'a> {
     ending: &'a Ending,
     listener: &'a tokio::net::TcpListener,
     places: Arc<Semaphore>,
+    lobby: Lobby,
     threads: Vec<Thread>,
 }
 
@@ -202,16 +208,33 @@ impl Door<'_> {
 
     async fn accept(&mut self) {
         loop {
-            // With all places taken, newcomers wait in the backlog until somebody leaves.
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
             let accepted = self.listener.accept().await;
             match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer.ip()))) {
-                Ok((stream, peer)) => self.hand_over(Accepted { stream, peer, place }).await,
+                Ok((stream, peer)) => {
+                    let Some(place) = self.find_place().await else { return };
+                    let client = Arc::new(Client::new(peer, self.server.router.clock));
+                    self.lobby.enter(&client);
+                    self.hand_over(Accepted { stream, client, place }).await;
+                }
                 Err(error) => {
                     warn!(%error, "cannot accept");
                     // Out of file descriptors, most likely: trying at once would spin.
                     sleep(ACCEPT_PAUSE).await;
                 }
+            }
+        }
+    }
+
+    /// Finds a place for a newcomer. With all of them taken, idle connections make room; if none is idle, it
+    /// and all that come after it wait until one ends.
+    async fn find_place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(place);
+        }
+        loop {
+            self.lobby.make_room();
+            if let Ok(place) = timeout(LOOK, Arc::clone(&self.places).acquire_owned()).await {
+                return place.ok();
             }
         }
     }
@@ -264,6 +287,7 @@ mod tests {
             ending: &ending,
             listener: &listener,
             places,
+            lobby: Lobby::default(),
             threads: vec![gone],
         };
         let mut client = TcpStream::connect(server.local_addr().unwrap()).await.unwrap();

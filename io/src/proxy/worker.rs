@@ -5,7 +5,6 @@
 use std::error::Error;
 use std::future::{Future, pending};
 use std::io;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,7 +20,7 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::task::try_id;
+use tokio::task::{AbortHandle, try_id};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +30,7 @@ use tracing::debug;
 use crate::replicas::IdleConnections;
 
 use super::body::Body;
-use super::client::{Client, Noted};
+use super::client::{Busy, Client, Noted};
 use super::exchange::exchange;
 use super::guard::{Guard, Socket};
 use super::panics::contained;
@@ -76,7 +75,7 @@ pub(super) struct Ending {
 /// A connection that was just accepted, with its place among all that may be open.
 pub(super) struct Accepted {
     pub(super) stream: std::net::TcpStream,
-    pub(super) peer: IpAddr,
+    pub(super) client: Arc<Client>,
     pub(super) place: OwnedSemaphorePermit,
 }
 
@@ -109,12 +108,13 @@ impl Worker {
     }
 
     /// Runs a task that may carry answers: of a connection, or of a stream on one.
-    fn carry(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+    fn carry(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let carried = Carried(Arc::clone(self));
         // An `async` block around the task would have room for it twice.
         let spawned = self.tasks.spawn(task.map(|()| drop(carried)));
         // It has not begun: it runs on this thread.
         self.pulses.enter(spawned.abort_handle());
+        spawned.abort_handle()
     }
 
     /// Counts why a connection was ended by the router, if it was.
@@ -130,15 +130,17 @@ impl Worker {
 
     /// Serves each connection in a task of its own until no more come.
     async fn take_all(self: &Arc<Self>, accepted: &mut mpsc::Receiver<Accepted>) {
-        while let Some(Accepted { stream, peer, place }) = accepted.recv().await {
+        while let Some(Accepted { stream, client, place }) = accepted.recv().await {
             let worker = Arc::clone(self);
             let open = Open::new(self, place);
-            self.carry(Arc::clone(&self.router).run_once(async move {
-                if let Err(error) = worker.connection(stream, peer).await {
+            let served = Arc::clone(&client);
+            let task = self.carry(Arc::clone(&self.router).run_once(async move {
+                if let Err(error) = worker.connection(stream, served).await {
                     worker.note_end(&error);
                 }
                 drop(open);
             }));
+            client.set_task(task);
         }
     }
 
@@ -165,11 +167,10 @@ impl Worker {
     async fn connection(
         self: &Arc<Self>,
         stream: std::net::TcpStream,
-        peer: IpAddr,
+        client: Arc<Client>,
     ) -> io::Result<()> {
         let stream = TcpStream::from_std(stream)?;
         stream.set_nodelay(true)?;
-        let client = Arc::new(Client::new(peer));
         match &self.tls {
             None => self.serve(stream, client).await,
             Some(tls) => {
@@ -235,11 +236,11 @@ fn answer(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Noted>, io::Error>> {
-    let (router, version) = (Arc::clone(&worker.router), request.version());
-    let exchange = contained(Box::pin(exchange(worker, Arc::clone(&client), request)));
+    let (router, busy) = (Arc::clone(&worker.router), Busy::new(&client, request.version()));
+    let exchange = contained(Box::pin(exchange(worker, client, request)));
     async move {
         let answer = exchange.await.unwrap_or_else(|_| failed(&router));
-        Ok(Noted::begin(answer, version, client))
+        Ok(Noted::begin(answer, busy))
     }
 }
 
