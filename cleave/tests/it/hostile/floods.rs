@@ -85,6 +85,7 @@ async fn a_flood_of_frames_without_content_ends_its_connection() {
 async fn a_client_that_asks_much_on_one_connection_is_no_flood() {
     let (router, _replica) = sound("").await;
     let stream = TcpStream::connect(router.address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
     let mut client = Http2::over(stream).await;
     for _ in 0..3_000 {
         let answer = client.post("/v1/chat/completions", r#"{"model":"m"}"#).await;
