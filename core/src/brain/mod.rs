@@ -145,7 +145,7 @@ impl Brain {
         match event {
             Event::Arrived { request, key, mut outline, extent, claim } => {
                 self.lengths.complete(key, &extent, &mut outline);
-                self.budget.on_arrival(self.requests.len());
+                self.budget.on_arrival(key.workload(), self.requests.len());
                 self.admit(now, Arrival { request, key, outline, extent, claim }, actions);
             }
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
