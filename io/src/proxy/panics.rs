@@ -76,14 +76,14 @@ impl Router {
     }
 
     /// Runs a task once; a panic is counted and ends it.
-    pub(super) fn run_once(
-        self: Arc<Self>,
-        future: impl Future<Output = ()>,
-    ) -> impl Future<Output = ()> {
-        // Boxed here and not inside, which would keep room for it twice.
-        let run = contained(Box::pin(future));
+    pub(super) fn run_once<F>(self: Arc<Self>, future: F) -> impl Future<Output = ()>
+    where
+        F: Future<Output = ()>,
+    {
+        // Boxed here: inside the block below, there would be room for it beside its box.
+        let task = contained(Box::pin(future));
         async move {
-            if run.await.is_err() {
+            if task.await.is_err() {
                 self.metrics.on_panic("task");
             }
         }

@@ -115,6 +115,7 @@ async fn large_heads_without_a_body_are_charged_to_their_caller() {
 async fn a_client_that_asks_much_on_one_connection_is_no_flood() {
     let (router, _replica) = sound("").await;
     let stream = TcpStream::connect(router.address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
     let mut client = Http2::over(stream).await;
     for _ in 0..3_000 {
         let answer = client.post("/v1/chat/completions", r#"{"model":"m"}"#).await;

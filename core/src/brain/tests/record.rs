@@ -87,6 +87,8 @@ fn a_replica_that_is_out_stays_out_and_a_trial_may_be_made_again() {
     pair.rebuild(Inherit::All);
     assert_eq!(pair.bench.state(gone), "out");
     pair.bench.wait(5);
+    // Only a replica that cannot be asked for a token is tried by a request.
+    pair.tell(Event::Probed { replica: gone, probe: Probe::Unable });
     let on_trial = (0..50).map(|it| pair.bench.sent(it)).any(|it| it.1 == gone);
     assert!(on_trial && pair.bench.state(gone) == "trial");
     pair.rebuild(Inherit::All);
