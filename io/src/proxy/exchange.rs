@@ -20,7 +20,7 @@ use crate::tokenizer::Count;
 use super::body::Body;
 use super::callers::{Caller, Owner};
 use super::claim;
-use super::client::{Client, Stage};
+use super::client::Client;
 use super::headers::{
     Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
 };
@@ -100,12 +100,11 @@ async fn serve(
     let path = Path::read(visit.uri.path())?;
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
-    let account = router.callers.find(Owner::of(caller.tenant, client.peer));
+    let owner = Owner::of(caller.tenant, client.peer);
+    let (account, mut room) = intake::open(router, owner, &parts.headers)?;
     let reads = intake::must_read(path, &parts.method, &parts.headers);
-    let taken = intake::take_body(router, &account, reads, body).await?;
-    if !matches!(taken, Intake::Passing(_)) {
-        client.set_stage(parts.version, Stage::Waiting);
-    }
+    let taken = intake::take_body(router, &mut room, reads, body).await?;
+    client.set_stage(parts.version, taken.stage());
     let body = taken.held();
     let mut found = match &body {
         Some(json) => peek(visit.api, json)?,
@@ -153,11 +152,11 @@ async fn serve(
             let chunked = framed == Framed::Chunked;
             (pass(worker, visit, member, &head, body, chunked).await?, None)
         }
-        Intake::Held { body, share } => {
+        Intake::Held(body) => {
             let payload = Payload::edited(&body, &splices);
             let head = head(Framed::Length(payload.len()));
             let answer = try_each(worker, visit, member, &head, &payload).await?;
-            let kept = || Kept { body, share, headers: parts.headers, splices, passing };
+            let kept = || Kept { body, share: room, headers: parts.headers, splices, passing };
             let spare = resumes.then(kept).and_then(|it| Spare::new(visit.api, &answer, it));
             (answer, spare)
         }

@@ -72,7 +72,7 @@ pub struct Router {
 
 impl Router {
     pub fn new(settings: Settings, access: AccessLog) -> Arc<Self> {
-        let buffers = Buffers::new(settings.limits.buffered_bytes_max);
+        let buffers = Buffers::for_bodies(settings.limits.buffered_bytes_max);
         let explanations = Explanations::new(settings.explain.clone());
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
         Arc::new(Self {
