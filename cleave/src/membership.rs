@@ -60,10 +60,15 @@ impl Membership {
     fn watch(self: &Arc<Self>, pool: String, source: Source) -> Watch {
         let end = CancellationToken::new();
         let (own, watched, ended) = (Arc::clone(self), source.clone(), end.clone());
-        self.tasks.spawn(async move {
-            let found = |there| own.on_found(&pool, there);
-            ended.run_until_cancelled(discovery::watch(watched, found)).await;
-        });
+        let watching = move || {
+            let (own, pool) = (Arc::clone(&own), pool.clone());
+            let (watched, ended) = (watched.clone(), ended.clone());
+            async move {
+                let found = |there| own.on_found(&pool, there);
+                ended.run_until_cancelled(discovery::watch(watched, found)).await;
+            }
+        };
+        self.tasks.spawn(Arc::clone(&self.router).keep_up("discovery", watching));
         Watch { source, found: Vec::new(), end }
     }
 

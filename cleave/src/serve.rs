@@ -102,12 +102,21 @@ impl Serve {
         successor::tell_supervisor();
 
         let [stop, hurry, taken] = std::array::from_fn(|_| CancellationToken::new());
-        let beside = TaskTracker::new();
-        beside.spawn(Arc::clone(&router).tick());
-        let listener = server.share_listener()?;
-        beside.spawn(hand_over(listener, port, stop.clone(), taken.clone()));
-        beside.spawn(self.reload_on_change(config, membership));
-        beside.spawn(stop_on_signal(stop.clone(), hurry.clone()));
+        let beside = Beside { router: Arc::clone(&router), tasks: TaskTracker::new() };
+        beside.keep("tick", move || Arc::clone(&router).tick());
+        let handing = Arc::new(Handing {
+            listener: server.share_listener()?,
+            port: tokio::sync::Mutex::new(port),
+            stop: stop.clone(),
+            taken: taken.clone(),
+        });
+        beside.keep("handing over", move || or_warn(Arc::clone(&handing).wait()));
+        let (first, second) = (stop.clone(), hurry.clone());
+        beside.keep("signals", move || or_warn(stop_on_signal(first.clone(), second.clone())));
+        let config = Arc::new(config);
+        beside.keep("reload", move || {
+            or_warn(self.clone().reload_on_change(Arc::clone(&config), Arc::clone(&membership)))
+        });
         let cut = server.run(stop, hurry, taken).await?;
         if cut == 0 {
             info!("drained, nothing cut");
@@ -120,9 +129,9 @@ impl Serve {
     /// Takes on the file again whenever it changes or SIGHUP comes. A broken file changes nothing.
     async fn reload_on_change(
         self,
-        running: Config,
+        running: Arc<Config>,
         membership: Arc<Membership>,
-    ) -> std::io::Result<()> {
+    ) -> anyhow::Result<()> {
         let mut hangups = signal(SignalKind::hangup())?;
         let mut looks = interval(LOOK);
         let mut seen = self.changed_at();
@@ -235,36 +244,64 @@ async fn know_replicas(router: &Router) {
     }
 }
 
-/// On SIGUSR2 starts this program anew, on the same listener; once that serves, this one drains.
-async fn hand_over(
+/// Tasks beside the data plane. One that panics is started again.
+struct Beside {
+    router: Arc<Router>,
+    tasks: TaskTracker,
+}
+
+impl Beside {
+    fn keep<F>(&self, task: &'static str, start: impl FnMut() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn(Arc::clone(&self.router).keep_up(task, start));
+    }
+}
+
+/// Waits for a task to end, and says so if that is not as it should be.
+async fn or_warn(task: impl Future<Output = anyhow::Result<()>>) {
+    if let Err(error) = task.await {
+        warn!("a task beside the data plane ended: {error:#}");
+    }
+}
+
+/// What is handed to a successor.
+struct Handing {
     listener: OwnedFd,
-    mut port: AdminPort,
+    port: tokio::sync::Mutex<AdminPort>,
     stop: CancellationToken,
     taken: CancellationToken,
-) -> anyhow::Result<()> {
-    let mut asked = signal(SignalKind::user_defined2())?;
-    while asked.recv().await.is_some() {
-        info!("SIGUSR2: starting a successor");
-        // There is one admin port, and the successor's is the one that matters.
-        port.end.cancel();
-        match successor::start(listener.try_clone()?).await {
-            Ok(pid) => {
-                info!(pid, "successor serves: no new connections here, streams finish");
-                taken.cancel();
-                stop.cancel();
-                break;
-            }
-            Err(error) => {
-                error!("no successor, going on: {error:#}");
-                port = AdminPort::open(&port.settings, &port.router, true).await?;
+}
+
+impl Handing {
+    /// On SIGUSR2 starts this program anew, on the same listener; once that serves, this one drains.
+    async fn wait(self: Arc<Self>) -> anyhow::Result<()> {
+        let mut port = self.port.lock().await;
+        let mut asked = signal(SignalKind::user_defined2())?;
+        while asked.recv().await.is_some() {
+            info!("SIGUSR2: starting a successor");
+            // There is one admin port, and the successor's is the one that matters.
+            port.end.cancel();
+            match successor::start(self.listener.try_clone()?).await {
+                Ok(pid) => {
+                    info!(pid, "successor serves: no new connections here, streams finish");
+                    self.taken.cancel();
+                    self.stop.cancel();
+                    break;
+                }
+                Err(error) => {
+                    error!("no successor, going on: {error:#}");
+                    *port = AdminPort::open(&port.settings, &port.router, true).await?;
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The first signal drains, the second does not wait.
-async fn stop_on_signal(stop: CancellationToken, hurry: CancellationToken) -> std::io::Result<()> {
+async fn stop_on_signal(stop: CancellationToken, hurry: CancellationToken) -> anyhow::Result<()> {
     let (mut term, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut next = async || {

@@ -12,7 +12,7 @@ use std::time::Instant;
 use cleave_core::brain::{Action, Brain, Event, Outcome, Settings};
 use cleave_core::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use cleave_core::fleet::Probe;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_core::protocol::{Api, peek};
 use cleave_core::queue::Claim;
 
@@ -92,7 +92,7 @@ struct World {
 
 impl World {
     fn new(replicas: usize, tokens: usize) -> Self {
-        let settings = Settings { policy: PolicyName::Priced, ..Settings::default() };
+        let settings = Settings { policy: PolicyKind::PRICED, ..Settings::default() };
         let blocks = tokens / BLOCK_TOKENS;
         let turns = (0..TURNS).flat_map(|turn| (0..SESSIONS).map(move |session| (turn, session)));
         let prompts = turns.map(|(turn, session)| {

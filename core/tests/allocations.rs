@@ -5,14 +5,14 @@ use allocation_counter::measure;
 use cleave_core::brain::{Action, Brain, Event, Outcome, Settings};
 use cleave_core::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use cleave_core::fleet::Probe;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_core::protocol::{Allowed, Api, Route, Salting, peek};
 use cleave_core::queue::Claim;
 
 const BLOCKS: u64 = 150;
 const REQUESTS: u64 = 400;
 
-fn brain(policy: PolicyName, replicas: u32, actions: &mut Vec<Action>) -> Brain {
+fn brain(policy: PolicyKind, replicas: u32, actions: &mut Vec<Action>) -> Brain {
     let mut brain = Brain::new(Settings { policy, ..Settings::default() });
     for number in 0..replicas {
         let (replica, name) = (ReplicaId(number), format!("http://gpu-{number}:8000"));
@@ -28,7 +28,7 @@ fn brain(policy: PolicyName, replicas: u32, actions: &mut Vec<Action>) -> Brain 
 }
 
 /// Counts the allocations of the last arrival of many, of conversations that come again and again.
-fn allocations(policy: PolicyName, replicas: u32) -> u64 {
+fn allocations(policy: PolicyKind, replicas: u32) -> u64 {
     let mut actions = Vec::with_capacity(16);
     let mut brain = brain(policy, replicas, &mut actions);
     let mut last = 0;
@@ -52,7 +52,7 @@ fn allocations(policy: PolicyName, replicas: u32) -> u64 {
 
 #[test]
 fn a_decision_allocates_nothing_per_candidate() {
-    for policy in [PolicyName::Priced, PolicyName::Session, PolicyName::PowerOfTwo] {
+    for policy in [PolicyKind::PRICED, PolicyKind::SESSION, PolicyKind::POWER_OF_TWO] {
         let (few, many) = (allocations(policy, 8), allocations(policy, 512));
         assert!(many <= few && few <= 2, "{policy}: {few} for 8 replicas, {many} for 512");
     }

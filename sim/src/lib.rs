@@ -4,6 +4,7 @@
 pub mod bounds;
 pub mod engine;
 pub mod measure;
+pub mod policies;
 pub mod report;
 pub mod results;
 pub mod swarm;

@@ -22,6 +22,7 @@ mod process;
 mod python;
 mod repo;
 mod rig;
+mod same_bytes;
 mod server;
 mod source;
 mod test;
@@ -53,6 +54,8 @@ enum Command {
     Chaos(chaos::Args),
     /// Attack a router as clients, browsers and replicas could, and count what bystanders notice
     Attack(attack::Args),
+    /// Show that no decision differs from another revision's, by what simulations print
+    SameBytes(same_bytes::Args),
     /// Measure whole processes on this machine
     #[command(subcommand)]
     Bench(bench::Command),
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Chaos(args) => chaos::run(&args),
         Command::Attack(args) => attack::run(&args),
+        Command::SameBytes(args) => same_bytes::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::E2eVllm(args) => e2e_vllm::run(&args),
     };

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use cleave_core::brain::{self, Foresight};
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_io::proxy::{
     BindError, CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ReplicaSettings, Router,
     Server, Settings, Tenants, Timeouts, default_session_headers,
@@ -88,7 +88,7 @@ impl Fleet {
     /// Replaces all replicas by `count` fresh ones with cold caches, chosen by `policy` from now on.
     pub(super) async fn renew(
         &mut self,
-        policy: PolicyName,
+        policy: PolicyKind,
         count: usize,
         settings: &mock::Settings,
     ) -> anyhow::Result<()> {
@@ -173,7 +173,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
 }
 
 /// Names the pool after its policy: another name is another pool, with a brain of its own.
-fn pool(policy: PolicyName, origins: impl Iterator<Item = Origin>) -> PoolSettings {
+fn pool(policy: PolicyKind, origins: impl Iterator<Item = Origin>) -> PoolSettings {
     let hardware = Arc::default;
     let replica =
         |origin| ReplicaSettings { origin, weight: 1.0, hardware: hardware(), zone: None };

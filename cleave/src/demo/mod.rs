@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_io::telemetry;
 use cleave_sim::engine;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,9 +35,9 @@ use tally::Tallies;
 use view::Frame;
 
 /// What is compared, in the order in which it is shown, and what it means.
-const POLICIES: [(PolicyName, &str); 2] = [
-    (PolicyName::RoundRobin, "1. round_robin: each request to the next replica"),
-    (PolicyName::Priced, "2. priced: each conversation stays where its cache makes it cheap"),
+const POLICIES: [(PolicyKind, &str); 2] = [
+    (PolicyKind::ROUND_ROBIN, "1. round_robin: each request to the next replica"),
+    (PolicyKind::PRICED, "2. priced: each conversation stays where its cache makes it cheap"),
 ];
 const PHASE: Duration = Duration::from_secs(20);
 /// What of the time given goes into starting and stopping.

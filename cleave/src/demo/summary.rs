@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cleave_core::brain::Foresight;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::tally::{Tallies, Tally, to_f64};
@@ -12,7 +12,7 @@ use super::view::{milliseconds, percent};
 /// What came of one phase.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    pub(super) policy: PolicyName,
+    pub(super) policy: PolicyKind,
     pub(super) elapsed: Duration,
     pub(super) tallies: Tallies,
     /// How well the router predicted first tokens when it chose a replica.
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::demo::tally::{Sample, Turn};
 
-    fn outcome(policy: PolicyName, cached_tokens: u32, ttft_ms: u64) -> Outcome {
+    fn outcome(policy: PolicyKind, cached_tokens: u32, ttft_ms: u64) -> Outcome {
         let mut tallies = Tallies::new(2);
         let ttft = Duration::from_millis(ttft_ms);
         for replica in [0, 0, 1] {
@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn two_phases_stand_side_by_side() {
         let text = compare(&[
-            outcome(PolicyName::RoundRobin, 200, 400),
-            outcome(PolicyName::Session, 800, 25),
+            outcome(PolicyKind::ROUND_ROBIN, 200, 400),
+            outcome(PolicyKind::SESSION, 800, 25),
         ]);
         let expected = "\
 ┌────────────────────────────────────┬─────────────┬─────────┬─────────┐
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_run_that_was_cut_short_shows_what_it_has() {
         let nothing = Outcome {
-            policy: PolicyName::RoundRobin,
+            policy: PolicyKind::ROUND_ROBIN,
             elapsed: Duration::ZERO,
             tallies: Tallies::new(2),
             foresight: Foresight::default(),
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_first_error_is_told() {
-        let mut outcome = outcome(PolicyName::Session, 0, 1);
+        let mut outcome = outcome(PolicyKind::SESSION, 0, 1);
         outcome.tallies.fail(&anyhow::anyhow!("the stream ended"));
         let text = compare(&[outcome]);
         assert!(text.ends_with("first error under session: the stream ended"));

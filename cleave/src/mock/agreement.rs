@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cleave_core::brain;
 use cleave_core::domain::Moment;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_sim::engine::{self, Job};
 use cleave_sim::measure::Histogram;
 use cleave_sim::traces::{Replay, SharedPrefix, Stage, Synthetic, Workload};
@@ -76,7 +76,7 @@ async fn in_real_time() -> Histogram {
 
 /// Plays the same arrivals to a world of one replica.
 fn in_virtual_time() -> Histogram {
-    let policy = PolicyName::RoundRobin;
+    let policy = PolicyKind::ROUND_ROBIN;
     let mut world = World::new(Settings {
         replicas: vec![ReplicaSettings { engine: engine(), weight: 1.0 }],
         brain: brain::Settings::without_line(policy),

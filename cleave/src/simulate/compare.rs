@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use cleave_core::brain::Foresight;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::{ratio, real};
 use cleave_sim::results::{Results, Summary, summarize};
@@ -43,12 +43,12 @@ pub(crate) struct Comparison {
 
 enum Job {
     Bounds { seed: u64 },
-    Run { policy: PolicyName, seed: u64 },
+    Run { policy: PolicyKind, seed: u64 },
 }
 
 enum Done {
     Bounds(Box<Bounds>),
-    Run(PolicyName, Box<Run>),
+    Run(PolicyKind, Box<Run>),
 }
 
 impl Compare {
@@ -99,7 +99,7 @@ pub(crate) fn compare(plan: &Plan) -> anyhow::Result<Comparison> {
     let done = runs::parallel(&jobs, |job| do_job(plan, job, &bar));
     bar.finish_and_clear();
     let mut bounds = Vec::new();
-    let mut of_policy: Vec<(PolicyName, Vec<Run>)> =
+    let mut of_policy: Vec<(PolicyKind, Vec<Run>)> =
         plan.policies.iter().map(|policy| (*policy, Vec::new())).collect();
     for done in done {
         match done? {
@@ -150,7 +150,7 @@ fn say_walls(comparison: &Comparison) {
             ratio(real(count) * 1e9, real(nanos)),
         );
         // Only this policy tells the books what is cached, so only its predictions mean something.
-        if summary.policy == PolicyName::Priced.as_str() {
+        if summary.policy == PolicyKind::PRICED.as_str() {
             say_foresight(runs);
         }
     }

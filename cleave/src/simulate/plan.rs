@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use cleave_core::brain::{self, SubsetSettings};
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_core::queue::{Limits, Work};
 use cleave_sim::engine;
 use cleave_sim::measure::Slo;
@@ -27,7 +27,7 @@ use super::scenario::{
 /// One comparison: policies and seeds over one workload on one fleet.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) policies: Vec<PolicyName>,
+    pub(crate) policies: Vec<PolicyKind>,
     pub(crate) seed: u64,
     pub(crate) seeds: u64,
     pub(crate) settings: Settings,
@@ -108,7 +108,7 @@ impl Plan {
     }
 
     /// The world's settings for one policy and seed.
-    pub(crate) fn settings(&self, policy: PolicyName, seed: u64) -> Settings {
+    pub(crate) fn settings(&self, policy: PolicyKind, seed: u64) -> Settings {
         let brain = brain::Settings { policy, ..self.settings.brain.clone() };
         Settings { brain, seed, ..self.settings.clone() }
     }
@@ -162,14 +162,15 @@ fn contract(it: &ContractLine) -> (Tenant, Limits) {
     (Tenant(it.tenant), limits)
 }
 
-fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyName>> {
+fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyKind>> {
     match names {
-        [] => Ok(vec![PolicyName::Priced, PolicyName::Session, PolicyName::RoundRobin]),
-        [all] if all == "all" => Ok(PolicyName::ALL.to_vec()),
+        [] => Ok(vec![PolicyKind::PRICED, PolicyKind::SESSION, PolicyKind::ROUND_ROBIN]),
+        [all] if all == "all" => Ok(cleave_sim::policies::ALL.to_vec()),
         names => {
             let mut policies = Vec::new();
             for name in names {
-                let policy = name.trim().parse().with_context(|| format!("{name:?}"))?;
+                let policy = PolicyKind::among(cleave_sim::policies::ALL, name.trim())
+                    .with_context(|| format!("{name:?}"))?;
                 ensure!(!policies.contains(&policy), "{name} is named twice");
                 policies.push(policy);
             }

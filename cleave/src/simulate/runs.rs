@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use cleave_core::brain::Foresight;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_sim::bounds::{self, Bounds};
 use cleave_sim::results::{Curves, Results};
 use cleave_sim::world::{Decisions, Watch, World};
@@ -56,7 +56,7 @@ impl Watch for Onlooker<'_> {
 /// held.
 pub(crate) fn run(
     plan: &Plan,
-    policy: PolicyName,
+    policy: PolicyKind,
     seed: u64,
     bar: &ProgressBar,
 ) -> anyhow::Result<Run> {
@@ -69,7 +69,7 @@ pub(crate) fn run(
     Ok(run)
 }
 
-fn run_once(plan: &Plan, policy: PolicyName, seed: u64, bar: &ProgressBar) -> anyhow::Result<Run> {
+fn run_once(plan: &Plan, policy: PolicyKind, seed: u64, bar: &ProgressBar) -> anyhow::Result<Run> {
     let began = Instant::now();
     let mut onlooker = Onlooker { zero: began, bar, unseen: 0 };
     let mut world = World::new(plan.settings(policy, seed));
@@ -94,7 +94,7 @@ fn run_once(plan: &Plan, policy: PolicyName, seed: u64, bar: &ProgressBar) -> an
 
 /// Computes the bounds for one seed.
 pub(crate) fn bound(plan: &Plan, seed: u64) -> anyhow::Result<Bounds> {
-    let policy = plan.policies.first().copied().unwrap_or(PolicyName::RoundRobin);
+    let policy = plan.policies.first().copied().unwrap_or(PolicyKind::ROUND_ROBIN);
     let mut warmup = plan.warmup(seed)?;
     let settings = plan.settings(policy, seed);
     Ok(bounds::bounds(settings, warmup.as_mut(), &mut plan.workload(seed)?)?)

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_sim::report::SweepPoint;
 use cleave_sim::results::Results;
 use cleave_sim::traces::Scale;
@@ -113,7 +113,7 @@ impl Sweep {
     fn climb(
         &self,
         plan: &Plan,
-        policy: PolicyName,
+        policy: PolicyKind,
         bar: &ProgressBar,
     ) -> anyhow::Result<Vec<(f64, Results)>> {
         let mut tried = Vec::new();
@@ -164,7 +164,7 @@ impl Sweep {
 /// Runs one policy at one rate.
 pub(crate) fn run_at(
     plan: &Plan,
-    policy: PolicyName,
+    policy: PolicyKind,
     scale: f64,
     bar: &ProgressBar,
 ) -> anyhow::Result<Results> {

@@ -47,7 +47,7 @@ async fn a_replica_that_is_removed_finishes_its_streams_first() {
     assert_eq!((answer.status(), staying.hits(), leaving.hits()), (200, 1, 1));
     finish(client, exchange).await;
     router.until("it is gone", |it| it.replicas().count() == 1).await;
-    assert!(router.process.log().contains("configuration reloaded"));
+    router.says("configuration reloaded").await;
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_broken_file_changes_nothing_and_is_logged_with_its_remedy() {
         })
         .await;
     }
-    assert!(router.process.log().contains("did you mean `replicas`?"));
+    router.says("did you mean `replicas`?").await;
     let status = router.status().await;
     assert_eq!(status.replica(replica.address).state, "up");
     finish(client, exchange).await;

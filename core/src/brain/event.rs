@@ -223,6 +223,8 @@ pub enum Refusal {
     WaitedOut { retry_after: Duration },
     /// It would begin a session, and the fleet's KV was full for as long as it may wait.
     SessionsFull { retry_after: Duration },
+    /// The pool's brain was lost, or it panicked lately and rests: what it knew of the request is gone.
+    Restarted { retry_after: Duration },
     /// It is beyond its tenant's contract, and there is no idle capacity.
     OverContract { limit: &'static str, retry_after: Duration },
 }
@@ -236,6 +238,7 @@ impl Refusal {
             | Self::LineFull { retry_after }
             | Self::WaitedOut { retry_after }
             | Self::SessionsFull { retry_after }
+            | Self::Restarted { retry_after }
             | Self::OverContract { retry_after, .. } => Some(retry_after),
             Self::TriesSpent
             | Self::BudgetSpent
@@ -257,6 +260,7 @@ impl Refusal {
             Self::DeadlinePassed => "deadline_passed",
             Self::WaitedOut { .. } => "waited_out",
             Self::SessionsFull { .. } => "sessions_full",
+            Self::Restarted { .. } => "pool_restarted",
             Self::OverContract { .. } => "over_contract",
         }
     }

@@ -14,7 +14,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Standing;
-use crate::policy::{self, Ask, Candidate, Policy, PolicyName, Terms};
+use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
 
 use super::{Beyond, Booking, Brain};
 
@@ -25,18 +25,18 @@ const MARKED_MAX: usize = 1024;
 /// Candidates that are written down, the cheapest first.
 const CONSIDERED_MAX: usize = 16;
 /// Whom else is asked.
-const OTHERS: [PolicyName; 4] = [
-    PolicyName::RoundRobin,
-    PolicyName::PowerOfTwo,
-    PolicyName::LeastRequests,
-    PolicyName::Session,
+const OTHERS: [PolicyKind; 4] = [
+    PolicyKind::ROUND_ROBIN,
+    PolicyKind::POWER_OF_TWO,
+    PolicyKind::LEAST_REQUESTS,
+    PolicyKind::SESSION,
 ];
 
 /// Why one request was sent where it was sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     pub at: Moment,
-    pub policy: PolicyName,
+    pub policy: PolicyKind,
     pub key: SliceKey,
     pub prompt_tokens: u32,
     /// How long the answer is expected to be.
@@ -72,7 +72,7 @@ pub struct Considered {
 /// What another policy would have done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Other {
-    pub policy: PolicyName,
+    pub policy: PolicyKind,
     pub name: String,
     pub terms: Option<Terms>,
 }
@@ -133,7 +133,7 @@ impl Why {
 pub struct Shadows {
     pub decisions_total: u64,
     pub chosen_ttft_ms: f64,
-    pub others_ttft_ms: [(PolicyName, f64); OTHERS.len()],
+    pub others_ttft_ms: [(PolicyKind, f64); OTHERS.len()],
 }
 
 /// Who is marked, and what was found out about them.
@@ -157,7 +157,7 @@ impl Default for Explaining {
     fn default() -> Self {
         Self {
             marked: IndexMap::default(),
-            others: OTHERS.map(policy::make),
+            others: OTHERS.map(PolicyKind::make),
             chance: Pcg64Mcg::seed_from_u64(0),
             shadows: Shadows {
                 decisions_total: 0,

@@ -9,7 +9,7 @@ use crate::domain::{
     Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
 use crate::fleet::{Booked, Load, Probe};
-use crate::policy::PolicyName;
+use crate::policy::PolicyKind;
 use crate::queue::{Claim, ClassId, Limits, Tenant, Weight, Work};
 
 use super::{
@@ -72,7 +72,11 @@ pub fn drive(bytes: &[u8]) {
             drive.tell(event);
         }
         drive.wait();
+        if drive.byte().is_multiple_of(8) {
+            drive.look();
+        }
     }
+    drive.look();
     for number in 0..drive.requests {
         let usage = drive.usage();
         drive.tell(Event::Ended { request: RequestId(number), outcome: Outcome::Done, usage });
@@ -92,7 +96,7 @@ impl<'a> Drive<'a> {
         };
         let (holds, gates) = (drive.flag(), drive.flag());
         let line = LineSettings { holds, gates, ..LineSettings::default() };
-        let policy = drive.one_of(PolicyName::ALL);
+        let policy = drive.one_of(PolicyKind::SERVED);
         drive.brain = Brain::new(Settings { policy, line, ..Settings::default() });
         (0..2).for_each(|_| drive.join());
         drive
@@ -121,10 +125,19 @@ impl<'a> Drive<'a> {
         assert!(invariants::line_matches_requests(brain), "the line");
         assert!(invariants::contracts_match_requests(brain), "the contracts");
         assert!(invariants::sends_are_allowed(brain, &self.actions), "{:?}", self.actions);
-        let shown = (brain.snapshot(), brain.load(self.now), brain.tenants());
-        let is_number = |it: &f64| it.is_finite() && 0.0 <= *it;
-        assert!(shown.1.iter().all(|it| is_number(&it.in_flight_mu) && is_number(&it.pace)));
         assert!(brain.next_wakeup().is_some(), "it is woken in any case");
+    }
+
+    /// Looks at what operators are shown.
+    fn look(&mut self) {
+        let (tenant, now) = (self.tenant(), self.now);
+        let brain = &mut self.brain;
+        let (_, loads, tenants) = (brain.snapshot(), brain.load(now), brain.tenants());
+        let is_number = |it: &f64| it.is_finite() && 0.0 <= *it;
+        assert!(loads.iter().all(|it| is_number(&it.in_flight_mu) && is_number(&it.pace)));
+        let held: u64 = tenants.iter().map(|it| it.usage.reserved).sum();
+        assert!(held <= self.requests, "{held} reserved for {} requests", self.requests);
+        brain.contract(now, tenant);
     }
 
     fn event(&mut self) -> Option<Event> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, span_of_ms};
 use crate::fleet::Load;
-use crate::policy::PolicyName;
+use crate::policy::PolicyKind;
 use crate::queue::Work;
 
 use super::{Action, Brain};
@@ -90,7 +90,7 @@ pub fn line_matches_requests(brain: &Brain) -> bool {
 pub fn deadlines_can_be_met(brain: &Brain, actions: &[Action]) -> bool {
     let sent = actions.iter().filter_map(|it| it.verdict()?.1.is_ok().then_some(it.verdict()?.0));
     let mut bookings = sent.filter_map(|it| brain.requests.get(&it));
-    brain.settings.policy != PolicyName::Priced
+    brain.settings.policy != PolicyKind::PRICED
         || bookings.all(|it| {
             let taken = span_of_ms(it.account.ttft_ms);
             let by = it.toll.due.first_token_by;

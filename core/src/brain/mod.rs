@@ -19,6 +19,8 @@ mod picking;
 mod probes;
 mod quarantine;
 mod reading;
+mod record;
+mod relapse;
 mod sessions;
 mod settings;
 mod snapshot;
@@ -37,7 +39,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId, Usage};
 use crate::fleet::{Drift, Fleet, Patience, Replica, Silence, Standing, State};
-use crate::policy::{self, Ask, Candidate, Policy, Terms};
+use crate::policy::{Ask, Candidate, Policy, Terms};
 use crate::tokens::{Lengths, Recent, TOKENS_MAX};
 
 pub use accounts::WorkloadDrift;
@@ -46,6 +48,8 @@ pub use explain::{Cause, Considered, Explanation, Other, Shadows, Waited, Why};
 pub use foresight::Foresight;
 pub use notice::Notice;
 pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
+pub use record::{Inherit, Record};
+pub use relapse::{Relapses, Remedy};
 pub use settings::{LineSettings, RetrySettings, SessionSettings, Settings, WatchSettings};
 pub use snapshot::{QueueSnapshot, ReplicaLoad, ReplicaSnapshot, Snapshot, TenantSnapshot};
 pub use subsets::{
@@ -107,7 +111,7 @@ pub struct Brain {
 impl Brain {
     pub fn new(settings: Settings) -> Self {
         Self {
-            policy: policy::make(settings.policy),
+            policy: settings.policy.make(),
             chance: Pcg64Mcg::seed_from_u64(settings.seed),
             fleet: Fleet::default(),
             requests: IndexMap::default(),
@@ -141,7 +145,7 @@ impl Brain {
         match event {
             Event::Arrived { request, key, mut outline, extent, claim } => {
                 self.lengths.complete(key, &extent, &mut outline);
-                self.budget.on_arrival(self.requests.len());
+                self.budget.on_arrival(key.workload(), self.requests.len());
                 self.admit(now, Arrival { request, key, outline, extent, claim }, actions);
             }
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
@@ -156,11 +160,7 @@ impl Brain {
                 self.on_ended(now, request, outcome, usage, actions);
             }
             Event::Joined { replica, name, weight, hardware } => {
-                let it = Replica::new(replica, name, weight, hardware, self.settings.breaker);
-                self.policy.on_joined(replica, it.place);
-                self.hold.knees.on_joined(replica, &it.hardware);
-                self.fleet.join(it);
-                self.subsets.touch();
+                self.join(replica, name, weight, hardware);
                 self.measure_fleet();
                 self.notices.push(Notice::Joined { replica });
             }
@@ -244,7 +244,11 @@ impl Brain {
         if lost {
             self.note_death_under(now, request);
         }
-        let Some(mut booking) = self.close_account(now, request) else { return };
+        let Some(mut booking) = self.close_account(now, request) else {
+            // It was sent by an earlier brain, and waits for a verdict.
+            let refusal = Refusal::Restarted { retry_after: RETRY_AFTER };
+            return actions.push(Action::Refuse { request, refusal });
+        };
         let failed = booking.replica;
         if lost {
             self.note_lost_under(now, &booking, failure != Failure::Lost);

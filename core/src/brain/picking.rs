@@ -162,8 +162,12 @@ impl Brain {
             Unpicked::Nobody => Refusal::TriesSpent,
             Unpicked::TooLate { .. } => Refusal::DeadlineUnmeetable,
         })?;
-        // Who was not sent anywhere yet tries nothing again.
+        // A first attempt is not a retry, so it is free.
         let is_free = booking.tried.is_empty();
-        if is_free || self.budget.pay() { Ok(replica) } else { Err(Refusal::BudgetSpent) }
+        if is_free || self.budget.pay(booking.key.workload()) {
+            Ok(replica)
+        } else {
+            Err(Refusal::BudgetSpent)
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fleet::BreakerSettings;
-use crate::policy::PolicyName;
+use crate::policy::PolicyKind;
 use crate::queue::{self, Classes, GateSettings};
 
 use super::quarantine::QuarantineSettings;
@@ -12,7 +12,7 @@ use super::subsets::SubsetSettings;
 /// Everything one pool's brain is told at its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    pub policy: PolicyName,
+    pub policy: PolicyKind,
     pub retries: RetrySettings,
     pub breaker: BreakerSettings,
     pub sessions: SessionSettings,
@@ -101,7 +101,7 @@ impl Default for SessionSettings {
 
 impl Settings {
     /// A policy alone: nobody waits at the router, as at most routers.
-    pub fn without_line(policy: PolicyName) -> Self {
+    pub fn without_line(policy: PolicyKind) -> Self {
         Self { policy, line: LineSettings::off(), ..Self::default() }
     }
 }
@@ -109,7 +109,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            policy: PolicyName::Priced,
+            policy: PolicyKind::PRICED,
             retries: RetrySettings::default(),
             breaker: BreakerSettings::default(),
             sessions: SessionSettings::default(),

@@ -2,7 +2,7 @@
 
 use crate::domain::{Moment, ReplicaId, Report};
 use crate::fleet::{Drift, Load};
-use crate::policy::PolicyName;
+use crate::policy::PolicyKind;
 use crate::queue::{ClassSnapshot, GateSnapshot, Tenant, Usage};
 use crate::tokens::Misses;
 
@@ -11,7 +11,7 @@ use super::{Brain, Foresight};
 /// One pool at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    pub policy: PolicyName,
+    pub policy: PolicyKind,
     pub requests_in_flight: usize,
     /// Sessions that changed replica since the start.
     pub sessions_moved_total: u64,

@@ -5,6 +5,7 @@ mod books;
 mod figures;
 mod hangs;
 mod poison;
+mod record;
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{Extent, Outline, Place, Report, SliceKey};
 use crate::fleet::Probe;
-use crate::policy::PolicyName;
+use crate::policy::PolicyKind;
 use crate::queue::Claim;
 
 /// A brain with its own clock and request numbers.
@@ -117,7 +118,7 @@ impl Bench {
 }
 
 fn by_session() -> Settings {
-    Settings { policy: PolicyName::Session, ..Settings::default() }
+    Settings { policy: PolicyKind::SESSION, ..Settings::default() }
 }
 
 fn ended(request: RequestId, outcome: Outcome) -> Event {
@@ -441,7 +442,9 @@ fn nothing_ends_twice() {
     let (request, _) = bench.sent(0);
     for _ in 0..2 {
         bench.tell(ended(request, Outcome::Done));
-        assert_eq!(bench.fail(request, Failure::Status), []);
+        // Whoever reports a failure waits for a verdict.
+        let refusal = Refusal::Restarted { retry_after: RETRY_AFTER };
+        assert_eq!(bench.fail(request, Failure::Status), [Action::Refuse { request, refusal }]);
     }
 }
 
@@ -500,7 +503,7 @@ proptest! {
     #[test]
     fn the_books_balance_whatever_happens(
         steps in prop::collection::vec(step(), 1..300),
-        policy in prop::sample::select(PolicyName::ALL.to_vec()),
+        policy in prop::sample::select(PolicyKind::SERVED.to_vec()),
     ) {
         let mut bench = Bench::new(Settings { policy, ..Settings::default() }, &[1.0, 2.0]);
         let mut joined = 2;

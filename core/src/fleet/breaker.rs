@@ -44,7 +44,7 @@ impl Default for BreakerSettings {
 }
 
 /// The state machine of one replica.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Breaker {
     settings: BreakerSettings,
     standing: Standing,

@@ -1,4 +1,4 @@
-//! A policy on the bench: some replicas, a clock that stands still until moved, and the notices that
+//! For tests, here and in the simulator (which includes this file): a policy on the bench: some replicas, a clock that stands still until moved, and the notices that
 //! a brain would give.
 
 use std::time::Duration;
@@ -21,10 +21,10 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) fn new(name: PolicyName, replicas: u32) -> Self {
+    pub(super) fn new(kind: PolicyKind, replicas: u32) -> Self {
         let chance = Pcg64Mcg::seed_from_u64(7);
         let (candidates, now, requests, booked_us) = (Vec::new(), Moment::ZERO, 0, Vec::new());
-        let mut bench = Self { policy: make(name), candidates, chance, now, requests, booked_us };
+        let mut bench = Self { policy: kind.make(), candidates, chance, now, requests, booked_us };
         (0..replicas).for_each(|it| bench.join(it));
         bench
     }
@@ -40,6 +40,10 @@ impl Bench {
             report: None,
             books: Books::default(),
         });
+    }
+
+    fn at(&self, replica: u32) -> usize {
+        self.candidates.binary_search_by_key(&ReplicaId(replica), |it| it.id).unwrap()
     }
 
     pub(super) fn wait(&mut self, seconds: u64) {
@@ -61,8 +65,8 @@ impl Bench {
     pub(super) fn tally(&mut self, outline: &Outline, times: u32) -> Vec<u32> {
         let mut counts = vec![0; self.candidates.len()];
         for _ in 0..times {
-            let chosen = ReplicaId(self.pick(outline));
-            counts[position(&self.candidates, chosen).unwrap()] += 1;
+            let chosen = self.pick(outline);
+            counts[self.at(chosen)] += 1;
         }
         counts
     }
@@ -71,12 +75,12 @@ impl Bench {
     pub(super) fn send(&mut self, outline: &Outline, to: u32) -> RequestId {
         let request = RequestId(self.requests);
         self.requests += 1;
-        let at = position(&self.candidates, ReplicaId(to)).unwrap();
+        let at = self.at(to);
         let ask = Ask { now: self.now, key: SliceKey(1), outline, first_token: None };
         let held = self.policy.on_sent(request, &ask, &self.candidates[at]);
         self.candidates[at].in_flight += 1;
         let (new, cached) = (outline.tokens_beyond(held), outline.tokens_in(held));
-        let us = span::whole_us(self.candidates[at].books.cost.prefill_ms(new, cached));
+        let us = whole((1e3 * self.candidates[at].books.cost.prefill_ms(new, cached)).round());
         self.booked_us.push(us);
         self.book(at, |booked| booked + us);
         request
@@ -84,11 +88,11 @@ impl Bench {
 
     fn book(&mut self, at: usize, change: impl FnOnce(u64) -> u64) {
         let books = &mut self.candidates[at].books;
-        books.wait_ms = span::ms_of(change(span::whole_us(books.wait_ms)));
+        books.wait_ms = float(change(whole((1e3 * books.wait_ms).round()))) / 1e3;
     }
 
     fn begin(&mut self, request: RequestId, at: u32) {
-        let at = position(&self.candidates, ReplicaId(at)).unwrap();
+        let at = self.at(at);
         let us = std::mem::take(&mut self.booked_us[usize::try_from(request.0).unwrap()]);
         self.book(at, |booked| booked - us);
     }
@@ -101,7 +105,7 @@ impl Bench {
     pub(super) fn end(&mut self, request: RequestId, at: u32) {
         self.policy.on_ended(self.now, request, ReplicaId(at));
         self.begin(request, at);
-        let at = position(&self.candidates, ReplicaId(at)).unwrap();
+        let at = self.at(at);
         self.candidates[at].in_flight -= 1;
     }
 
@@ -121,7 +125,7 @@ impl Bench {
             kv_used_share,
             kv_tokens_max: Some(100_000),
         };
-        let at = position(&self.candidates, ReplicaId(replica)).unwrap();
+        let at = self.at(replica);
         self.candidates[at].report = Some(report);
     }
 

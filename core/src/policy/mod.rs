@@ -2,63 +2,38 @@
 //! where the rule needs one, and chance passed in. A policy never sees sockets, clocks, other
 //! policies or the queue, so the router and the simulator drive it alike.
 //!
-//! Ours are here, and the peers' as their sources and papers give them, with their defaults, so that
-//! one replay can judge them all. To add one: write its file, add a line to the table below.
-
-#[macro_use]
-mod table;
+//! Those that a router offers are here; the peers' rules, against which they are measured, are in the
+//! simulator. To add one: write its file and add it to `kind.rs`.
 
 mod adapters;
 #[cfg(test)]
 mod bench;
-mod booked;
 mod books;
 mod congestion;
-mod ledger;
-mod name;
+mod kind;
+mod least_requests;
+mod power_of_two;
+mod priced;
+mod random;
 mod rendezvous;
 mod residency;
-mod ring;
-mod span;
+mod round_robin;
+mod session;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use rand::RngExt as _;
 use rand_pcg::Pcg64Mcg;
 
 use crate::domain::{Moment, Outline, Place, ReplicaId, Report, RequestId, SliceKey};
 
-pub use books::{Books, Terms};
-pub use name::UnknownPolicy;
+#[cfg(test)]
+use crate::domain::{float, whole};
 
-policies! {
-    session: Session "session" => session::Session;
-    round_robin: RoundRobin "round_robin" => round_robin::RoundRobin::default();
-    random: Random "random" => random::Random;
-    least_requests: LeastRequests "least_requests" => least_requests::LeastRequests;
-    power_of_two: PowerOfTwo "power_of_two" => power_of_two::PowerOfTwo;
-    least_work: LeastWork "least_work" => least_work::LeastWork::default();
-    consistent_hash:
-        ConsistentHash "consistent_hash" => ring::OnRing::<consistent_hash::ConsistentHash>::default();
-    bounded_load:
-        BoundedLoad "bounded_load" => ring::OnRing::<bounded_load::BoundedLoad>::default();
-    sglang_cache_aware:
-        SglangCacheAware "sglang_cache_aware" => sglang_cache_aware::CacheAware::default();
-    smg_cache_aware: SmgCacheAware "smg_cache_aware" => smg_cache_aware::CacheAware::default();
-    smg_least_load: SmgLeastLoad "smg_least_load" => smg_least_load::LeastLoad::default();
-    dynamo: Dynamo "dynamo" => dynamo::Dynamo::new(1.0),
-        Dynamo16 "dynamo_16" => dynamo::Dynamo::new(16.0);
-    llmd: Llmd "llmd" => llmd::Llmd::new(0.0),
-        LlmdNoHitLru "llmd_no_hit_lru" => llmd::Llmd::new(2.0);
-    llmd_sticky:
-        LlmdSticky "llmd_sticky" => booked::Booked::<llmd_sticky::LlmdSticky>::default();
-    lmetric: Lmetric "lmetric" => booked::Booked::<lmetric::Lmetric>::default();
-    preble: Preble "preble" => preble::Preble::default();
-    mooncake: Mooncake "mooncake" => booked::Booked::<mooncake::Mooncake>::default();
-    priced: Priced "priced" => priced::Priced::default();
-    dicer_ring: DicerRing "dicer_ring" => dicer_ring::DicerRing::default();
-}
+pub use books::{Books, Terms};
+pub use kind::{PolicyKind, UnknownPolicy};
+pub use rendezvous::mix;
+pub use residency::{BYTES_MAX, Residency};
 
 /// What a policy may know of a request.
 #[derive(Clone, Copy, Debug)]
@@ -130,43 +105,15 @@ pub trait Policy: Debug + Send {
 }
 
 /// Returns the position of the lowest score; ties go to the earlier candidate, so to the lower id.
-fn lowest(candidates: &[Candidate], score: impl Fn(&Candidate) -> f64) -> usize {
+pub fn lowest(candidates: &[Candidate], score: impl Fn(&Candidate) -> f64) -> usize {
     let scores = candidates.iter().map(score).enumerate();
     scores.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(position, _)| position)
 }
 
-/// Returns the position below `count` with the lowest score; chance decides between equals.
-fn lowest_by_chance(
-    count: usize,
-    chance: &mut Pcg64Mcg,
-    mut score: impl FnMut(usize) -> f64,
-) -> usize {
-    let (mut best, mut best_score, mut equals) = (0, f64::INFINITY, 0_u32);
-    for position in 0..count {
-        let score = score(position);
-        if score < best_score || equals == 0 {
-            (best, best_score, equals) = (position, score, 1);
-        } else if score <= best_score {
-            equals += 1;
-            if chance.random_range(0..equals) == 0 {
-                best = position;
-            }
-        }
-    }
-    best
-}
-
-/// Finds a replica among the candidates, which are in order of id.
-fn position(candidates: &[Candidate], replica: ReplicaId) -> Option<usize> {
-    candidates.binary_search_by_key(&replica, |it| it.id).ok()
-}
-
 /// Adds up what this router has in flight on all candidates.
-fn in_flight_total(candidates: &[Candidate]) -> f64 {
+pub fn in_flight_total(candidates: &[Candidate]) -> f64 {
     candidates.iter().map(|it| f64::from(it.in_flight)).sum()
 }
 
-#[cfg(test)]
-mod properties;
 #[cfg(test)]
 mod tests;

@@ -245,12 +245,12 @@ fn in_flight(at: &Candidate) -> f64 {
 mod tests {
     use crate::domain::Outline;
 
-    use super::super::PolicyName;
+    use super::super::PolicyKind;
     use super::super::bench::{Bench, prompt};
 
     #[test]
     fn a_session_stays_with_its_cache_until_waiting_costs_more_than_computing_again() {
-        let mut bench = Bench::new(PolicyName::Priced, 2);
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.serve(&prompt(&[(0, 40)]), 0);
         let next = prompt(&[(0, 40), (50, 2)]);
         assert_eq!(bench.pick(&next), 0);
@@ -265,7 +265,7 @@ mod tests {
     fn on_a_busy_fleet_a_session_waits_for_its_cache_where_it_would_leave_on_an_idle_one() {
         let session = prompt(&[(0, 100)]);
         let home_with_a_line = |busy: bool| {
-            let mut bench = Bench::new(PolicyName::Priced, 2);
+            let mut bench = Bench::new(PolicyKind::PRICED, 2);
             bench.serve(&session, 0);
             let mut fresh = 0;
             for _ in 0..if busy { 120 } else { 0 } {
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn an_adapter_goes_where_it_is_loaded_until_that_replica_is_busy() {
-        let mut bench = Bench::new(PolicyName::Priced, 2);
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.candidates.iter_mut().for_each(|it| it.books.cost.adapter_ms = 100.0);
         let asked = |adapter| Outline { adapter, ..prompt(&[(7_000, 4)]) };
         for home in [0, 1] {
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_busy_fleet_does_not_leave_its_slow_replicas_idle() {
-        let mut bench = Bench::new(PolicyName::Priced, 2);
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.candidates[1].books.pace = 2.0;
         for fresh in 0..400 {
             bench.serve(&prompt(&[(1000 * fresh, 100)]), 0);
@@ -317,14 +317,14 @@ mod tests {
 
     #[test]
     fn equal_prices_go_by_the_lots_of_the_session() {
-        let mut bench = Bench::new(PolicyName::Priced, 4);
+        let mut bench = Bench::new(PolicyKind::PRICED, 4);
         let tally = bench.tally(&prompt(&[(0, 4)]), 100);
         assert_eq!(tally.iter().filter(|it| 0 < **it).count(), 1, "{tally:?}");
     }
 
     #[test]
     fn of_two_cold_replicas_the_less_busy_one_takes_it() {
-        let mut bench = Bench::new(PolicyName::Priced, 2);
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[3, 1]);
         assert_eq!(bench.pick(&prompt(&[(0, 4)])), 1);
         bench.in_flight(&[1, 3]);
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_prompt_that_pauses_many_answers_waits_a_little_to_pause_few_but_not_in_proportion() {
-        let mut bench = Bench::new(PolicyName::Priced, 2);
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[20, 0]);
         bench.candidates[0].books.reading_share = 0.9;
         // A line of 0.5 s on the replica where nobody writes. Twenty answers that pause for
@@ -351,7 +351,7 @@ mod tests {
     fn who_waits_long_already_minds_a_further_second_more() {
         // Sixteen answers would pause; on the other replica there is a line of one second. A prompt of two
         // seconds takes the line, one of eleven seconds takes no more on itself.
-        let mut bench = Bench::new(PolicyName::Priced, 2);
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[16, 0]);
         bench.candidates[0].books.reading_share = 0.85;
         bench.send(&prompt(&[(1000, 235)]), 1);
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn answers_that_are_slow_already_are_spared() {
-        let mut bench = Bench::new(PolicyName::Priced, 2);
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[20, 24]);
         assert_eq!(bench.pick(&prompt(&[(0, 10)])), 0, "fewer would pause there");
         bench.candidates[0].books.reading_share = 0.8;
@@ -372,7 +372,7 @@ mod tests {
     fn where_giants_are_rare_they_wait_so_as_not_to_pause_everybody() {
         let giant = prompt(&[(10_000, 750)]);
         let goes_to = |uneven: bool| {
-            let mut bench = Bench::new(PolicyName::Priced, 2);
+            let mut bench = Bench::new(PolicyKind::PRICED, 2);
             for fresh in 0..200 {
                 bench.serve(&prompt(&[(1000 * fresh, if uneven { 1 } else { 100 })]), 0);
             }
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn short_answers_mind_a_pause_more_than_long_ones() {
-        let mut bench = Bench::new(PolicyName::Priced, 2);
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[6, 0]);
         bench.send(&prompt(&[(1000, 100)]), 1);
         let asked = |output: u32| Outline { output_tokens: Some(output), ..prompt(&[(0, 60)]) };
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn of_two_idle_replicas_the_one_with_room_in_its_cache_takes_a_new_prompt() {
         for full in 0..2 {
-            let mut bench = Bench::new(PolicyName::Priced, 2);
+            let mut bench = Bench::new(PolicyKind::PRICED, 2);
             bench.report(0, 0, 0.0);
             bench.report(1, 0, 0.0);
             bench.serve(&prompt(&[(0, 1000)]), full);
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn what_other_routers_have_there_counts_as_ours_does() {
-        let mut bench = Bench::new(PolicyName::Priced, 2);
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.candidates[0].books.running = 9.0;
         bench.candidates[1].books.running = 2.0;
         assert_eq!(bench.pick(&prompt(&[(0, 4)])), 1);

@@ -15,7 +15,7 @@ pub(super) fn lot(candidate: &Candidate, key: SliceKey) -> f64 {
 }
 
 /// Spreads every input bit over all output bits (the finaliser of SplitMix64).
-pub(super) fn mix(mut bits: u64) -> u64 {
+pub fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     bits ^ (bits >> 31)

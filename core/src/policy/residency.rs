@@ -9,13 +9,13 @@ use crate::prefix::PrefixIndex;
 use super::{Ask, Candidate};
 
 /// What one policy may remember of all replicas together.
-pub(super) const BYTES_MAX: usize = 128 << 20;
+pub const BYTES_MAX: usize = 128 << 20;
 
 /// How much a replica is believed to keep when its engine does not tell: llm-d's 31,250 blocks of 64.
 const KV_TOKENS_UNKNOWN: u64 = 31_250 * 64;
 
 #[derive(Debug)]
-pub(super) struct Residency {
+pub struct Residency {
     index: PrefixIndex,
     /// How many times its KV memory a replica is believed to keep; `None` for no limit of its own.
     kv_times: Option<u64>,
@@ -24,45 +24,45 @@ pub(super) struct Residency {
 
 impl Residency {
     /// Believes that a replica keeps what fits into its KV memory, `times` over.
-    pub(super) fn of_kv(times: u64) -> Self {
+    pub fn of_kv(times: u64) -> Self {
         Self { index: PrefixIndex::new(BYTES_MAX), kv_times: Some(times), depths: Vec::new() }
     }
 
     /// Believes that a replica keeps whatever this router remembers.
-    pub(super) fn boundless() -> Self {
+    pub fn boundless() -> Self {
         Self { index: PrefixIndex::new(BYTES_MAX), kv_times: None, depths: Vec::new() }
     }
 
     /// Looks the prompt up for all candidates; [`Self::blocks`] then tells.
-    pub(super) fn look_up(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) {
+    pub fn look_up(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) {
         let ids = candidates.iter().map(|it| it.id);
         self.index.look_up(&ask.outline.blocks, ids, &mut self.depths);
     }
 
     /// Counts the leading blocks that the candidate at that position holds.
-    pub(super) fn blocks(&self, position: usize) -> usize {
+    pub fn blocks(&self, position: usize) -> usize {
         self.depths.get(position).and_then(|it| usize::try_from(*it).ok()).unwrap_or(0)
     }
 
     /// Counts the most leading blocks that any candidate holds.
-    pub(super) fn blocks_max(&self) -> usize {
+    pub fn blocks_max(&self) -> usize {
         (0..self.depths.len()).map(|it| self.blocks(it)).max().unwrap_or(0)
     }
 
     /// Finds who holds most of the prompt, candidate or not.
-    pub(super) fn deepest(&mut self, ask: &Ask<'_>) -> Option<(ReplicaId, usize)> {
+    pub fn deepest(&mut self, ask: &Ask<'_>) -> Option<(ReplicaId, usize)> {
         let (replica, blocks) = self.index.deepest(&ask.outline.blocks)?;
         Some((replica, usize::try_from(blocks).ok()?))
     }
 
     /// Counts the tokens a replica holds of anything.
-    pub(super) fn held_tokens(&self, outline: &Outline, replica: ReplicaId) -> u64 {
+    pub fn held_tokens(&self, outline: &Outline, replica: ReplicaId) -> u64 {
         let held = u64::try_from(self.index.held(replica)).unwrap_or(u64::MAX);
         held.saturating_mul(u64::from(outline.block_tokens))
     }
 
     /// Notes where the prompt goes; returns how many leading blocks of it were there already.
-    pub(super) fn on_sent(&mut self, ask: &Ask<'_>, to: &Candidate) -> usize {
+    pub fn on_sent(&mut self, ask: &Ask<'_>, to: &Candidate) -> usize {
         let blocks = &ask.outline.blocks;
         let before = self.index.depth(blocks, to.id);
         if !blocks.is_empty() {
@@ -71,11 +71,11 @@ impl Residency {
         before
     }
 
-    pub(super) fn forget(&mut self, replica: ReplicaId) {
+    pub fn forget(&mut self, replica: ReplicaId) {
         self.index.forget(replica);
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.index.bytes()
     }
 

@@ -23,8 +23,8 @@ fn ask(session: u32) -> Ask<'static> {
 }
 
 /// Counts who is chosen over `asks` requests of different sessions.
-fn tally(name: PolicyName, candidates: &[Candidate], asks: u32) -> Vec<u32> {
-    let mut policy = make(name);
+fn tally(name: PolicyKind, candidates: &[Candidate], asks: u32) -> Vec<u32> {
+    let mut policy = name.make();
     let mut chance = Pcg64Mcg::seed_from_u64(7);
     let mut counts = vec![0; candidates.len()];
     for session in 0..asks {
@@ -36,7 +36,7 @@ fn tally(name: PolicyName, candidates: &[Candidate], asks: u32) -> Vec<u32> {
 #[test]
 fn every_policy_gives_each_replica_its_share() {
     let candidates = [candidate(0, 1.0, 0), candidate(1, 2.0, 0), candidate(2, 1.0, 0)];
-    for name in [PolicyName::RoundRobin, PolicyName::Random, PolicyName::Session] {
+    for name in [PolicyKind::ROUND_ROBIN, PolicyKind::RANDOM, PolicyKind::SESSION] {
         let counts = tally(name, &candidates, 8000);
         for (count, want) in counts.iter().zip([2000, 4000, 2000]) {
             assert!(u32::abs_diff(*count, want) < 200, "{name}: {counts:?}");
@@ -46,7 +46,7 @@ fn every_policy_gives_each_replica_its_share() {
 
 #[test]
 fn round_robin_takes_turns() {
-    let mut policy = make(PolicyName::RoundRobin);
+    let mut policy = PolicyKind::ROUND_ROBIN.make();
     let mut chance = Pcg64Mcg::seed_from_u64(7);
     let mut next = |from: &[Candidate]| from[policy.pick(&ask(0), from, &mut chance)].id.0;
     let three = fleet(3);
@@ -60,13 +60,13 @@ fn round_robin_takes_turns() {
 #[test]
 fn least_requests_counts_by_weight() {
     let candidates = [candidate(0, 1.0, 2), candidate(1, 4.0, 7), candidate(2, 1.0, 3)];
-    assert_eq!(tally(PolicyName::LeastRequests, &candidates, 1), [0, 1, 0]);
+    assert_eq!(tally(PolicyKind::LEAST_REQUESTS, &candidates, 1), [0, 1, 0]);
 }
 
 #[test]
 fn power_of_two_never_takes_the_most_crowded() {
     let candidates = [candidate(0, 1.0, 1), candidate(1, 1.0, 9), candidate(2, 1.0, 3)];
-    let counts = tally(PolicyName::PowerOfTwo, &candidates, 3000);
+    let counts = tally(PolicyKind::POWER_OF_TWO, &candidates, 3000);
     assert_eq!(counts[1], 0);
     assert!(counts[2] < counts[0] && 0 < counts[2], "{counts:?}");
 }
@@ -75,7 +75,7 @@ fn power_of_two_never_takes_the_most_crowded() {
 fn power_of_two_draws_two_different_ones_by_weight() {
     let candidates = [candidate(0, 1.0, 0), candidate(1, 1.0, 0), candidate(2, 2.0, 1)];
     // The crowding of the last is that of the others, so the first of the pair wins.
-    let counts = tally(PolicyName::PowerOfTwo, &candidates, 8000);
+    let counts = tally(PolicyKind::POWER_OF_TWO, &candidates, 8000);
     for (count, want) in counts.iter().zip([2000, 2000, 4000]) {
         assert!(u32::abs_diff(*count, want) < 200, "{counts:?}");
     }
@@ -88,7 +88,7 @@ proptest! {
         let lost = lost.index(before.len());
         let mut after = before.clone();
         let gone = after.remove(lost).id;
-        let mut policy = make(PolicyName::Session);
+        let mut policy = PolicyKind::SESSION.make();
         let mut chance = Pcg64Mcg::seed_from_u64(0);
         for session in 0..200 {
             let home = before[policy.pick(&ask(session), &before, &mut chance)].id;
@@ -102,7 +102,7 @@ proptest! {
         let one = fleet(size);
         let mut other = one.clone();
         other.rotate_left(turn % one.len());
-        let mut policy = make(PolicyName::Session);
+        let mut policy = PolicyKind::SESSION.make();
         let mut chance = Pcg64Mcg::seed_from_u64(0);
         let here = one[policy.pick(&ask(session), &one, &mut chance)].id;
         let there = other[policy.pick(&ask(session), &other, &mut chance)].id;

@@ -40,6 +40,8 @@ enum Figures {
 
 #[derive(Debug)]
 struct Stream {
+    /// Looks for the word for figures.
+    mark: memmem::Finder<'static>,
     walk: Walk,
     line: Line,
     /// Whether the event now being received has had a line of data. More than one make no object.
@@ -82,7 +84,7 @@ impl Meter {
             walk.on_piece(chunk);
         }
         let speaks = match &self.figures {
-            Figures::Events(_) => speaks_of_usage(chunk),
+            Figures::Events(stream) => stream.speaks_of_usage(chunk),
             Figures::None | Figures::Whole(_) => false,
         };
         self.count(chunk, speaks);
@@ -152,9 +154,19 @@ impl Meter {
 
 impl Stream {
     fn new(api: Api) -> Self {
-        let walk = Walk::new(Place::of_event(api));
+        let (mark, walk) = (memmem::Finder::new(MARK), Walk::new(Place::of_event(api)));
         let (late, within) = (Vec::new(), Vec::new());
-        Self { walk, line: Line::Begins(0), had_data: false, late, within }
+        Self { mark, walk, line: Line::Begins(0), had_data: false, late, within }
+    }
+
+    /// Tells whether an object with figures may begin in the chunk. In streams that end with figures
+    /// every other event says that it has none.
+    fn speaks_of_usage(&self, chunk: &[u8]) -> bool {
+        self.mark.find_iter(chunk).any(|at| {
+            let rest = chunk[at + MARK.len()..].trim_ascii_start();
+            let value = rest.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+            rest.is_empty() || value.is_some_and(|it| it.is_empty() || it.starts_with(b"{"))
+        })
     }
 
     /// Takes in some of a line, or the rest of it. A line that comes whole is walked through only if
@@ -200,16 +212,6 @@ impl Stream {
             self.within.clone_from(&found.within);
         }
     }
-}
-
-/// Tells whether an object with figures may begin in the chunk. In streams that end with figures every
-/// other event says that it has none.
-fn speaks_of_usage(chunk: &[u8]) -> bool {
-    memmem::find_iter(chunk, MARK).any(|at| {
-        let rest = chunk[at + MARK.len()..].trim_ascii_start();
-        let value = rest.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
-        rest.is_empty() || value.is_some_and(|it| it.is_empty() || it.starts_with(b"{"))
-    })
 }
 
 #[cfg(test)]

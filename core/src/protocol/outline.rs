@@ -57,7 +57,7 @@ impl Prompt<'_> {
         for part in self.parts {
             chain.absorb(part.as_bytes());
         }
-        let media = media::find(self.parts[2], self.turns);
+        let media = media::find(self.parts[2], self.turns, 0 < chain.data_blocks);
         let text_bytes = narrow(bytes - media.bytes);
         let dense_bytes = (chain.data_blocks * BLOCK_BYTES).saturating_sub(media.bytes);
         let extent = Extent {

@@ -4,7 +4,7 @@
 //! nesting, so the text is walked through once, in pieces as they come. Strings are skipped at the speed
 //! of `memchr`, and nothing but the object itself is kept.
 
-use memchr::memchr2;
+use memchr::memchr_iter;
 use serde::Deserialize;
 
 use crate::domain::Usage;
@@ -62,10 +62,12 @@ pub(super) struct Walk {
     /// The depth at which keys count: 1, or 2 inside of the object that the place names.
     watched: u32,
     in_string: bool,
-    /// Whether the last byte was a backslash in a string.
+    /// Whether the next byte of a string is escaped.
     escaped: bool,
     /// Whether a colon came since the last comma, at the watched depth.
     in_value: bool,
+    /// The last byte that is no blank.
+    last: u8,
     /// The last key at the watched depth.
     key: Key,
     /// Where the object is copied to that is now passed through, and the depth at which it ends.
@@ -119,6 +121,7 @@ impl Walk {
             in_string: false,
             escaped: false,
             in_value: false,
+            last: b' ',
             key: Key::default(),
             copied: None,
             state: State::Open,
@@ -164,10 +167,13 @@ impl Walk {
 
     /// Takes in a byte outside of strings.
     fn on_mark(&mut self, byte: u8) {
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+            return;
+        }
+        let last = std::mem::replace(&mut self.last, byte);
         match byte {
-            b' ' | b'\t' | b'\r' | b'\n' => {}
             _ if self.state == State::Over => self.state = State::Broken,
-            b'{' | b'[' => self.open(byte),
+            b'{' | b'[' => self.open(byte, last == b':'),
             b'}' | b']' => self.close(),
             _ if self.depth == 0 => self.state = State::Broken,
             b'"' => {
@@ -176,19 +182,29 @@ impl Walk {
                     self.key = Key::default();
                 }
             }
-            b':' if self.is_watched() => self.in_value = true,
+            b':' if self.is_watched() => self.on_colon(last),
             b',' if self.is_watched() => self.in_value = false,
             _ => {}
         }
     }
 
-    fn open(&mut self, byte: u8) {
+    /// Takes in the colon behind a key. Behind anything else it makes no sense, and nothing is believed
+    /// of what follows.
+    fn on_colon(&mut self, last: u8) {
+        if self.in_value || last != b'"' {
+            self.key = Key::default();
+        }
+        self.in_value = true;
+    }
+
+    /// Goes into an object or a list, which is a key's value if it `follows` the colon.
+    fn open(&mut self, byte: u8, follows: bool) {
         let is_object = byte == b'{';
         if self.depth == 0 && !is_object {
             self.state = State::Broken;
             return;
         }
-        let is_value = is_object && self.is_watched() && self.in_value;
+        let is_value = is_object && follows && self.is_watched() && self.in_value;
         let Some(inside) = self.depth.checked_add(1) else {
             self.state = State::Broken;
             return;
@@ -226,31 +242,23 @@ impl Walk {
         }
     }
 
-    /// Goes to the end of the string, or of the piece; a key is noted on the way.
+    /// Goes to the end of the string, or of the piece; a key is noted on the way. Only quotes are looked
+    /// for, because texts have far more escapes of other kinds.
     fn skip_string(&mut self, piece: &[u8], from: usize) -> usize {
-        let mut at = from + usize::from(std::mem::take(&mut self.escaped));
-        loop {
-            let rest = piece.get(at..).unwrap_or_default();
-            let Some(found) = memchr2(b'"', b'\\', rest) else {
-                at = piece.len();
-                break;
-            };
-            at += found;
-            if piece[at] == b'"' {
-                self.in_string = false;
-                break;
-            }
-            at += 2;
-            if piece.len() < at {
-                self.escaped = true;
-                at = piece.len();
-                break;
-            }
-        }
+        let escaped = std::mem::take(&mut self.escaped);
+        let is_escaped = |at: usize| {
+            let slashes = piece[from..at].iter().rev().take_while(|it| **it == b'\\').count();
+            (slashes % 2 == 1) != (escaped && slashes == at - from)
+        };
+        let mut quotes = memchr_iter(b'"', &piece[from..]).map(|it| from + it);
+        let end = quotes.find(|at| !is_escaped(*at));
+        let at = end.unwrap_or(piece.len());
         if self.is_watched() && !self.in_value {
             self.key.push(&piece[from..at]);
         }
-        at + usize::from(!self.in_string)
+        self.in_string = end.is_none();
+        self.escaped = end.is_none() && is_escaped(at);
+        at + usize::from(end.is_some())
     }
 
     const fn is_watched(&self) -> bool {

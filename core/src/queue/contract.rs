@@ -285,6 +285,12 @@ impl Contracts {
         self.accounts = accounts;
     }
 
+    /// Forgets the requests that hold a reservation, because their ends will not be told. What they
+    /// reserved stays charged: they were sent.
+    pub fn forget_reserved(&mut self) {
+        self.accounts.values_mut().for_each(|it| it.reserved = 0);
+    }
+
     /// Finds the tenant's account, or the one for everybody else.
     pub fn account(&mut self, tenant: Tenant) -> &mut Account {
         let at = self.accounts.get_index_of(&tenant).unwrap_or(0);

@@ -1,6 +1,6 @@
 //! The brain's notices in operators' words: plain values for the log and for `/events`.
 
-use cleave_core::brain::{Notice, Order};
+use cleave_core::brain::{Inherit, Notice, Order, Remedy};
 use cleave_core::domain::ReplicaId;
 use cleave_core::fleet::{Reason, Silence, State};
 
@@ -65,6 +65,35 @@ pub(super) fn ordered<'a>(
         }
         Order::Zone { .. } | Order::Restore { .. } => return None,
     })
+}
+
+/// Makes of a pool that was rebuilt after a panic what is told; `kept` is what its new brain took over,
+/// `refused` the number of requests that waited.
+pub(super) fn rebuilt(
+    pool: &str,
+    remedy: Remedy,
+    kept: Option<Inherit>,
+    refused: usize,
+) -> Incident {
+    let kept = match kept {
+        Some(Inherit::All) => "the health of replicas, contracts, sessions and the assignment",
+        Some(Inherit::Books) => "the health of replicas and contracts",
+        Some(Inherit::Nothing) => "replicas and orders only",
+        None => "nothing: it cannot be rebuilt yet",
+    };
+    let Remedy { in_row, pause, .. } = remedy;
+    let rests = pause.map(|it| format!(", rests for {} ms", it.as_millis())).unwrap_or_default();
+    let detail =
+        format!("panic {in_row} in a row; {refused} that waited were refused; kept {kept}{rests}");
+    Incident {
+        kind: "pool",
+        pool: Some(pool.to_owned()),
+        state: "restarted",
+        reason: Some("panic"),
+        detail: Some(detail),
+        alert: true,
+        ..Incident::default()
+    }
 }
 
 fn describe(silence: Silence) -> String {

@@ -30,7 +30,7 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
-            Self::Relay(relay) => relay.poll_piece(cx).map(|it| Some(it?.map(Frame::data))),
+            Self::Relay(relay) => relay.poll_contained(cx).map(|it| Some(it?.map(Frame::data))),
             Self::Text(text) => Poll::Ready(text.take().map(|it| Ok(Frame::data(it)))),
         }
     }

@@ -20,6 +20,8 @@ const UNIT_BYTES: usize = 4 << 10;
 /// How many times what is left free a caller may hold, and its oldest body that waits.
 const SHARE: usize = 1;
 const SHARE_OLDEST: usize = 4;
+/// No head is charged more.
+const HEAD_BYTES_MAX: usize = 1 << 20;
 /// Bodies that may wait for room.
 const WAITING_MAX: usize = 4096;
 
@@ -50,7 +52,12 @@ struct Waiter {
 pub(super) struct Full;
 
 impl Buffers {
-    pub(super) fn new(bytes_max: usize) -> Arc<Self> {
+    /// Makes room for bodies, and for the head of one that takes all of it.
+    pub(super) fn for_bodies(bytes_max: usize) -> Arc<Self> {
+        Self::new(bytes_max.saturating_add(HEAD_BYTES_MAX))
+    }
+
+    fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self { bytes_max: bytes_max.next_multiple_of(UNIT_BYTES), room: Mutex::default() })
     }
 
@@ -150,6 +157,11 @@ impl Share {
         Buffers::charge(&mut room, &self.caller, more);
         self.bytes += more;
         Ok(())
+    }
+
+    /// How many bytes it has.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Tells whether there is room to keep it for as long as a stream lasts: half of all room, and of

@@ -10,7 +10,7 @@ use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
 use cleave_core::protocol::{Peek, Route as Path, SessionId, peek};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use tracing::debug;
 
@@ -20,7 +20,7 @@ use crate::tokenizer::Count;
 use super::body::Body;
 use super::callers::{Caller, Owner};
 use super::claim;
-use super::client::{Client, Stage};
+use super::client::Client;
 use super::headers::{
     Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
 };
@@ -65,9 +65,10 @@ pub(super) async fn exchange(
 
 /// Answers what no replica needs to be asked for.
 fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, ServeError>> {
-    if parts.headers.get_all(header::HOST).iter().nth(1).is_some() {
-        // What stands before the router may have read the other one.
-        return Some(Err(ServeError::SeveralHosts));
+    let hosts = parts.headers.get_all(header::HOST).iter().count();
+    if 1 < hosts || (hosts == 0 && parts.version == Version::HTTP_11) {
+        // As RFC 9112 has it: what stands before the router may have read another one.
+        return Some(Err(ServeError::NotOneHost));
     }
     match (&parts.method, parts.uri.path()) {
         (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: "CONNECT" })),
@@ -99,12 +100,11 @@ async fn serve(
     let path = Path::read(visit.uri.path())?;
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
-    let account = router.callers.find(Owner::of(caller.tenant, client.peer));
+    let owner = Owner::of(caller.tenant, client.peer);
+    let (account, mut room) = intake::open(router, owner, &parts.headers)?;
     let reads = intake::must_read(path, &parts.method, &parts.headers);
-    let taken = intake::take_body(router, &account, reads, body).await?;
-    if !matches!(taken, Intake::Passing(_)) {
-        client.set_stage(parts.version, Stage::Waiting);
-    }
+    let taken = intake::take_body(router, &mut room, reads, body).await?;
+    client.set_stage(parts.version, taken.stage());
     let body = taken.held();
     let mut found = match &body {
         Some(json) => peek(visit.api, json)?,
@@ -139,6 +139,8 @@ async fn serve(
     outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
     let placed = visit.place(pool, key, (outline, extent), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
+    #[cfg(test)]
+    router.traps.at_request();
 
     // Send, and send elsewhere while nothing has come back.
     let passing = out.passing;
@@ -150,11 +152,11 @@ async fn serve(
             let chunked = framed == Framed::Chunked;
             (pass(worker, visit, member, &head, body, chunked).await?, None)
         }
-        Intake::Held { body, share } => {
+        Intake::Held(body) => {
             let payload = Payload::edited(&body, &splices);
             let head = head(Framed::Length(payload.len()));
             let answer = try_each(worker, visit, member, &head, &payload).await?;
-            let kept = || Kept { body, share, headers: parts.headers, splices, passing };
+            let kept = || Kept { body, share: room, headers: parts.headers, splices, passing };
             let spare = resumes.then(kept).and_then(|it| Spare::new(visit.api, &answer, it));
             (answer, spare)
         }

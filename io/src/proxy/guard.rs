@@ -28,7 +28,9 @@ const FRAMES_PER_S: i64 = 1_000;
 
 /// What a client is sent that closed its side before its answer began.
 const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// How soon after that it is looked at again, at first and later.
+/// How long that is put off: an answer that comes by then needs none.
+const INTERIM_AFTER: Duration = Duration::from_millis(300);
+/// How often a client that closed its side is looked at, at first and later.
 const LOOK_MIN: Duration = Duration::from_millis(5);
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
@@ -107,17 +109,29 @@ impl<S> Guard<S> {
 /// A client that closed its side, and may be gone.
 #[derive(Debug)]
 struct Closed {
+    since: Instant,
     look: Pin<Box<Sleep>>,
     pause: Duration,
+    is_probed: bool,
+}
+
+impl Closed {
+    fn new() -> Self {
+        let (since, look) = (Instant::now(), Box::pin(sleep(LOOK_MIN)));
+        Self { since, look, pause: LOOK_MIN, is_probed: false }
+    }
+
+    /// Tells whether the client is to be sent something now.
+    fn is_due(&self, after: Duration) -> bool {
+        if self.is_probed { self.pause == LOOK_MAX } else { after <= self.since.elapsed() }
+    }
 }
 
 impl<S: Socket> Guard<S> {
     /// The client closed its side. Tells when that is the end; until then it is probed now and then.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(client) = &self.client else { return Poll::Ready(Ok(())) };
-        let closed = self
-            .closed
-            .get_or_insert_with(|| Closed { look: Box::pin(sleep(LOOK_MIN)), pause: LOOK_MIN });
+        let closed = self.closed.get_or_insert_with(Closed::new);
         loop {
             let is_new = closed.pause == LOOK_MIN;
             match self.inner.is_refused() {
@@ -127,20 +141,27 @@ impl<S: Socket> Guard<S> {
                 Some(false) | None => return Poll::Ready(Ok(())),
             }
             ready!(closed.look.as_mut().poll(cx));
-            let is_tried = is_new || closed.pause == LOOK_MAX;
+            closed.pause = LOOK_MAX.min(2 * closed.pause);
             match client.stage() {
                 Stage::None => return Poll::Ready(Ok(())),
                 // A write that waits will tell by itself, and nothing may go between its halves.
-                Stage::Waiting if is_tried && self.stalled.is_none() => {
+                Stage::Waiting if closed.is_due(INTERIM_AFTER) && self.stalled.is_none() => {
                     let sent = Pin::new(&mut self.inner).poll_write(cx, INTERIM);
                     if !matches!(sent, Poll::Ready(Ok(length)) if length == INTERIM.len()) {
                         return Poll::Ready(Ok(()));
                     }
+                    (closed.is_probed, closed.pause) = (true, 2 * LOOK_MIN);
                 }
-                Stage::Events if is_tried => client.ask(),
+                Stage::Waiting if !closed.is_probed => {
+                    closed.pause = INTERIM_AFTER.saturating_sub(closed.since.elapsed());
+                    closed.pause = closed.pause.max(2 * LOOK_MIN);
+                }
+                Stage::Events if closed.is_due(Duration::ZERO) => {
+                    client.ask();
+                    (closed.is_probed, closed.pause) = (true, 2 * LOOK_MIN);
+                }
                 Stage::Waiting | Stage::Events | Stage::Sending => {}
             }
-            closed.pause = LOOK_MAX.min(2 * closed.pause);
             closed.look.as_mut().reset(Instant::now() + closed.pause);
         }
     }

@@ -12,22 +12,22 @@ use hyper::body::Incoming;
 use crate::replicas::{Upload, UploadLimits};
 
 use super::buffers::{Full, Share};
-use super::callers::Caller;
+use super::callers::{Caller, Owner};
+use super::client::Stage;
 use super::headers::{REQUEST_ID, SESSION_ID, may_be_json};
 use super::rescue::ServeError;
 use super::router::Router;
 
 const REQUEST_ID_BYTES_MAX: usize = 128;
+/// Twice the bytes of a head that is charged to nobody.
+const HEAD_BYTES_FREE: usize = 4 << 10;
 /// What is allotted at least to a body that comes in several pieces.
 const ALLOTTED_BYTES_MIN: usize = 64 << 10;
 
 /// A body as it came in.
 pub(super) enum Intake {
-    /// Held whole, with its share of the common limit.
-    Held {
-        body: Bytes,
-        share: Share,
-    },
+    /// Held whole.
+    Held(Bytes),
     /// Not looked into: passed on as it comes.
     Passing(Upload<Incoming>),
     Nothing,
@@ -36,15 +36,23 @@ pub(super) enum Intake {
 impl Intake {
     pub(super) fn held(&self) -> Option<Bytes> {
         match self {
-            Self::Held { body, .. } => Some(body.clone()),
+            Self::Held(body) => Some(body.clone()),
             Self::Passing(_) | Self::Nothing => None,
+        }
+    }
+
+    /// Says how far the request is: one that passes is not yet read.
+    pub(super) const fn stage(&self) -> Stage {
+        match self {
+            Self::Held(_) | Self::Nothing => Stage::Waiting,
+            Self::Passing(_) => Stage::None,
         }
     }
 
     /// Counts the bytes that are held for the request.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
-            Self::Held { body, .. } => body.len(),
+            Self::Held(body) => body.len(),
             Self::Passing(_) | Self::Nothing => 0,
         }
     }
@@ -76,10 +84,25 @@ pub(super) fn must_read(route: Route, method: &Method, headers: &HeaderMap) -> b
     route.takes_json() || (*method != Method::GET && may_be_json(headers))
 }
 
+/// Opens the account of a request. A head that is larger than most is charged like a body, with what it
+/// takes beside it: on HTTP/2 a connection may bring two hundred of them at once.
+pub(super) fn open(
+    router: &Router,
+    owner: Owner,
+    headers: &HeaderMap,
+) -> Result<(Arc<Caller>, Share), ServeError> {
+    let caller = router.callers.find(owner);
+    let mut share = router.buffers.open(&caller);
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let charged = (2 * bytes).saturating_sub(HEAD_BYTES_FREE);
+    share.try_grow(charged).map_err(|Full| ServeError::BuffersFull)?;
+    Ok((caller, share))
+}
+
 /// Takes in the body, whole if it must be read.
 pub(super) async fn take_body(
     router: &Router,
-    caller: &Arc<Caller>,
+    share: &mut Share,
     reads: bool,
     body: Incoming,
 ) -> Result<Intake, ServeError> {
@@ -97,16 +120,16 @@ pub(super) async fn take_body(
     if !reads {
         return Ok(Intake::Passing(upload));
     }
-    let share = router.buffers.open(caller);
     read(upload, share, known.unwrap_or(limit_bytes), &limits).await
 }
 
 async fn read(
     mut upload: Upload<Incoming>,
-    mut share: Share,
+    share: &mut Share,
     bytes_max: usize,
     limits: &UploadLimits,
 ) -> Result<Intake, ServeError> {
+    let head_bytes = share.bytes();
     let mut held = Bytes::new();
     let mut joined: Option<BytesMut> = None;
     // Over all pieces together: a body does not wait for room again and again.
@@ -115,7 +138,10 @@ async fn read(
         upload.next().await.map_err(|it| ServeError::body(it, limits.bytes_max))?
     {
         let length = joined.as_ref().map_or(held.len(), BytesMut::len) + piece.len();
-        share.grow(length, &mut wait_left).await.map_err(|Full| ServeError::BuffersFull)?;
+        share
+            .grow(head_bytes + length, &mut wait_left)
+            .await
+            .map_err(|Full| ServeError::BuffersFull)?;
         if held.is_empty() && joined.is_none() {
             // Most bodies come in one piece, which is kept as it is.
             held = piece;
@@ -133,5 +159,5 @@ async fn read(
         }
     }
     let body = joined.map_or(held, BytesMut::freeze);
-    Ok(Intake::Held { body, share })
+    Ok(Intake::Held(body))
 }

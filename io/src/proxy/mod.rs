@@ -15,7 +15,9 @@ mod guard;
 mod headers;
 mod intake;
 mod keep;
+mod lobby;
 mod outgoing;
+mod panics;
 mod pool;
 mod pulse;
 mod recall;
@@ -28,6 +30,10 @@ mod server;
 mod settings;
 mod table;
 mod tenants;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod vetting;
 mod visit;

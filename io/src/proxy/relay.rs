@@ -21,9 +21,10 @@ use crate::replicas::AnswerBody;
 
 use super::callers::Caller;
 use super::client::Client;
+use super::panics::{Panicked, attempt};
 use super::pool::{Member, Waiting};
 use super::pulse::Pulse;
-use super::rescue::cut_event;
+use super::rescue::{cut_event, panicked_event};
 use super::resume::{Moved, Moving, Spare};
 use super::visit::Visit;
 use super::worker::Worker;
@@ -82,7 +83,31 @@ impl Relay {
         relay
     }
 
-    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    /// Polls for the next piece. A panic cuts this answer, and no other on the same connection.
+    pub(super) fn poll_contained(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Bytes>>> {
+        let polled = attempt(|| self.poll_piece(cx));
+        polled.unwrap_or_else(|Panicked| Poll::Ready(Some(self.on_panic())))
+    }
+
+    /// Ends an answer in which a panic happened, and says what the client is told.
+    fn on_panic(&mut self) -> io::Result<Bytes> {
+        self.worker.router.metrics.on_panic("stream");
+        let broken = || io::Error::other("the router made a mistake");
+        // While the answer moved, the visit was in what panicked, and is settled.
+        (self.body, self.waiting, self.spare, self.moving) = (None, None, None, None);
+        let Some(visit) = &mut self.visit else { return Err(broken()) };
+        visit.on_panic();
+        if !self.stream {
+            return Err(broken());
+        }
+        let words = attempt(|| panicked_event(visit.api, visit.is_mid_event()));
+        words.map_or_else(|Panicked| Err(broken()), |it| Ok(it.into()))
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let polled = self.poll_next(cx);
         if let Poll::Ready(Some(Ok(piece))) = &polled {
             self.given_bytes += u64::try_from(piece.len()).unwrap_or(0);
@@ -94,6 +119,8 @@ impl Relay {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        #[cfg(test)]
+        self.worker.router.traps.at_stream();
         loop {
             let last_words = if let Some(moving) = &mut self.moving {
                 let moved = ready!(moving.as_mut().poll(cx));

@@ -46,8 +46,8 @@ pub(super) enum ServeError {
          shortly"
     )]
     BuffersFull,
-    #[error("the request names more than one host")]
-    SeveralHosts,
+    #[error("a request names one host")]
+    NotOneHost,
     #[error("{method} is not supported")]
     Method { method: &'static str },
     #[error("the model `{model}` does not exist; available: {available}")]
@@ -117,6 +117,7 @@ impl ServeError {
                 | Refusal::DeadlinePassed
                 | Refusal::WaitedOut { .. }
                 | Refusal::SessionsFull { .. }
+                | Refusal::Restarted { .. }
                 | Refusal::OverContract { .. },
                 _,
             ) => Self::HeldBack(refusal),
@@ -139,7 +140,7 @@ impl ServeError {
             Self::ReplicaUnauthorized => (StatusCode::BAD_GATEWAY, "replica_unauthorized"),
             Self::Redirected => (StatusCode::BAD_GATEWAY, "replica_redirected"),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "body_broken"),
-            Self::SeveralHosts => (StatusCode::BAD_REQUEST, "several_hosts"),
+            Self::NotOneHost => (StatusCode::BAD_REQUEST, "not_one_host"),
             Self::UnnamedModel { .. } => (StatusCode::BAD_REQUEST, "model_missing"),
             Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
@@ -236,6 +237,7 @@ const fn status_of(refusal: Refusal) -> StatusCode {
         Refusal::Suspected { .. }
         | Refusal::WaitedOut { .. }
         | Refusal::SessionsFull { .. }
+        | Refusal::Restarted { .. }
         | Refusal::NoReplica { .. }
         | Refusal::TriesSpent
         | Refusal::BudgetSpent => StatusCode::SERVICE_UNAVAILABLE,
@@ -251,6 +253,9 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::DeadlinePassed => "the deadline passed while the request waited",
         Refusal::WaitedOut { .. } => "the request waited as long as its class may",
         Refusal::SessionsFull { .. } => "no new session can begin now: the memory for them is full",
+        Refusal::Restarted { .. } => {
+            "the router lost track of this request by a mistake of its own; try again shortly"
+        }
         Refusal::OverContract { limit: "tokens", .. } => "the tokens per minute are used up",
         Refusal::OverContract { limit: "requests", .. } => "the requests per minute are used up",
         Refusal::OverContract { .. } => "the model units per minute are used up",
@@ -278,4 +283,39 @@ pub(super) fn cut_event(api: Api, mid_event: bool) -> String {
     let message = "the replica stopped in the middle of its answer";
     let error = ErrorBody { kind: ErrorKind::Internal, message, code: "replica_lost", param: None };
     error.event(api, mid_event)
+}
+
+/// The same where the router itself is to blame.
+pub(super) fn panicked_event(api: Api, mid_event: bool) -> String {
+    let message = &ServeError::Panicked.to_string();
+    let code = ServeError::Panicked.verdict().1;
+    ErrorBody { kind: ErrorKind::Internal, message, code, param: None }.event(api, mid_event)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// Finds the codes that stand between two marks of a source file: what is quoted and looks like one.
+    fn codes_between<'a>(source: &'a str, from: &str, to: &str) -> Vec<&'a str> {
+        let start = source.find(from).expect("the mark is there");
+        let end = start + source[start..].find(to).expect("the other mark is there");
+        let is_code =
+            |it: &&str| !it.is_empty() && it.bytes().all(|it| matches!(it, b'a'..=b'z' | b'_'));
+        source[start..end].split('"').skip(1).step_by(2).filter(is_code).collect()
+    }
+
+    #[test]
+    fn the_guide_lists_every_code_and_no_other() {
+        let own = include_str!("rescue.rs");
+        let brain = include_str!("../../../core/src/brain/event.rs");
+        let mut codes: BTreeSet<&str> =
+            codes_between(own, "const fn verdict", "const fn kind").into_iter().collect();
+        codes.extend(codes_between(own, "fn cut_event", "fn panicked_event"));
+        codes.extend(codes_between(brain, "pub const fn as_str", "#[cfg(test)]"));
+        let guide = include_str!("../../../docs/guide/errors.md");
+        let listed = guide.lines().filter_map(|it| it.strip_prefix("| `")?.split('`').next());
+        assert_eq!(codes, listed.collect());
+        assert!(30 < codes.len(), "{codes:?}");
+    }
 }

@@ -65,12 +65,14 @@ pub struct Router {
     draining: AtomicBool,
     /// Whether the operator was told that a replica asks for a key it does not get.
     pub(super) told_of_keys: AtomicBool,
-    tasks: TaskTracker,
+    pub(super) tasks: TaskTracker,
+    #[cfg(test)]
+    pub(super) traps: super::testing::Traps,
 }
 
 impl Router {
     pub fn new(settings: Settings, access: AccessLog) -> Arc<Self> {
-        let buffers = Buffers::new(settings.limits.buffered_bytes_max);
+        let buffers = Buffers::for_bodies(settings.limits.buffered_bytes_max);
         let explanations = Explanations::new(settings.explain.clone());
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
         Arc::new(Self {
@@ -91,6 +93,8 @@ impl Router {
             draining: AtomicBool::new(false),
             told_of_keys: AtomicBool::new(false),
             tasks: TaskTracker::new(),
+            #[cfg(test)]
+            traps: super::testing::Traps::default(),
         })
     }
 
@@ -154,14 +158,18 @@ impl Router {
                 let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
                 let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
                 self.restore(&pool);
-                self.tasks.spawn(keep_time(&pool));
-                self.tasks.spawn(Arc::clone(self).put_questions(Arc::downgrade(&pool), coming));
+                let timed = Arc::downgrade(&pool);
+                self.spawn_kept("timer", move || keep_time(timed.clone()));
+                let (router, asked) = (Arc::clone(self), Arc::downgrade(&pool));
+                let coming = Arc::new(tokio::sync::Mutex::new(coming));
+                self.spawn_kept("questions", move || {
+                    Arc::clone(&router).put_questions(asked.clone(), Arc::clone(&coming))
+                });
                 pool
             });
             pool.tell(Event::Contracted { limits: tenants.limits(&pool.name) });
             for member in pool.apply(settings, &self.replicas) {
-                self.tasks.spawn(Arc::clone(self).watch(pool.clone(), member.clone()));
-                self.tasks.spawn(Arc::clone(self).hear(pool.clone(), member));
+                self.look_after(&pool, &member);
             }
             pools.push(pool);
         }
@@ -173,6 +181,14 @@ impl Router {
         self.pools.store(Arc::new(pools));
         self.tenants.store(Arc::new(tenants));
         self.rebuild_table();
+    }
+
+    /// Has a replica probed and asked for its load until it leaves.
+    fn look_after(self: &Arc<Self>, pool: &Arc<Pool>, member: &Arc<Member>) {
+        let (router, pool, member) = (Arc::clone(self), Arc::clone(pool), Arc::clone(member));
+        let (other, of, asked) = (router.clone(), pool.clone(), member.clone());
+        self.spawn_kept("probes", move || router.clone().watch(pool.clone(), member.clone()));
+        self.spawn_kept("reports", move || other.clone().hear(of.clone(), asked.clone()));
     }
 
     /// Runs until stopped: small things that must happen though nothing else does.
@@ -308,15 +324,16 @@ impl Router {
     async fn put_questions(
         self: Arc<Self>,
         pool: Weak<Pool>,
-        mut questions: mpsc::Receiver<Question>,
+        questions: Arc<tokio::sync::Mutex<mpsc::Receiver<Question>>>,
     ) {
+        let mut questions = questions.lock().await;
         while let Some(Question { replica, limit }) = questions.recv().await {
             let Some(pool) = pool.upgrade() else { return };
             let Some(member) = pool.members().iter().find(|it| it.id == replica).cloned() else {
                 continue;
             };
             let router = Arc::clone(&self);
-            self.tasks.spawn(async move {
+            self.tasks.spawn(Arc::clone(&self).run_once(async move {
                 let asked_at = router.clock.now();
                 let model = pool.model_of(&member);
                 let probe = match ask_token(&member.origin, &model, limit).await {
@@ -327,7 +344,7 @@ impl Router {
                     Token::Missed => Probe::Mute { asked_at, last_byte_at: member.last_byte_at() },
                 };
                 pool.tell(Event::Probed { replica, probe });
-            });
+            }));
         }
     }
 

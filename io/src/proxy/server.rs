@@ -10,19 +10,27 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::mpsc::error::SendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{error, warn};
 
+use super::client::Client;
+use super::lobby::Lobby;
+use super::panics::contained;
 use super::router::Router;
 use super::tls;
 use super::worker::{Accepted, Ending, Worker};
 
 const BACKLOG: i32 = 4096;
+/// How often is looked for idle connections while a newcomer waits.
+const LOOK: Duration = Duration::from_millis(100);
 /// Accepted connections that wait for their thread.
 const HANDED_MAX: usize = 256;
+/// How long to wait after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A bound listener that serves nothing yet.
 #[derive(Debug)]
@@ -102,9 +110,17 @@ impl Server {
         for number in 0..self.router.settings.threads.get() {
             threads.push(self.start_thread(number, &ending)?);
         }
-        let listener = tokio::net::TcpListener::from_std(self.listener)?;
-        let places = Arc::new(Semaphore::new(self.connections_max));
-        _ = stop.run_until_cancelled(accept(&listener, &places, &threads)).await;
+        let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
+        let mut door = Door {
+            server: &self,
+            ending: &ending,
+            listener: &listener,
+            places: Arc::new(Semaphore::new(self.connections_max)),
+            lobby: Lobby::default(),
+            threads,
+        };
+        _ = stop.run_until_cancelled(door.keep_open()).await;
+        let threads = door.threads;
 
         self.router.start_draining();
         if !taken.is_cancelled() {
@@ -171,27 +187,124 @@ fn is_for(listener: &TcpListener, address: SocketAddr) -> bool {
         .is_ok_and(|own| own.ip() == address.ip() && [0, own.port()].contains(&address.port()))
 }
 
-async fn accept(listener: &tokio::net::TcpListener, places: &Arc<Semaphore>, threads: &[Thread]) {
-    loop {
-        // With all places taken, newcomers wait in the backlog until somebody leaves.
-        let Ok(place) = Arc::clone(places).acquire_owned().await else { return };
-        match listener.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
-            Ok((stream, peer)) => {
-                let accepted = Accepted { stream, peer: peer.ip(), place };
-                hand_over(accepted, threads).await;
+/// Where connections come in.
+struct Door<'a> {
+    server: &'a Server,
+    ending: &'a Ending,
+    listener: &'a tokio::net::TcpListener,
+    places: Arc<Semaphore>,
+    lobby: Lobby,
+    threads: Vec<Thread>,
+}
+
+impl Door<'_> {
+    /// Accepts for ever, whatever happens.
+    async fn keep_open(&mut self) {
+        while contained(Box::pin(self.accept())).await.is_err() {
+            self.server.router.metrics.on_panic("thread");
+            sleep(ACCEPT_PAUSE).await;
+        }
+    }
+
+    async fn accept(&mut self) {
+        loop {
+            let accepted = self.listener.accept().await;
+            match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer.ip()))) {
+                Ok((stream, peer)) => {
+                    let Some(place) = self.find_place().await else { return };
+                    let client = Arc::new(Client::new(peer, self.server.router.clock));
+                    self.lobby.enter(&client);
+                    self.hand_over(Accepted { stream, client, place }).await;
+                }
+                Err(error) => {
+                    warn!(%error, "cannot accept");
+                    // Out of file descriptors, most likely: trying at once would spin.
+                    sleep(ACCEPT_PAUSE).await;
+                }
             }
-            Err(error) => {
-                warn!(%error, "cannot accept");
-                // Out of file descriptors, most likely: trying at once would spin.
-                sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Finds a place for a newcomer. With all of them taken, idle connections make room; if none is idle, it
+    /// and all that come after it wait until one ends.
+    async fn find_place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(place);
+        }
+        loop {
+            self.lobby.make_room();
+            if let Ok(place) = timeout(LOOK, Arc::clone(&self.places).acquire_owned()).await {
+                return place.ok();
+            }
+        }
+    }
+
+    /// Gives a connection to the thread with the fewest. A thread that is gone has another started in its
+    /// place, so that its share of connections is not lost.
+    async fn hand_over(&mut self, mut accepted: Accepted) {
+        for _ in 0..2 {
+            let loads = self.threads.iter().map(|it| it.load.load(Relaxed)).enumerate();
+            let Some((number, _)) = loads.min_by_key(|it| it.1) else { return };
+            let idlest = &self.threads[number];
+            idlest.load.fetch_add(1, Relaxed);
+            match idlest.accepted.send(accepted).await {
+                Ok(()) => return,
+                Err(SendError(back)) => accepted = back,
+            }
+            self.server.router.metrics.on_panic("thread");
+            error!(number, "a proxy thread is gone; starting another");
+            match self.server.start_thread(number, self.ending) {
+                Ok(thread) => self.threads[number] = thread,
+                Err(error) => {
+                    warn!(%error, "cannot start a thread");
+                    return sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
 }
 
-async fn hand_over(accepted: Accepted, threads: &[Thread]) {
-    let Some(idlest) = threads.iter().min_by_key(|it| it.load.load(Relaxed)) else { return };
-    idlest.load.fetch_add(1, Relaxed);
-    // Fails only when the thread is gone, and with it the connection.
-    _ = idlest.accepted.send(accepted).await;
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use crate::proxy::testing;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_is_gone_is_replaced_and_the_connection_is_served() {
+        let server = Server::bind(testing::router(), None).unwrap();
+        let ending = Ending::default();
+        let listener = server.listener.try_clone().unwrap();
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let mut gone = server.start_thread(0, &ending).unwrap();
+        gone.accepted = mpsc::channel(1).0;
+        let places = Arc::new(Semaphore::new(8));
+        let mut door = Door {
+            server: &server,
+            ending: &ending,
+            listener: &listener,
+            places,
+            lobby: Lobby::default(),
+            threads: vec![gone],
+        };
+        let mut client = TcpStream::connect(server.local_addr().unwrap()).await.unwrap();
+        let asking = async {
+            let ask = b"GET /v1/models HTTP/1.1\r\nhost: r\r\nconnection: close\r\n\r\n";
+            client.write_all(ask).await.unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let answer = tokio::select! {
+            answer = asking => answer,
+            () = door.keep_open() => unreachable!("the door stays open"),
+        };
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        ending.cut.cancel();
+        let metrics = server.router.write_metrics();
+        assert!(metrics.contains("cleave_panics_total{kind=\"thread\"} 1"), "{metrics}");
+    }
 }

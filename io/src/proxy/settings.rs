@@ -82,7 +82,7 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Request bodies held at once over all requests; beyond it reading waits.
     pub buffered_bytes_max: usize,
-    /// Open client connections; beyond it new ones wait in the listener's backlog.
+    /// Open client connections; beyond it idle ones make room, or new ones wait in the listener's backlog.
     pub connections_max: usize,
     /// The slowest rate at which a client may send a body or take an answer, on the average.
     pub client_bytes_per_s_min: u64,

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
@@ -17,6 +18,7 @@ use crate::telemetry::Record;
 
 use super::explanations::{Came, Kept, Sight};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
+use super::panics::{Panicked, attempt};
 use super::pool::{Member, Pool};
 use super::recall::Recall;
 use super::router::Router;
@@ -62,7 +64,8 @@ pub(super) struct Visit {
     /// What the answer says of its cost, once it was read.
     read_usage: Option<Usage>,
     first_byte: Option<Duration>,
-    outcome: Outcome,
+    /// How it ends; by a panic where there is nothing.
+    outcome: Option<Outcome>,
 }
 
 impl Visit {
@@ -100,7 +103,7 @@ impl Visit {
             extent: Extent::default(),
             read_usage: None,
             first_byte: None,
-            outcome: Outcome::Cancelled,
+            outcome: Some(Outcome::Cancelled),
         }
     }
 
@@ -193,7 +196,7 @@ impl Visit {
     /// Notes that this is answered by the router itself.
     pub(super) fn answered(&mut self, status: StatusCode) {
         self.status = status;
-        self.outcome = Outcome::Done;
+        self.outcome = Some(Outcome::Done);
     }
 
     pub(super) fn on_piece(&mut self, piece: &[u8]) {
@@ -230,14 +233,14 @@ impl Visit {
     }
 
     pub(super) fn finish(&mut self, outcome: Outcome) {
-        self.outcome = outcome;
+        self.outcome = Some(outcome);
     }
 
     /// Takes the request off the brain's books once its replica is done with it.
     pub(super) fn settle(&mut self) {
         let usage = self.usage();
         self.read_usage = Some(usage);
-        self.close(self.outcome, self.lesson(usage));
+        self.close(self.outcome.unwrap_or(Outcome::Cancelled), self.lesson(usage));
     }
 
     /// Takes the request off the brain's books before its answer is written.
@@ -335,26 +338,50 @@ impl Visit {
 
     fn outcome_word(&self) -> &'static str {
         match self.outcome {
-            Outcome::Done if self.member.is_none() => "router",
-            Outcome::Done => "done",
-            Outcome::Cancelled => "cancelled",
-            Outcome::Cut => "cut",
+            None => "panicked",
+            Some(Outcome::Done) if self.member.is_none() => "router",
+            Some(Outcome::Done) => "done",
+            Some(Outcome::Cancelled) => "cancelled",
+            Some(Outcome::Cut) => "cut",
         }
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
+        if thread::panicking() {
+            self.on_panic();
+            if self.first_byte.is_none() {
+                self.status = StatusCode::INTERNAL_SERVER_ERROR;
+            }
+        }
+        // A panic that leaves this while another unwinds would abort the process.
+        if let Err(Panicked) = attempt(|| self.end()) {
+            self.router.metrics.on_panic("request");
+        }
+    }
+}
+
+impl Visit {
+    /// Notes that a panic of the router ends it, for which no replica and no workload is to blame.
+    pub(super) const fn on_panic(&mut self) {
+        self.outcome = None;
+    }
+
+    fn end(&mut self) {
         let usage = self.read_usage.unwrap_or_else(|| self.usage());
-        self.close(self.outcome, self.lesson(usage));
+        let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
+        self.close(outcome, self.lesson(usage));
         let total = self.arrived.elapsed();
         self.keep_end(usage, total);
         if let Some(pool) = &self.pool {
             let metrics = &pool.metrics;
             match self.outcome {
-                Outcome::Done => metrics.on_answered(self.status.as_u16()),
-                Outcome::Cancelled => _ = metrics.cancelled.inc(),
-                Outcome::Cut => _ = metrics.cut.inc(),
+                // The answer was under way, or is a 500.
+                None if self.status != StatusCode::INTERNAL_SERVER_ERROR => _ = metrics.cut.inc(),
+                None | Some(Outcome::Done) => metrics.on_answered(self.status.as_u16()),
+                Some(Outcome::Cancelled) => _ = metrics.cancelled.inc(),
+                Some(Outcome::Cut) => _ = metrics.cut.inc(),
             }
             metrics.tokens_input.inc_by(usage.input.unwrap_or(0).into());
             metrics.tokens_cached.inc_by(usage.cached.unwrap_or(0).into());

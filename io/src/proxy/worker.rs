@@ -3,14 +3,10 @@
 //! but the brain.
 
 use std::error::Error;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, pending};
 use std::io;
-use std::net::IpAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use cleave_core::protocol::Api;
@@ -24,19 +20,20 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::task::try_id;
+use tokio::task::{AbortHandle, try_id};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, error};
+use tracing::debug;
 
 use crate::replicas::IdleConnections;
 
 use super::body::Body;
-use super::client::{Client, Noted};
+use super::client::{Busy, Client, Noted};
 use super::exchange::exchange;
 use super::guard::{Guard, Socket};
+use super::panics::contained;
 use super::pulse::Pulses;
 use super::rescue::ServeError;
 use super::router::Router;
@@ -78,7 +75,7 @@ pub(super) struct Ending {
 /// A connection that was just accepted, with its place among all that may be open.
 pub(super) struct Accepted {
     pub(super) stream: std::net::TcpStream,
-    pub(super) peer: IpAddr,
+    pub(super) client: Arc<Client>,
     pub(super) place: OwnedSemaphorePermit,
 }
 
@@ -97,16 +94,12 @@ impl Worker {
 
     /// Serves connections until no more come and all have ended, or are cut.
     pub(super) async fn run(self: Arc<Self>, mut accepted: mpsc::Receiver<Accepted>) {
-        let sweeper = self.tasks.spawn(Arc::clone(&self).sweep());
-        while let Some(Accepted { stream, peer, place }) = accepted.recv().await {
-            let worker = Arc::clone(&self);
-            let open = Open::new(&self, place);
-            self.carry(async move {
-                if let Err(error) = worker.connection(stream, peer).await {
-                    worker.note_end(&error);
-                }
-                drop(open);
-            });
+        let (router, worker) = (Arc::clone(&self.router), Arc::clone(&self));
+        let sweeping = Arc::clone(&router).keep_up("sweeper", move || Arc::clone(&worker).sweep());
+        let sweeper = self.tasks.spawn(sweeping);
+        while contained(Box::pin(self.take_all(&mut accepted))).await.is_err() {
+            // Whatever it was, the thread has others to serve.
+            router.metrics.on_panic("thread");
         }
         sweeper.abort();
         self.tasks.close();
@@ -115,12 +108,13 @@ impl Worker {
     }
 
     /// Runs a task that may carry answers: of a connection, or of a stream on one.
-    fn carry(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+    fn carry(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let carried = Carried(Arc::clone(self));
         // An `async` block around the task would have room for it twice.
         let spawned = self.tasks.spawn(task.map(|()| drop(carried)));
         // It has not begun: it runs on this thread.
         self.pulses.enter(spawned.abort_handle());
+        spawned.abort_handle()
     }
 
     /// Counts why a connection was ended by the router, if it was.
@@ -131,6 +125,22 @@ impl Worker {
             Some(io::ErrorKind::TimedOut) => _ = clients.unread.inc(),
             Some(io::ErrorKind::InvalidData) => _ = clients.flood.inc(),
             Some(_) | None => {}
+        }
+    }
+
+    /// Serves each connection in a task of its own until no more come.
+    async fn take_all(self: &Arc<Self>, accepted: &mut mpsc::Receiver<Accepted>) {
+        while let Some(Accepted { stream, client, place }) = accepted.recv().await {
+            let worker = Arc::clone(self);
+            let open = Open::new(self, place);
+            let served = Arc::clone(&client);
+            let task = self.carry(Arc::clone(&self.router).run_once(async move {
+                if let Err(error) = worker.connection(stream, served).await {
+                    worker.note_end(&error);
+                }
+                drop(open);
+            }));
+            client.set_task(task);
         }
     }
 
@@ -157,11 +167,10 @@ impl Worker {
     async fn connection(
         self: &Arc<Self>,
         stream: std::net::TcpStream,
-        peer: IpAddr,
+        client: Arc<Client>,
     ) -> io::Result<()> {
         let stream = TcpStream::from_std(stream)?;
         stream.set_nodelay(true)?;
-        let client = Arc::new(Client::new(peer));
         match &self.tls {
             None => self.serve(stream, client).await,
             Some(tls) => {
@@ -227,24 +236,19 @@ fn answer(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Noted>, io::Error>> {
-    let version = request.version();
-    let exchange = Box::pin(exchange(worker, Arc::clone(&client), request));
-    async move { Ok(Noted::begin(unless_panicked(exchange).await, version, client)) }
+    let (router, busy) = (Arc::clone(&worker.router), Busy::new(&client, request.version()));
+    let exchange = contained(Box::pin(exchange(worker, client, request)));
+    async move {
+        let answer = exchange.await.unwrap_or_else(|_| failed(&router));
+        Ok(Noted::begin(answer, busy))
+    }
 }
 
 /// Answers 500 where the life of a request ends in a panic, which is a mistake of ours: the connection
 /// and every other request go on.
-async fn unless_panicked(
-    mut exchange: Pin<Box<impl Future<Output = Response<Body>>>>,
-) -> Response<Body> {
-    poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(cx)));
-        polled.unwrap_or_else(|_| {
-            error!("a request panicked");
-            Poll::Ready(ServeError::Panicked.answer(Api::Other))
-        })
-    })
-    .await
+fn failed(router: &Router) -> Response<Body> {
+    router.metrics.on_panic("request");
+    ServeError::Panicked.answer(Api::Other)
 }
 
 /// Runs the streams of HTTP/2 connections, each as a task of its own.
@@ -297,26 +301,5 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.worker.load.fetch_sub(1, Relaxed);
         self.worker.router.metrics.connections.dec();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::ready;
-
-    use http::StatusCode;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_is_an_answer_and_the_next_request_does_not_see_it() {
-        async fn panics() -> Response<Body> {
-            tokio::task::yield_now().await;
-            panic!("a mistake")
-        }
-        let answer = unless_panicked(Box::pin(panics())).await;
-        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        let fine = Response::new(Body::text("fine".into()));
-        assert_eq!(unless_panicked(Box::pin(ready(fine))).await.status(), StatusCode::OK);
     }
 }

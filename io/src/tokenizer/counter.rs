@@ -1,6 +1,7 @@
 //! The counter: one thread, a short line of prompts before it, and what it has counted.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,12 +90,16 @@ fn work(inner: &tokenizers::Tokenizer, jobs: &Receiver<Job>, counted: &Mutex<Beg
             let encoded = inner.encode_fast(text, false).map_or(0, |it| it.len());
             u32::try_from(encoded).unwrap_or(u32::MAX)
         };
-        let known = known.saturating_add(tokens(begin));
-        if let Some(last) = noted {
-            lock(counted).note(last, known);
-        }
-        // Who asked may have decided without it.
-        _ = reply.send(known.saturating_add(tokens(end)));
+        // It reads what clients write with code that is not ours. A panic costs one prompt its count, and
+        // not all that come after it.
+        _ = catch_unwind(AssertUnwindSafe(|| {
+            let known = known.saturating_add(tokens(begin));
+            if let Some(last) = noted {
+                lock(counted).note(last, known);
+            }
+            // Who asked may have decided without it.
+            _ = reply.send(known.saturating_add(tokens(end)));
+        }));
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use cleave_core::brain::{self, LineSettings, QuarantineSettings, RetrySettings};
 use cleave_core::cost::StepTimes;
-use cleave_core::policy::PolicyName;
 use cleave_core::queue::{Limits, Work};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
@@ -28,7 +27,7 @@ impl Draws {
 
     pub(super) fn settings(&mut self, seed: u64) -> Settings {
         let (replicas, routers) = (self.fleet(), self.rng.random_range(1..=3));
-        let policies = PolicyName::ALL;
+        let policies = crate::policies::ALL;
         let policy = policies[self.rng.random_range(0..policies.len())];
         let faults = self.faults(replicas.len(), routers);
         let mut retries = RetrySettings::default();

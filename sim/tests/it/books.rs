@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cleave_core::brain;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_sim::results::Results;
 use cleave_sim::traces::{Replay, Synthetic, Workload, presets};
 use cleave_sim::world::*;
@@ -20,7 +20,7 @@ fn workload(per_second: f64) -> Workload {
     Workload::synthetic(&Synthetic::SharedPrefix(it), &Replay { seed: 5, ..Replay::default() })
 }
 
-fn fleet(policy: PolicyName, speeds: &[f64]) -> Settings {
+fn fleet(policy: PolicyKind, speeds: &[f64]) -> Settings {
     let replica = |slowness: &f64| {
         let mut it = ReplicaSettings::default();
         let times = &mut it.engine.times;
@@ -50,7 +50,7 @@ fn requests(world: &World) -> Vec<u64> {
 
 #[test]
 fn first_tokens_are_predicted_where_the_hardware_is_known() {
-    let foresight = play(fleet(PolicyName::Priced, &[1.0; 4]), 40.0).foresight();
+    let foresight = play(fleet(PolicyKind::PRICED, &[1.0; 4]), 40.0).foresight();
     assert!(1_000 < foresight.count(), "{}", foresight.count());
     let (p50, p90) = (foresight.error_share(0.5), foresight.error_share(0.9));
     assert!(p50 < 0.15 && p90 < 0.5, "{p50} {p90}");
@@ -58,12 +58,12 @@ fn first_tokens_are_predicted_where_the_hardware_is_known() {
 
 #[test]
 fn a_mixed_fleet_needs_no_weights() {
-    let mean_s = |policy: PolicyName| {
+    let mean_s = |policy: PolicyKind| {
         let world = play(fleet(policy, &[1.0, 1.0, 3.0, 3.0]), 40.0);
         (Results::of(&world, policy.as_str()).ttft_s.mean, requests(&world))
     };
-    let (priced, sent) = mean_s(PolicyName::Priced);
-    for other in [PolicyName::Session, PolicyName::LeastRequests, PolicyName::Mooncake] {
+    let (priced, sent) = mean_s(PolicyKind::PRICED);
+    for other in [PolicyKind::SESSION, PolicyKind::LEAST_REQUESTS, cleave_sim::policies::MOONCAKE] {
         let (other_s, _) = mean_s(other);
         assert!(priced < other_s, "{priced} {other_s} {other}");
     }
@@ -75,15 +75,15 @@ fn a_mixed_fleet_needs_no_weights() {
 fn a_replica_that_turns_slow_is_sent_less() {
     let kind = FaultKind::Slow { replica: 0, factor: 4.0 };
     let faults = vec![Fault { at: Duration::ZERO, lasts: None, kind }];
-    let sent = requests(&play(Settings { faults, ..fleet(PolicyName::Priced, &[1.0; 4]) }, 40.0));
+    let sent = requests(&play(Settings { faults, ..fleet(PolicyKind::PRICED, &[1.0; 4]) }, 40.0));
     assert!(sent[1..].iter().all(|it| 2 * sent[0] < *it), "{sent:?}");
 }
 
 #[test]
 fn a_replica_that_joins_where_caches_are_warm_gets_work_and_is_not_flooded() {
     let faults = vec![Fault { at: Duration::from_secs(30), lasts: None, kind: FaultKind::Join }];
-    let calm = play(fleet(PolicyName::Priced, &[1.0; 4]), 60.0);
-    let joined = play(Settings { faults, ..fleet(PolicyName::Priced, &[1.0; 4]) }, 60.0);
+    let calm = play(fleet(PolicyKind::PRICED, &[1.0; 4]), 60.0);
+    let joined = play(Settings { faults, ..fleet(PolicyKind::PRICED, &[1.0; 4]) }, 60.0);
     let sent = requests(&joined);
     // Half of the time a fifth of the requests would be its share, if it had their prompts too.
     let total: u64 = sent.iter().sum();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cleave_core::brain::{self, SubsetSettings};
 use cleave_core::fleet::Reason;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_sim::traces::{
     HeavyTail, Replay, Request, SharedPrefix, Spread, Stage, Synthetic, Tenant, Workload,
 };
@@ -46,7 +46,7 @@ fn settings(faults: &[(u64, Option<u64>, FaultKind)]) -> Settings {
     };
     Settings {
         replicas: vec![ReplicaSettings::default(); 8],
-        brain: brain::Settings { policy: PolicyName::Session, ..brain::Settings::default() },
+        brain: brain::Settings { policy: PolicyKind::SESSION, ..brain::Settings::default() },
         faults: faults.iter().map(fault).collect(),
         ..Settings::default()
     }
@@ -140,7 +140,7 @@ fn a_tenant_that_hangs_replicas_reaches_its_subset_and_one_more() {
     let reached = |subsets: SubsetSettings| {
         let mut settings = settings(&[(10, Some(45), poison)]);
         settings.replicas = vec![ReplicaSettings::default(); 16];
-        settings.brain.policy = PolicyName::Priced;
+        settings.brain.policy = PolicyKind::PRICED;
         settings.brain.subsets = subsets;
         let world = play(settings, chats(20));
         (world.reached(), world.quarantined().brought_down)

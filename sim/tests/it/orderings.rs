@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cleave_core::brain;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_sim::results::Results;
 use cleave_sim::traces::{
     MultiTurn, Replay, Scale, SharedPrefix, Spread, Stage, Starts, Synthetic, Workload,
@@ -14,7 +14,8 @@ use cleave_sim::traces::{
 use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, World};
 
 fn run(name: &str, replicas: usize, kv_tokens: u32, workload: &mut Workload) -> Results {
-    let policy: PolicyName = name.parse().expect("the policy exists");
+    let policy: PolicyKind =
+        PolicyKind::among(cleave_sim::policies::ALL, name).expect("the policy exists");
     let mut replica = ReplicaSettings::default();
     replica.engine.kv_tokens = kv_tokens;
     let mut world = World::new(Settings {

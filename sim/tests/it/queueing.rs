@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cleave_core::brain;
 use cleave_core::cost::StepTimes;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_sim::engine;
 use cleave_sim::results::Results;
 use cleave_sim::traces::{HeavyTail, Replay, Spread, Stage, Synthetic, Workload};
@@ -28,7 +28,7 @@ fn server(floor_ms: f64, new_token_ms: f64) -> ReplicaSettings {
 }
 
 /// Plays requests that come at random and returns their mean time to the first token, in seconds.
-fn mean_s(servers: &[ReplicaSettings], policy: PolicyName, per_second: f64, input: Spread) -> f64 {
+fn mean_s(servers: &[ReplicaSettings], policy: PolicyKind, per_second: f64, input: Spread) -> f64 {
     let stage = Stage { per_second, lasts: Duration::MAX / 4, pause: Duration::ZERO };
     let output = Spread::Fixed(1);
     let workload = Synthetic::HeavyTail(HeavyTail { input, output, stages: vec![stage] });
@@ -58,7 +58,7 @@ fn equal_requests_wait_as_in_m_d_1() {
     // Service of 100 ms: the mean wait is ρ S / (2 (1 − ρ)).
     for load in [0.3, 0.6, 0.8] {
         let found =
-            mean_s(&[server(100.0, 0.0)], PolicyName::RoundRobin, load * 10.0, Spread::Fixed(1));
+            mean_s(&[server(100.0, 0.0)], PolicyKind::ROUND_ROBIN, load * 10.0, Spread::Fixed(1));
         let expected = 0.1 + load * 0.1 / (2.0 * (1.0 - load));
         assert_near(found, expected, &format!("M/D/1 at {load}"));
     }
@@ -71,7 +71,7 @@ fn uneven_requests_wait_as_in_m_g_1() {
     let (mean, square) = (0.110, f64::midpoint(0.02 * 0.02, 0.2 * 0.2));
     for load in [0.5, 0.7] {
         let rate = load / mean;
-        let found = mean_s(&[server(0.0, 1.0)], PolicyName::RoundRobin, rate, input.clone());
+        let found = mean_s(&[server(0.0, 1.0)], PolicyKind::ROUND_ROBIN, rate, input.clone());
         let expected = mean + rate * square / (2.0 * (1.0 - load));
         assert_near(found, expected, &format!("M/G/1 at {load}"));
     }
@@ -81,7 +81,7 @@ fn uneven_requests_wait_as_in_m_g_1() {
 fn a_random_split_makes_each_replica_a_line_of_its_own() {
     let load = 0.7;
     let servers = [server(100.0, 0.0); 4];
-    let found = mean_s(&servers, PolicyName::Random, 4.0 * load * 10.0, Spread::Fixed(1));
+    let found = mean_s(&servers, PolicyKind::RANDOM, 4.0 * load * 10.0, Spread::Fixed(1));
     assert_near(found, 0.1 + load * 0.1 / (2.0 * (1.0 - load)), "four times M/D/1");
 }
 
@@ -133,7 +133,7 @@ fn equal_requests_in_turn_wait_as_in_m_d_c() {
     for (count, load) in [(2, 0.7), (4, 0.7), (4, 0.85), (8, 0.8)] {
         let servers = vec![server(100.0, 0.0); usize::from(count)];
         let per_second = f64::from(count) * load * 10.0;
-        let found = mean_s(&servers, PolicyName::RoundRobin, per_second, Spread::Fixed(1)) - 0.1;
+        let found = mean_s(&servers, PolicyKind::ROUND_ROBIN, per_second, Spread::Fixed(1)) - 0.1;
         assert_near(found, 0.1 * m_d_c_wait(count, load), &format!("M/D/{count} at {load}"));
     }
 }
@@ -142,7 +142,7 @@ fn equal_requests_in_turn_wait_as_in_m_d_c() {
 fn the_shortest_of_several_lines_lies_between_one_line_for_all_and_lines_at_random() {
     let load = 0.7;
     let servers = [server(100.0, 0.0); 4];
-    let found = mean_s(&servers, PolicyName::LeastRequests, 4.0 * load * 10.0, Spread::Fixed(1));
+    let found = mean_s(&servers, PolicyKind::LEAST_REQUESTS, 4.0 * load * 10.0, Spread::Fixed(1));
     let random = 0.1 + load * 0.1 / (2.0 * (1.0 - load));
     let one_line = 0.1 + 0.1 * m_d_c_wait(4, load);
     assert!(one_line * 0.99 < found && found < random, "{one_line:.4} < {found:.4} < {random:.4}");

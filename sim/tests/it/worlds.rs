@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cleave_core::brain;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 
 use cleave_sim::bounds::bounds;
 use cleave_sim::measure::Measures;
@@ -22,7 +22,7 @@ fn workload(seed: u64) -> Workload {
     Workload::synthetic(&Synthetic::SharedPrefix(it), &Replay { seed, ..Replay::default() })
 }
 
-fn settings(policy: PolicyName, faults: &[(u64, Option<u64>, FaultKind)]) -> Settings {
+fn settings(policy: PolicyKind, faults: &[(u64, Option<u64>, FaultKind)]) -> Settings {
     let fault = |&(at, lasts, kind): &(u64, Option<u64>, FaultKind)| Fault {
         at: Duration::from_secs(at),
         lasts: lasts.map(Duration::from_secs),
@@ -40,7 +40,7 @@ fn settings(policy: PolicyName, faults: &[(u64, Option<u64>, FaultKind)]) -> Set
 }
 
 /// A calm world whose invariants other tests check.
-fn unchecked(policy: PolicyName) -> Settings {
+fn unchecked(policy: PolicyKind) -> Settings {
     Settings { checks: false, ..settings(policy, &[]) }
 }
 
@@ -52,13 +52,13 @@ fn play(settings: Settings) -> World {
     world
 }
 
-fn measures(policy: PolicyName, faults: &[(u64, Option<u64>, FaultKind)]) -> Measures {
+fn measures(policy: PolicyKind, faults: &[(u64, Option<u64>, FaultKind)]) -> Measures {
     play(settings(policy, faults)).measures().clone()
 }
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
-    for &policy in PolicyName::ALL {
+    for &policy in cleave_sim::policies::ALL {
         let faults = [(5, Some(5), FaultKind::Crash { replica: 1 })];
         let run = || {
             let settings = Settings { routers: 2, checks: false, ..settings(policy, &faults) };
@@ -71,7 +71,7 @@ fn the_same_seed_gives_the_same_bytes() {
 
 #[test]
 fn a_calm_fleet_finishes_everything() {
-    let it = measures(PolicyName::Session, &[]);
+    let it = measures(PolicyKind::SESSION, &[]);
     assert_eq!(it.finished, it.arrived);
     assert_eq!((it.cut, it.refused, it.retries), (0, 0, 0));
     assert!(500 < it.arrived, "{}", it.arrived);
@@ -81,7 +81,7 @@ fn a_calm_fleet_finishes_everything() {
 
 #[test]
 fn a_crash_costs_answers_under_way_and_nothing_else() {
-    let it = measures(PolicyName::RoundRobin, &[(10, Some(5), FaultKind::Crash { replica: 2 })]);
+    let it = measures(PolicyKind::ROUND_ROBIN, &[(10, Some(5), FaultKind::Crash { replica: 2 })]);
     assert!(0 < it.cut && it.cut < 30, "{}", it.cut);
     assert_eq!(it.refused, 0);
     assert_eq!(it.finished + it.cut, it.arrived);
@@ -90,7 +90,7 @@ fn a_crash_costs_answers_under_way_and_nothing_else() {
 
 #[test]
 fn a_hang_that_is_found_costs_streams_under_way_and_nothing_that_waited() {
-    let it = measures(PolicyName::LeastRequests, &[(10, Some(8), FaultKind::Hang { replica: 0 })]);
+    let it = measures(PolicyKind::LEAST_REQUESTS, &[(10, Some(8), FaultKind::Hang { replica: 0 })]);
     assert!(it.cut < 10, "{}", it.cut);
     assert_eq!((it.refused, it.finished + it.cut), (0, it.arrived));
     assert!(it.ttft.max_s() < 10.0);
@@ -98,29 +98,29 @@ fn a_hang_that_is_found_costs_streams_under_way_and_nothing_that_waited() {
 
 #[test]
 fn a_hang_that_passes_before_it_is_found_costs_nothing() {
-    let it = measures(PolicyName::LeastRequests, &[(10, Some(3), FaultKind::Hang { replica: 0 })]);
+    let it = measures(PolicyKind::LEAST_REQUESTS, &[(10, Some(3), FaultKind::Hang { replica: 0 })]);
     assert_eq!((it.cut, it.refused, it.finished), (0, 0, it.arrived));
 }
 
 #[test]
 fn a_replica_that_hangs_for_ever_loses_its_streams_in_the_end() {
-    let it = measures(PolicyName::RoundRobin, &[(10, None, FaultKind::Hang { replica: 0 })]);
+    let it = measures(PolicyKind::ROUND_ROBIN, &[(10, None, FaultKind::Hang { replica: 0 })]);
     assert!(0 < it.cut);
     assert_eq!(it.finished + it.cut + it.refused, it.arrived);
 }
 
 #[test]
 fn a_slow_replica_slows_what_is_sent_to_it() {
-    let calm = measures(PolicyName::RoundRobin, &[]);
+    let calm = measures(PolicyKind::ROUND_ROBIN, &[]);
     let slow = FaultKind::Slow { replica: 0, factor: 6.0 };
-    let slow = measures(PolicyName::RoundRobin, &[(0, Some(60), slow)]);
+    let slow = measures(PolicyKind::ROUND_ROBIN, &[(0, Some(60), slow)]);
     assert!(2.0 * calm.end_to_end.quantile_s(990) < slow.end_to_end.quantile_s(990));
 }
 
 #[test]
 fn a_drained_replica_finishes_and_a_joined_one_takes_over() {
     let drain = FaultKind::Drain { replica: 3 };
-    let it = measures(PolicyName::LeastRequests, &[(8, None, drain), (10, None, FaultKind::Join)]);
+    let it = measures(PolicyKind::LEAST_REQUESTS, &[(8, None, drain), (10, None, FaultKind::Join)]);
     assert_eq!(it.finished, it.arrived);
     assert_eq!(it.replicas.len(), 5);
     assert!(50 < it.replicas[4].requests, "{}", it.replicas[4].requests);
@@ -129,7 +129,7 @@ fn a_drained_replica_finishes_and_a_joined_one_takes_over() {
 #[test]
 fn a_router_that_restarts_cuts_what_it_relayed_and_serves_on() {
     let restart = FaultKind::RestartRouter { router: 0 };
-    let it = measures(PolicyName::Session, &[(10, None, restart)]);
+    let it = measures(PolicyKind::SESSION, &[(10, None, restart)]);
     assert!(0 < it.cut);
     assert_eq!(it.finished + it.cut, it.arrived);
 }
@@ -138,7 +138,7 @@ fn a_router_that_restarts_cuts_what_it_relayed_and_serves_on() {
 fn a_tenant_that_kills_replicas_strikes_others_and_is_counted_apart() {
     // Every group is a tenant of its own in none of the presets, so the poison is everybody's.
     let poison = FaultKind::Poison { tenant: Tenant(0), hangs: false };
-    let it = measures(PolicyName::Random, &[(10, Some(3), poison)]);
+    let it = measures(PolicyKind::RANDOM, &[(10, Some(3), poison)]);
     assert_eq!(it.bystanders, 0, "the culprit is no bystander");
     assert!(0 < it.refused + it.cut);
     assert_eq!(it.finished + it.cut + it.refused, it.arrived);
@@ -150,7 +150,7 @@ fn what_a_fault_does_to_others_is_the_difference_to_the_same_run_without_it() {
     let tenants = (0..4).map(|it| (Tenant(it), 1.0)).collect();
     let mix = Mix { tenants, ..Mix::default() };
     let run = |calm| {
-        let policy = PolicyName::LeastRequests;
+        let policy = PolicyKind::LEAST_REQUESTS;
         let settings = Settings { calm, checks: false, ..settings(policy, &faults) };
         let mut world = World::new(settings);
         world.start_measuring();
@@ -173,7 +173,7 @@ fn what_a_fault_does_to_others_is_the_difference_to_the_same_run_without_it() {
 fn routers_that_hear_of_each_other_serve_no_worse_than_those_that_do_not() {
     let run = |seed, routers, exchange| {
         let view = View { interval: Duration::from_secs(60), delay: Duration::ZERO };
-        let base = unchecked(PolicyName::Priced);
+        let base = unchecked(PolicyKind::PRICED);
         let mut world = World::new(Settings { routers, exchange, view, checks: true, ..base });
         world.start_measuring();
         world.run(&mut workload(seed), &mut Unwatched).unwrap();
@@ -190,11 +190,11 @@ fn routers_that_hear_of_each_other_serve_no_worse_than_those_that_do_not() {
 
 #[test]
 fn a_warm_up_is_not_measured() {
-    let mut world = World::new(settings(PolicyName::Session, &[]));
+    let mut world = World::new(settings(PolicyKind::SESSION, &[]));
     world.run(&mut workload(3), &mut Unwatched).unwrap();
     world.start_measuring();
     world.run(&mut workload(4), &mut Unwatched).unwrap();
-    let mut cold = World::new(settings(PolicyName::Session, &[]));
+    let mut cold = World::new(settings(PolicyKind::SESSION, &[]));
     cold.start_measuring();
     cold.run(&mut workload(4), &mut Unwatched).unwrap();
     let (warm, cold) = (world.measures(), cold.measures());
@@ -204,15 +204,15 @@ fn a_warm_up_is_not_measured() {
 
 #[test]
 fn a_fault_that_names_nobody_is_refused() {
-    let settings = settings(PolicyName::Session, &[(1, None, FaultKind::Crash { replica: 4 })]);
+    let settings = settings(PolicyKind::SESSION, &[(1, None, FaultKind::Crash { replica: 4 })]);
     assert_eq!(settings.check(), Err(Absent::Replica { replica: 4, count: 4 }));
 }
 
 #[test]
 fn no_policy_beats_the_bounds() {
-    let bounds = bounds(settings(PolicyName::Session, &[]), None, &mut workload(3)).unwrap();
+    let bounds = bounds(settings(PolicyKind::SESSION, &[]), None, &mut workload(3)).unwrap();
     assert!(bounds.pooled_hit <= bounds.infinite_hit);
-    for &policy in PolicyName::ALL {
+    for &policy in cleave_sim::policies::ALL {
         let it = Results::of(&play(unchecked(policy)), policy.as_str());
         assert!(it.hit <= bounds.infinite_hit, "{policy}: {} of {}", it.hit, bounds.infinite_hit);
         assert!(bounds.ttft_mean_s <= it.ttft_s.mean, "{policy}");

@@ -118,7 +118,7 @@ pub(super) fn bare(address: SocketAddr) -> io::Result<TcpStream> {
 pub(super) fn bare_from(source: Ipv4Addr, address: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((source, 0)).into())?;
-    socket.connect(&address.into())?;
+    socket.connect_timeout(&address.into(), Duration::from_secs(1))?;
     let stream: TcpStream = socket.into();
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

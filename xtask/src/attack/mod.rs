@@ -15,6 +15,7 @@ mod report;
 mod scene;
 mod vitals;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -129,7 +130,7 @@ fn one(attack: &Attack, args: &Args, binary: &Path) -> Result<Row> {
     let floor = Duration::from_millis(args.floor_ms);
     scene.misses.extend(phases.failures());
     scene.misses.extend(phases.slowness(floor).filter(|_| !plan.is_full));
-    let after = aftermath(&mut scene, before)?;
+    let after = aftermath(&mut scene, &plan, before)?;
     Ok(Row {
         attack: attack.name,
         tried: attack.tries,
@@ -162,10 +163,16 @@ impl<'a> Phases<'a> {
     fn failures(&self) -> Vec<String> {
         let mut misses = Vec::new();
         for (when, seen) in [("calm", &self.calm), ("attacked", &self.attacked)] {
-            let failures: Vec<&str> = seen.iter().filter_map(|it| it.failure.as_deref()).collect();
-            if let Some(first) = failures.first() {
-                let (failed, all) = (failures.len(), seen.len());
-                misses.push(format!("{failed} of {all} bystanders failed ({when}): {first}"));
+            let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+            for reason in seen.iter().filter_map(|it| it.failure.as_deref()) {
+                *reasons.entry(reason).or_default() += 1;
+            }
+            if !reasons.is_empty() {
+                let (failed, all) = (reasons.values().sum::<usize>(), seen.len());
+                let reasons: Vec<String> =
+                    reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+                let reasons = reasons.join(", ");
+                misses.push(format!("{failed} of {all} bystanders failed ({when}): {reasons}"));
             }
         }
         misses
@@ -185,7 +192,7 @@ impl<'a> Phases<'a> {
 }
 
 /// Checks what must hold after any attack, and returns what the process holds in the end.
-fn aftermath(scene: &mut Scene, before: Held) -> Result<Held> {
+fn aftermath(scene: &mut Scene, plan: &Plan, before: Held) -> Result<Held> {
     let said = scene.said()?;
     for line in vitals::panics(&said) {
         scene.misses.push(format!("panic: {line}"));
@@ -206,7 +213,7 @@ fn aftermath(scene: &mut Scene, before: Held) -> Result<Held> {
         scene.misses.push(format!("books are open: {open}"));
     }
     let files_max = before.files + FILES_LEFT_MAX;
-    let resident_max = before.resident_kib + RESIDENT_LEFT_KIB_MAX;
+    let resident_max = before.resident_kib + RESIDENT_LEFT_KIB_MAX + plan.held_mib * 1024;
     let is_back = |it: Held| it.files <= files_max && it.resident_kib <= resident_max;
     scene.wait(RECOVERY, |it| Held::of(it.pid).is_ok_and(is_back));
     let after = Held::of(scene.pid)?;

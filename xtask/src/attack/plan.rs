@@ -58,6 +58,9 @@ pub(super) struct Plan {
     pub(super) attackers: &'static str,
     /// Whether the engines are honestly full during the attack: then bystanders may wait, but not fail.
     pub(super) is_full: bool,
+    /// What the attack makes the router hold, within its configured limits. Allocators give such memory
+    /// back late or never, so it is no leak if it stays resident.
+    pub(super) held_mib: u64,
     /// The most files the router's process may have open.
     pub(super) files_max: Option<u32>,
     /// Whether the router's standard error is a pipe that nothing reads.
@@ -73,6 +76,7 @@ impl Plan {
             pool: "",
             attackers: "",
             is_full: false,
+            held_mib: 0,
             files_max: None,
             log_unread: false,
         }
@@ -102,6 +106,11 @@ impl Plan {
 
     pub(super) fn without_tenants(mut self) -> Self {
         self.has_tenants = false;
+        self
+    }
+
+    pub(super) const fn holds(mut self, mib: u64) -> Self {
+        self.held_mib = mib;
         self
     }
 

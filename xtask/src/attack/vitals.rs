@@ -124,9 +124,10 @@ pub(super) fn panics(said: &str) -> Vec<String> {
     lines.take(3).map(str::to_owned).collect()
 }
 
-/// Counts the panics that the router itself has counted, where it counts them.
+/// Counts the panics that the router itself has counted, in decisions and outside them.
 pub(super) fn panics_counted(admin: SocketAddr) -> u64 {
-    rig::counter(admin, "cleave_panics_total").unwrap_or(0)
+    let counters = ["cleave_panics_total", "cleave_pool_panics_total"];
+    counters.iter().map(|it| rig::counter(admin, it).unwrap_or(0)).sum()
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ const GRANTS: &[Grant] = &[
     ("core", "sharding", &["domain"]),
     ("core", "tokens", &["domain"]),
     ("core", "queue", &["domain"]),
-    // The peers' rules keep an index of their own, and some of them price a prefill in time.
     ("core", "policy", &["domain", "cost", "prefix"]),
     (
         "core",
@@ -33,13 +32,14 @@ const GRANTS: &[Grant] = &[
     // Config turns the file into the Settings of every room; no room knows where they came from.
     ("io", "config", &["admin", "discovery", "proxy", "replicas", "telemetry", "tokenizer"]),
     ("sim", "engine", &[]),
+    ("sim", "policies", &[]),
     ("sim", "traces", &[]),
     ("sim", "work", &[]),
     ("sim", "measure", &["traces"]),
     ("sim", "world", &["engine", "measure", "traces", "work"]),
     ("sim", "results", &["measure", "world"]),
     ("sim", "bounds", &["results", "traces", "world"]),
-    ("sim", "swarm", &["engine", "traces", "world"]),
+    ("sim", "swarm", &["engine", "policies", "traces", "world"]),
     ("sim", "report", &["bounds", "measure", "results"]),
 ];
 

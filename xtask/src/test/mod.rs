@@ -5,7 +5,6 @@
 mod counts;
 mod install;
 
-use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -70,10 +69,7 @@ impl Stage {
     fn run(self, args: &Args) -> Result<Counts> {
         match self {
             Self::Install => one(install::run()),
-            Self::Format => {
-                command(cargo(&["fmt", "--all", "--check"]))?;
-                command(rustfmt(Path::new("core/src/policy"))?)
-            }
+            Self::Format => command(cargo(&["fmt", "--all", "--check"])),
             Self::Tidy => one(tidy::run()),
             Self::Layers => one(layers::run()),
             Self::Clippy => {
@@ -104,16 +100,6 @@ impl Stage {
             }
         }
     }
-}
-
-/// Checks the files of one folder by name: rustfmt does not follow modules that a macro declares.
-fn rustfmt(folder: &Path) -> Result<Command> {
-    let root = repo::root();
-    let files = repo::files(&root, &["rs"])?;
-    let mut rustfmt = Command::new("rustfmt");
-    rustfmt.args(["--check", "--edition", "2024"]).current_dir(&root);
-    rustfmt.args(files.iter().filter(|it| it.starts_with(folder)));
-    Ok(rustfmt)
 }
 
 fn cargo(arguments: &[&str]) -> Command {

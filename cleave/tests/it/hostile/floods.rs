@@ -1,12 +1,14 @@
 //! HTTP/2 clients that send frames without content as fast as they can: their connection is closed, and
 //! nobody else notices.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::sound;
-use crate::support::{Http2, PATIENCE, Request, Router, next_piece};
+use crate::support::{Http2, PATIENCE, Request, Router, Wire, next_piece};
 
 /// The preface and empty settings.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -82,9 +84,38 @@ async fn a_flood_of_frames_without_content_ends_its_connection() {
 }
 
 #[tokio::test]
+async fn large_heads_without_a_body_are_charged_to_their_caller() {
+    let settings = "limits.body_mib_max = 1\nlimits.buffered_mib_max = 1";
+    let (router, _replica) = sound(settings).await;
+    let mut waiting = Vec::new();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-large: {}\r\n\
+         content-length: 99\r\n\r\n{{",
+        "y".repeat(50_000)
+    );
+    // Each is charged about 100 kB, and one address may hold 1 MiB.
+    let mut refused = 0;
+    for _ in 0..16 {
+        let mut client = Wire::connect_from(2, router.address).await;
+        client.send(head.as_bytes()).await;
+        waiting.push(client);
+    }
+    for client in &mut waiting {
+        if timeout(Duration::from_secs(1), client.stream.readable()).await.is_ok() {
+            let answer = client.answer().await;
+            assert_eq!((answer.status(), answer.refusal().code.as_str()), (503, "buffers_full"));
+            refused += 1;
+        }
+    }
+    assert!((4..16).contains(&refused), "{refused} were refused");
+    assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
+}
+
+#[tokio::test]
 async fn a_client_that_asks_much_on_one_connection_is_no_flood() {
     let (router, _replica) = sound("").await;
     let stream = TcpStream::connect(router.address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
     let mut client = Http2::over(stream).await;
     for _ in 0..3_000 {
         let answer = client.post("/v1/chat/completions", r#"{"model":"m"}"#).await;

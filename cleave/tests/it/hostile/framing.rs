@@ -53,6 +53,7 @@ async fn malformed_requests_are_refused_with_400() {
         ("a length beyond reason", post("content-length: 99999999999999999999999\r\n", BODY)),
         ("an unknown coding last", post("transfer-encoding: chunked, rot13\r\n", BODY)),
         ("chunked under HTTP/1.0", post(chunked, "0\r\n\r\n").replace("HTTP/1.1", "HTTP/1.0")),
+        ("no host", post(length, BODY).replace("host: r\r\n", "")),
         ("two hosts", post(&format!("{length}host: other\r\n"), BODY)),
         ("the same host twice", post(&format!("{length}host: r\r\n"), BODY)),
         ("obs-fold", post(&format!("{length}x-a: 1\r\n\tfolded: 1\r\n"), BODY)),

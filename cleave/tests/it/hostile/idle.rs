@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 use super::sound;
-use crate::support::{Request, Router, Scripted, Wire};
+use crate::support::{Request, Router, Scripted, Wire, json_answer};
 
 /// Short for a test, long for a busy machine.
 const HASTY: &str = "timeouts.header = \"1s\"\ntimeouts.body = \"1s\"";
@@ -72,6 +72,32 @@ async fn a_body_that_trickles_is_not_cut_while_it_moves() {
         client.send(&[*byte]).await;
     }
     assert!(request.ends_with(&requests.next().await.body().await));
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_give_way_to_newcomers_and_busy_ones_do_not() {
+    let (replica, mut requests) = Scripted::by_hand().await;
+    let router = Router::start(&[replica.url()], "limits.connections_max = 8").await;
+    let (mut busy, mut exchange) = requests.begin(router.address, &Request::stream("hi")).await;
+    let mut silent = Vec::new();
+    for number in 0..40 {
+        let mut client = Wire::connect(router.address).await;
+        if number % 2 == 0 {
+            client.send(b"POST /v1").await;
+        }
+        silent.push(client);
+    }
+    for _ in 0..3 {
+        let mut client = Wire::connect(router.address).await;
+        client.send(&Request::chat("hi").bytes()).await;
+        requests.next().await.answer(json_answer(200, "{}")).await;
+        assert_eq!(client.answer().await.status(), 200);
+        // It keeps its connection, and is idle from now on.
+        silent.push(client);
+    }
+    exchange.chunk("data: 2\n\n").await;
+    assert_eq!(busy.piece().await.unwrap().unwrap(), b"data: 2\n\n");
+    assert!(router.status().await.connections <= 9);
 }
 
 #[tokio::test]

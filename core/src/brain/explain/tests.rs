@@ -13,7 +13,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn new(policy: PolicyName, replicas: u32) -> Self {
+    fn new(policy: PolicyKind, replicas: u32) -> Self {
         let brain = Brain::new(Settings::without_line(policy));
         let mut fleet = Self { brain, requests: 0 };
         for number in 0..replicas {
@@ -60,7 +60,7 @@ impl Fleet {
 
 #[test]
 fn a_session_goes_where_its_cache_is_and_its_terms_add_up() {
-    let mut fleet = Fleet::new(PolicyName::Priced, 3);
+    let mut fleet = Fleet::new(PolicyKind::PRICED, 3);
     let (request, first) = fleet.send(1, 0);
     assert_eq!((first.why, first.candidates, first.considered.len()), (Why::Cheapest, 3, 3));
     fleet.end(request);
@@ -76,7 +76,7 @@ fn a_session_goes_where_its_cache_is_and_its_terms_add_up() {
 
 #[test]
 fn leaving_the_cache_for_a_shorter_line_is_said_to_be_that() {
-    let mut fleet = Fleet::new(PolicyName::Priced, 2);
+    let mut fleet = Fleet::new(PolicyKind::PRICED, 2);
     let (request, first) = fleet.send(1, 0);
     fleet.end(request);
     // Prompts of others stand in line at its home, because nobody else takes them.
@@ -93,9 +93,9 @@ fn leaving_the_cache_for_a_shorter_line_is_said_to_be_that() {
 
 #[test]
 fn other_reasons_are_told_apart() {
-    let mut one = Fleet::new(PolicyName::Priced, 1);
+    let mut one = Fleet::new(PolicyKind::PRICED, 1);
     assert_eq!(one.send(1, 0).1.why, Why::Only);
-    let mut two = Fleet::new(PolicyName::RoundRobin, 2);
+    let mut two = Fleet::new(PolicyKind::ROUND_ROBIN, 2);
     let (request, first) = two.send(1, 0);
     assert_eq!((first.why, first.terms), (Why::Rule, None));
     two.brain.explain(request);
@@ -107,7 +107,7 @@ fn other_reasons_are_told_apart() {
 
 #[test]
 fn a_replica_that_only_keeps_its_sessions_is_a_reason_too() {
-    let mut fleet = Fleet::new(PolicyName::Session, 2);
+    let mut fleet = Fleet::new(PolicyKind::SESSION, 2);
     let (request, first) = fleet.send(1, 0);
     fleet.end(request);
     fleet.tell(Event::Weighed { replica: first.replica, weight: 0.0 });
@@ -117,24 +117,24 @@ fn a_replica_that_only_keeps_its_sessions_is_a_reason_too() {
 
 #[test]
 fn others_are_asked_and_their_predictions_added_up() {
-    let mut fleet = Fleet::new(PolicyName::Priced, 4);
+    let mut fleet = Fleet::new(PolicyKind::PRICED, 4);
     for _ in 0..40 {
         let (request, explanation) = fleet.send(1, 0);
-        let asked: Vec<PolicyName> = explanation.others.iter().map(|it| it.policy).collect();
+        let asked: Vec<PolicyKind> = explanation.others.iter().map(|it| it.policy).collect();
         assert_eq!(asked, OTHERS);
         fleet.end(request);
     }
     let shadows = fleet.brain.shadows();
     assert_eq!(shadows.decisions_total, 40);
     let (round_robin, ttft_ms) = shadows.others_ttft_ms[0];
-    assert_eq!(round_robin, PolicyName::RoundRobin);
+    assert_eq!(round_robin, PolicyKind::ROUND_ROBIN);
     // Three of four times it would have missed the cache.
     assert!(10.0 * shadows.chosen_ttft_ms < ttft_ms, "{shadows:?}");
 }
 
 #[test]
 fn of_many_candidates_the_cheapest_and_the_chosen_are_kept() {
-    let mut fleet = Fleet::new(PolicyName::RoundRobin, 100);
+    let mut fleet = Fleet::new(PolicyKind::ROUND_ROBIN, 100);
     (0..50).for_each(|_| drop(fleet.send(1, 0)));
     let (_, explanation) = fleet.send(1, 0);
     assert_eq!(explanation.candidates, 100);
@@ -144,7 +144,7 @@ fn of_many_candidates_the_cheapest_and_the_chosen_are_kept() {
 
 #[test]
 fn explaining_changes_no_decision() {
-    for policy in [PolicyName::Priced, PolicyName::PowerOfTwo, PolicyName::RoundRobin] {
+    for policy in [PolicyKind::PRICED, PolicyKind::POWER_OF_TWO, PolicyKind::ROUND_ROBIN] {
         let (mut marked, mut plain) = (Fleet::new(policy, 8), Fleet::new(policy, 8));
         for number in 0..200 {
             let (_, explanation) = marked.send(number % 7, number % 5 * 1000);
@@ -172,7 +172,7 @@ fn explaining_changes_no_decision() {
 
 #[test]
 fn marks_are_bounded_and_go_with_their_request() {
-    let mut fleet = Fleet::new(PolicyName::Session, 1);
+    let mut fleet = Fleet::new(PolicyKind::SESSION, 1);
     (0..5000).for_each(|it| fleet.brain.explain(RequestId(it)));
     assert_eq!(fleet.brain.explaining.marked.len(), MARKED_MAX);
     let request = RequestId(7);

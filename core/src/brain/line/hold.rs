@@ -217,6 +217,13 @@ impl Hold {
         }
     }
 
+    /// Gives back what all that wait hold of their contracts: none of them will be served.
+    pub(in super::super) fn refund_all(&mut self) {
+        for parked in std::mem::take(&mut self.parked).values() {
+            self.refund(&parked.toll);
+        }
+    }
+
     /// Takes back what a request was charged and holds: it was let go and could not be sent.
     pub(super) fn take_back(&mut self, toll: &Toll) {
         self.refund(toll);

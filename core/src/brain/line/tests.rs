@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, Report, RequestId, SliceKey, Usage};
 use crate::fleet::Probe;
-use crate::policy::PolicyName;
+use crate::policy::PolicyKind;
 use crate::queue::{self, Claim, ClassId, Limits, Tenant, Work};
 
 use super::super::{
@@ -31,7 +31,7 @@ impl Bench {
 
     fn divided(replicas: u32, line: LineSettings, subsets: SubsetSettings) -> Self {
         let settings =
-            Settings { policy: PolicyName::Priced, line, subsets, ..Settings::default() };
+            Settings { policy: PolicyKind::PRICED, line, subsets, ..Settings::default() };
         let now = Moment::ZERO + Duration::from_secs(1_000);
         let mut bench = Self { brain: Brain::new(settings), now, requests: 0 };
         for number in 0..replicas {

@@ -25,6 +25,7 @@ use crate::sharding::{
 };
 
 pub use orders::Order;
+pub(super) use orders::Orders;
 pub use reach::Beyond;
 pub use settings::{SubsetSettings, WorkloadSettings};
 pub use view::{AssignmentView, SliceView, WorkloadView};
@@ -87,11 +88,7 @@ pub(super) struct Subsets {
     out_since: BTreeMap<Place, Moment>,
     /// Replicas that an assignment from before names, until when they are waited for.
     expected: Option<Moment>,
-    drained: Vec<Place>,
-    /// Of those who are in one.
-    zones: BTreeMap<Place, u32>,
-    pinned: BTreeMap<u32, Vec<Place>>,
-    frozen: bool,
+    orders: Orders,
     /// Who is there has changed since the last round.
     stale: bool,
     planned_at: Moment,
@@ -128,10 +125,7 @@ impl Subsets {
             replicas: 0,
             out_since: BTreeMap::new(),
             expected: None,
-            drained: Vec::new(),
-            zones: BTreeMap::new(),
-            pinned: BTreeMap::new(),
-            frozen: false,
+            orders: Orders::default(),
             stale: true,
             planned_at: Moment::ZERO,
             balance: Balance::default(),
@@ -170,16 +164,17 @@ impl Subsets {
         self.peers.extend(peers);
         self.peers.sort_unstable_by_key(|it| it.place);
         let peers = &self.peers;
-        self.zones.retain(|place, _| peers.binary_search_by_key(place, |it| it.place).is_ok());
+        let is_there = |place: &Place| peers.binary_search_by_key(place, |it| it.place).is_ok();
+        self.orders.zones.retain(|place, _| is_there(place));
         let members = self.members(now);
         self.replicas = self.peers.len().max(members.len());
         let is_single = self.assignment.is_empty() && self.demand.len() < 2;
-        let is_ruled = !self.settings.workloads.is_empty() || !self.pinned.is_empty();
+        let is_ruled = !self.settings.workloads.is_empty() || !self.orders.pinned.is_empty();
         if !is_ruled && (is_single || !self.settings.divides(self.replicas)) {
             self.clerk = None;
             return;
         }
-        if !self.frozen {
+        if !self.orders.frozen {
             self.plan_round(now, &members);
         }
         let roster = members.iter().filter(|it| !it.draining).map(|it| (it.place, it.capacity));
@@ -216,8 +211,8 @@ impl Subsets {
         let present = self.peers.iter().filter(|it| !self.is_lost(now, it.place));
         let mut members: Vec<Member> = present
             .map(|it| Member {
-                draining: it.closed || self.drained.contains(&it.place),
-                zone: self.zones.get(&it.place).copied().unwrap_or(0),
+                draining: it.closed || self.orders.drained.contains(&it.place),
+                zone: self.orders.zones.get(&it.place).copied().unwrap_or(0),
                 ..Member::new(it.place, it.capacity_mu_per_min / 60.0)
             })
             .collect();
@@ -259,7 +254,7 @@ impl Subsets {
         for it in &self.settings.workloads {
             sizes.entry(it.workload).or_insert(self.bounds_of(it.workload).floor);
         }
-        for (workload, places) in &self.pinned {
+        for (workload, places) in &self.orders.pinned {
             sizes.insert(*workload, u32::try_from(places.len()).unwrap_or(1));
         }
         let exclusive = |workload: u32| self.own(workload).is_some_and(|it| it.exclusive);

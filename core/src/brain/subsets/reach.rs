@@ -106,7 +106,7 @@ impl Subsets {
     fn held(&self, now: Moment, key: SliceKey) -> Option<&[Place]> {
         let clerk = self.clerk.as_ref()?;
         let workload = workload_of(key);
-        let pinned = self.pinned.get(&workload).map(Vec::as_slice);
+        let pinned = self.orders.pinned.get(&workload).map(Vec::as_slice);
         let confined = || self.troubles.confines(now, workload);
         let is_there = |places: &&[Place]| places.iter().any(|it| !self.is_lost(now, *it));
         Some(pinned.or_else(|| confined().filter(is_there)).unwrap_or_else(|| clerk.holders(key)))
@@ -161,7 +161,7 @@ impl Subsets {
 
     /// Tells whether a workload may leave its subset at all.
     fn may_leave(&self, workload: u32) -> bool {
-        self.own(workload).is_none_or(|it| it.spill) && !self.pinned.contains_key(&workload)
+        self.own(workload).is_none_or(|it| it.spill) && !self.orders.pinned.contains_key(&workload)
     }
 
     /// Adds replicas beyond the subset, at most `count` in all, in an order that is the workload's
@@ -223,7 +223,7 @@ impl Subsets {
 
     /// Tells whether a replica is to take nothing new.
     pub(in crate::brain) fn is_drained(&self, place: Place) -> bool {
-        self.drained.contains(&place)
+        self.orders.drained.contains(&place)
     }
 
     pub(in crate::brain) fn on_moved(&mut self, tokens: u32) {

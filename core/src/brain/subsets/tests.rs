@@ -403,5 +403,5 @@ fn the_replicas_of_a_workload_are_spread_over_zones() {
         assert_eq!((places.len(), small.count()), (4, 2), "workload {workload}");
     }
     subsets.plan(at_s(4), all.iter().copied().take(12));
-    assert_eq!(subsets.zones.len(), 12, "who left is forgotten");
+    assert_eq!(subsets.orders.zones.len(), 12, "who left is forgotten");
 }

@@ -71,8 +71,8 @@ impl Subsets {
         AssignmentView {
             generation: self.assignment.generation(),
             divided,
-            frozen: self.frozen,
-            drained: self.drained.clone(),
+            frozen: self.orders.frozen,
+            drained: self.orders.drained.clone(),
             slices,
             workloads: self.workload_views(now),
             hot_keys: if divided { load.keys().to_vec() } else { Vec::new() },
@@ -91,7 +91,7 @@ impl Subsets {
         let view = |workload: u32, mu_per_min: f64| {
             let low = SliceKey(Slice::of_prefix(workload).low);
             let held = self.clerk.as_ref().map(|it| it.holders(low).to_vec());
-            let pinned = self.pinned.get(&workload);
+            let pinned = self.orders.pinned.get(&workload);
             let own = self.own(workload);
             WorkloadView {
                 workload,

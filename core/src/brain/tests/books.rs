@@ -7,7 +7,7 @@ use crate::domain::{Report, RouterId};
 use crate::fleet::{Booked, Load};
 
 fn priced(replicas: usize) -> Bench {
-    Bench::new(Settings::without_line(PolicyName::Priced), &vec![1.0; replicas])
+    Bench::new(Settings::without_line(PolicyKind::PRICED), &vec![1.0; replicas])
 }
 
 /// A prompt of its own, of blocks of 100 tokens.

@@ -130,7 +130,7 @@ fn a_hung_replica_is_out_within_five_seconds_and_what_it_had_is_given_up() {
 #[test]
 fn a_replica_that_reads_a_long_prompt_is_left_alone() {
     // Nobody waits at the router: others are behind the prompt.
-    let mut bench = Bench::new(Settings::without_line(PolicyName::Session), &[1.0; 2]);
+    let mut bench = Bench::new(Settings::without_line(PolicyKind::SESSION), &[1.0; 2]);
     bench.prove();
     let (long, busy) = bench.open_stream(1, 100_000);
     let (stalled, other) =

@@ -136,6 +136,10 @@ fn words_of_a_model_are_no_usage() {
         r#"{"a":["usage",{"prompt_tokens":9}]}"#,
         r#"{"usage":{"prompt_tok"#,
         r#"{"usage":{"prompt_tokens":9}} {"#,
+        r#"{"usage"x:{"prompt_tokens":9}}"#,
+        r#"{"usage":x{"prompt_tokens":9}}"#,
+        r#"{"usage"::{"prompt_tokens":9}}"#,
+        r#"{"usage":"x":{"prompt_tokens":9}}"#,
         r#""usage":{"prompt_tokens":9}"#,
         r#"}}{"usage":{"prompt_tokens":9}}"#,
     ] {

@@ -2,10 +2,10 @@
 //! a field that holds such things. What looks like an image elsewhere is text, and an engine reads it
 //! as text: a client that wrote its prompt without blanks would otherwise have it counted as one image.
 //!
-//! Messages are walked through once, with strings skipped. That is done only where some content is a
-//! list, because plain text holds no image.
+//! Messages are walked through once, with strings skipped. That is done only where something looks like
+//! data, or like the name of a field that holds an address.
 
-use memchr::{memchr2, memmem};
+use memchr::{memchr_iter, memmem};
 
 use super::sound;
 
@@ -15,6 +15,9 @@ const DATA_BYTES_MIN: usize = 256;
 const PROBE_BYTES: usize = 64;
 /// How far a data URL's own words go.
 const PREFIX_BYTES_MAX: usize = 128;
+
+/// What is in every prompt that names an image, a sound or a file by its address.
+const ADDRESSED: [&[u8]; 3] = [b"_url\"", b"\"source\"", b"\"file"];
 
 /// How the turns of a prompt begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,10 +90,11 @@ const fn inside(list: Spot) -> Spot {
     }
 }
 
-/// Finds what a prompt holds beside text.
-pub(super) fn find(turns: &str, begin: Turns) -> Media {
+/// Finds what a prompt holds beside text. `has_data` tells whether anything in it looks like the data of an
+/// image; without that, there can be addresses only.
+pub(super) fn find(turns: &str, begin: Turns, has_data: bool) -> Media {
     let text = turns.as_bytes();
-    let (stack, list) = match begin {
+    let (stack, outside) = match begin {
         Turns::Bare => return Media::default(),
         Turns::Message { is_content } => {
             let message = Frame::new(Spot::Message, true, Media::default());
@@ -99,22 +103,12 @@ pub(super) fn find(turns: &str, begin: Turns) -> Media {
         }
         Turns::List => (Vec::new(), Spot::List),
     };
-    let is_listed = matches!(begin, Turns::Message { is_content: true }) && text.starts_with(b"[");
-    if !is_listed && !has_lists(text) {
+    if !has_data && !ADDRESSED.iter().any(|it| memmem::find(text, it).is_some()) {
         return Media::default();
     }
-    let mut walk = Walk { text, stack, outside: list, found: Media::default() };
+    let mut walk = Walk { text, stack, outside, found: Media::default() };
     walk.run();
     walk.found
-}
-
-/// Tells whether some content is a list.
-fn has_lists(text: &[u8]) -> bool {
-    const CONTENT: &[u8] = b"\"content\"";
-    memmem::find_iter(text, CONTENT).any(|at| {
-        let rest = text[at + CONTENT.len()..].trim_ascii_start();
-        rest.strip_prefix(b":").is_some_and(|it| it.trim_ascii_start().starts_with(b"["))
-    })
 }
 
 struct Walk<'a> {
@@ -220,14 +214,14 @@ fn led_by(spot: Spot, key: &[u8]) -> Spot {
     }
 }
 
-/// Finds the quote that ends the string whose text starts at `at`, or the end of all.
-fn end_of_string(text: &[u8], mut at: usize) -> usize {
-    while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
-        at += found;
-        if text[at] == b'"' {
-            return at;
-        }
-        at += 2;
-    }
-    text.len()
+/// Finds the quote that ends the string whose text starts at `start`, or the end of all. Only quotes are
+/// looked for, because texts have far more escapes of other kinds.
+fn end_of_string(text: &[u8], start: usize) -> usize {
+    let string = text.get(start..).unwrap_or_default();
+    let is_escaped = |at: usize| {
+        let slashes = string[..at].iter().rev().take_while(|it| **it == b'\\').count();
+        slashes % 2 == 1
+    };
+    let mut quotes = memchr_iter(b'"', string);
+    quotes.find(|at| !is_escaped(*at)).map_or(text.len(), |it| start + it)
 }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -51,7 +51,7 @@ pub(super) struct Raw {
     /// How a replica is picked for a request, in every pool that does not say otherwise.
     /// `priced` weighs for every replica, in milliseconds, what a request would wait there, what is cached
     /// there and whom it would hold up.
-    pub policy: Text<PolicyName>,
+    pub policy: Text<PolicyKind>,
     /// File of coefficients, as `cleave calibrate` writes it: what work takes on each class of replicas.
     /// For every pool that does not name its own. Without one, times are guessed from the model's name.
     #[schemars(extend("x-applies" = "reload"))]
@@ -122,7 +122,7 @@ pub(super) struct Pool {
     pub aliases: BTreeMap<String, ModelName>,
     /// How a replica is picked in this pool; the top-level `policy` unless given.
     #[schemars(extend("x-applies" = "restart", "x-default" = "the top-level `policy`"))]
-    pub policy: Option<Text<PolicyName>>,
+    pub policy: Option<Text<PolicyKind>>,
     /// File of coefficients for this pool; the top-level `costs` unless given.
     #[schemars(extend("x-default" = "the top-level `costs`"))]
     pub costs: Option<PathBuf>,

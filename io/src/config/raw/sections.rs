@@ -70,7 +70,8 @@ pub(in crate::config) struct Limits {
     /// each further one about half of what is left.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub buffered_mib_max: usize,
-    /// Open client connections; beyond it new ones wait in the listener's backlog.
+    /// Open client connections; beyond it the ones that are idle longest make room for new ones, which
+    /// wait in the listener's backlog while none is idle.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub connections_max: usize,
     /// Slowest rate at which a client may send a body or take an answer, in KiB a second on the average.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use http::HeaderName;
 use http::uri::PathAndQuery;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -287,7 +287,7 @@ impl Kind for UnknownKeysText {
     }
 }
 
-impl Kind for PolicyName {
+impl Kind for PolicyKind {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "priced";
 
@@ -401,7 +401,7 @@ mod tests {
         check::<PathAndQuery>(PathAndQuery::EXAMPLE);
         check::<LogFilter>(LogFilter::EXAMPLE);
         check::<HostName>(HostName::EXAMPLE);
-        PolicyName::choices().into_iter().for_each(check::<PolicyName>);
+        PolicyKind::choices().into_iter().for_each(check::<PolicyKind>);
         CacheScope::choices().into_iter().for_each(check::<CacheScope>);
         LogFormat::choices().into_iter().for_each(check::<LogFormat>);
         check::<HashedKey>(HashedKey::EXAMPLE);

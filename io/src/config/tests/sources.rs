@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 
 use super::{Config, ENOUGH, Flags, changes_static, leaves, lines, load_all, load_text};
 use crate::config::shape::{Applies, Shape};
@@ -21,7 +21,7 @@ fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
     assert_eq!(config.proxy.listen.to_string(), "3.3.3.3:1");
     assert_eq!(config.admin.listen.to_string(), "2.2.2.2:2");
     let [pool] = config.pools.as_slice() else { panic!("one pool: {:?}", config.pools) };
-    assert_eq!((pool.name.as_str(), pool.brain.policy), ("default", PolicyName::Random));
+    assert_eq!((pool.name.as_str(), pool.brain.policy), ("default", PolicyKind::RANDOM));
     let origins: Vec<&str> = pool.replicas.iter().map(|it| it.origin.as_str()).collect();
     assert_eq!(origins, ["http://a:1", "http://b:1"]);
 }
@@ -50,7 +50,7 @@ fn a_variable_reaches_every_depth_and_needs_no_quotes() {
     assert!(!config.telemetry.access_log);
     assert_eq!(config.admin.token.map(|it| it.0), Some("12345".to_owned()));
     let [first, second] = config.pools.as_slice() else { panic!("two pools: {:?}", config.pools) };
-    assert_eq!((first.brain.policy, second.name.as_str()), (PolicyName::Random, "7"));
+    assert_eq!((first.brain.policy, second.name.as_str()), (PolicyKind::RANDOM, "7"));
     assert_eq!(first.aliases.get("GPT"), Some(&"n".to_owned()));
     let weights: Vec<f64> = first.replicas.iter().map(|it| it.weight).collect();
     assert_eq!(weights, [1.0, 2.0, 1.0]);

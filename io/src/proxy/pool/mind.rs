@@ -1,15 +1,19 @@
 //! The brain and those who wait for its word, under one lock. What it decides is handed out here;
-//! nothing here waits.
+//! nothing here waits. The brain is called from here and from nowhere else; what happens when it panics
+//! is in `recovery`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cleave_core::brain::{Action, Brain, Refusal};
+use cleave_core::brain::{self, Action, Brain, Event, Record, Refusal, Relapses};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::proxy::recall::Recall;
+
+#[cfg(test)]
+use super::trap::Trap;
 
 pub(super) type Verdict = Result<ReplicaId, Refusal>;
 
@@ -17,6 +21,13 @@ pub(super) type Verdict = Result<ReplicaId, Refusal>;
 #[derive(Debug)]
 pub(super) struct Mind {
     pub(super) brain: Brain,
+    /// What each new brain of the pool is made with.
+    pub(super) settings: brain::Settings,
+    /// What each new brain must know.
+    pub(super) record: Record,
+    pub(super) relapses: Relapses,
+    /// Whether the brain has not seen all that is in the record.
+    pub(super) is_stale: bool,
     pub(super) actions: Vec<Action>,
     /// Requests without a verdict yet. As many as the brain holds, which bounds them.
     pub(super) waiting: BTreeMap<RequestId, oneshot::Sender<Verdict>>,
@@ -25,6 +36,8 @@ pub(super) struct Mind {
     questions: mpsc::Sender<Question>,
     /// When the brain is woken next.
     pub(super) wake_at: Moment,
+    #[cfg(test)]
+    pub(super) trap: Trap,
 }
 
 /// A replica that is to be asked for a token, and how long that may take.
@@ -42,9 +55,66 @@ pub(super) enum Asked {
 }
 
 impl Mind {
-    pub(super) fn new(brain: Brain, questions: mpsc::Sender<Question>) -> Self {
+    pub(super) fn new(settings: brain::Settings, questions: mpsc::Sender<Question>) -> Self {
         let (actions, waiting, recalls) = Default::default();
-        Self { brain, actions, waiting, recalls, questions, wake_at: Moment::ZERO }
+        let (record, relapses) = Default::default();
+        Self {
+            brain: Brain::new(settings.clone()),
+            settings,
+            record,
+            relapses,
+            is_stale: false,
+            actions,
+            waiting,
+            recalls,
+            questions,
+            wake_at: Moment::ZERO,
+            #[cfg(test)]
+            trap: Trap::default(),
+        }
+    }
+
+    /// Tells the brain what happened. While the pool rests, only what stays true is noted.
+    pub(super) fn hear(&mut self, now: Moment, event: Event) {
+        self.record.note(&event);
+        if let Some(until) = self.relapses.closed_until() {
+            self.is_stale = true;
+            return self.refuse_at_rest(now, until, &event);
+        }
+        #[cfg(test)]
+        let kind = self.trap.before(&event);
+        self.brain.on_event(now, event, &mut self.actions);
+        #[cfg(test)]
+        self.trap.after(kind);
+    }
+
+    /// Lets the brain do what only time brings; says when it wants to be woken next.
+    pub(super) fn pass_time(&mut self, now: Moment) -> Moment {
+        if let Some(until) = self.relapses.closed_until() {
+            self.wake_at = until;
+            return until;
+        }
+        #[cfg(test)]
+        self.trap.at_time();
+        self.brain.on_time(now, &mut self.actions);
+        self.wake_at = self.brain.next_wakeup().unwrap_or(Moment::MAX);
+        self.wake_at
+    }
+
+    /// Asks the brain where a request goes: takes the verdict, or a place among those who wait for one.
+    pub(super) fn ask(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        recall: &Arc<Recall>,
+        event: Event,
+    ) -> Asked {
+        self.hear(now, event);
+        let asked = self.take_verdict(request);
+        if let Asked::Now(Ok(_)) | Asked::Later(_) = asked {
+            self.recalls.insert(request, Arc::clone(recall));
+        }
+        asked
     }
 
     /// Takes the verdict on a request that has just asked, or a place among those who wait for one.
@@ -63,6 +133,12 @@ impl Mind {
         Asked::Later(receiver)
     }
 
+    /// Forgets a request that has ended.
+    pub(super) fn forget(&mut self, request: RequestId) {
+        self.waiting.remove(&request);
+        self.recalls.remove(&request);
+    }
+
     /// Hands verdicts to those who wait for them, calls back those who wait in vain, passes questions
     /// on, and lists the replicas that are let go.
     pub(super) fn hand_out(&mut self, released: &mut Vec<ReplicaId>) {
@@ -78,7 +154,10 @@ impl Mind {
             }
             match action {
                 Action::Send { .. } | Action::Refuse { .. } => {}
-                Action::Release { replica } => released.push(replica),
+                Action::Release { replica } => {
+                    self.record.on_released(replica);
+                    released.push(replica);
+                }
                 Action::GiveUp { request, replica } => {
                     if let Some(recall) = self.recalls.get(&request) {
                         recall.give_up(replica);
@@ -94,7 +173,8 @@ impl Mind {
 
     /// Tells whether the brain wants to be woken before it was going to be.
     pub(super) fn is_due_sooner(&mut self) -> bool {
-        let next = self.brain.next_wakeup().filter(|at| *at < self.wake_at);
+        let wanted = self.relapses.closed_until().or_else(|| self.brain.next_wakeup());
+        let next = wanted.filter(|at| *at < self.wake_at);
         self.wake_at = next.unwrap_or(self.wake_at);
         next.is_some()
     }

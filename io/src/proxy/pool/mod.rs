@@ -3,42 +3,51 @@
 
 mod member;
 mod mind;
+mod recovery;
 mod roster;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trap;
+mod views;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{
-    AssignmentView, Brain, Event, Explanation, Notice, Order, Refusal, ReplicaLoad, Shadows,
-    Snapshot, TenantSnapshot, Waited, WorkloadDrift,
-};
-use cleave_core::domain::{Moment, RequestId};
-use cleave_core::queue::{Classes, Tenant, Usage};
+use cleave_core::brain::{Event, Notice, Order, Outcome, Refusal};
+use cleave_core::domain::{self, Moment, ReplicaId, RequestId};
+use cleave_core::queue::Classes;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tracing::warn;
 
-use crate::replicas::{Origin, ProbeSettings};
+use crate::replicas::ProbeSettings;
 use crate::telemetry::{Events, PoolMetrics};
 use crate::tokenizer::Tokenizer;
 
-use super::announce::{incident, ordered};
+use super::announce::{incident, ordered, rebuilt};
 use super::clock::Clock;
+use super::panics::attempt;
 use super::recall::Recall;
 use super::settings::{CacheScope, PoolSettings};
 
 use self::mind::{Asked, Mind};
+use self::recovery::{RETRY_AFTER, Recovery};
 
 pub(super) use self::member::{Member, Waiting};
 pub(super) use self::mind::Question;
+#[cfg(test)]
+pub(super) use self::trap::{KINDS, Trap, When};
 
 /// Timers are no finer than this.
 const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
 /// How soon it is noticed that nobody has the pool any more.
 const WAKE_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// More than the brain ever makes a request wait beside the line.
+const VERDICT_MARGIN: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct Pool {
@@ -48,26 +57,28 @@ pub struct Pool {
     events: Arc<Events>,
     classes: Classes,
     mind: Mutex<Mind>,
+    /// What was told by whoever was unwinding, for the timer to pass on.
+    later: Mutex<Vec<Event>>,
     /// Told when the brain wants to be woken sooner than was planned.
     sooner: Arc<Notify>,
     members: ArcSwap<Vec<Arc<Member>>>,
     spec: ArcSwap<PoolSettings>,
     /// How long the last round of planning took.
     planning_nanos: AtomicU64,
+    /// How much longer than its class may wait a request waits for a verdict.
+    verdict_margin: Duration,
 }
 
 /// Wakes the brain of a pool whenever it asks for it, for as long as anybody has the pool.
-pub(super) fn keep_time(pool: &Arc<Pool>) -> impl Future<Output = ()> + Send + use<> {
-    let (clock, sooner) = (pool.clock, Arc::clone(&pool.sooner));
-    let pool = Arc::downgrade(pool);
-    async move {
-        loop {
-            let Some(next) = pool.upgrade().map(|it| it.on_time()) else { return };
-            let pause = next.since(clock.now()).clamp(WAKE_PAUSE_MIN, WAKE_PAUSE_MAX);
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = sooner.notified() => sleep(WAKE_PAUSE_MIN).await,
-            }
+pub(super) async fn keep_time(pool: Weak<Pool>) {
+    loop {
+        let Some(there) = pool.upgrade() else { return };
+        let (next, sooner) = (there.on_time(), Arc::clone(&there.sooner));
+        let pause = next.since(there.clock.now()).clamp(WAKE_PAUSE_MIN, WAKE_PAUSE_MAX);
+        drop(there);
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = sooner.notified() => sleep(WAKE_PAUSE_MIN).await,
         }
     }
 }
@@ -80,73 +91,25 @@ impl Pool {
         events: Arc<Events>,
         questions: mpsc::Sender<Question>,
     ) -> Arc<Self> {
-        let brain = Brain::new(settings.brain.clone());
         Arc::new(Self {
             name: settings.name.clone(),
             metrics,
             clock,
             events,
             classes: settings.brain.line.classes.clone(),
-            mind: Mutex::new(Mind::new(brain, questions)),
+            mind: Mutex::new(Mind::new(settings.brain.clone(), questions)),
+            later: Mutex::default(),
             sooner: Arc::default(),
             members: ArcSwap::default(),
             spec: ArcSwap::from_pointee(PoolSettings { replicas: Vec::new(), ..settings }),
             planning_nanos: AtomicU64::new(0),
+            verdict_margin: VERDICT_MARGIN,
         })
-    }
-
-    pub fn snapshot(&self) -> Snapshot {
-        self.lock().brain.snapshot()
     }
 
     /// The classes of its requests, as at its start.
     pub fn classes(&self) -> &Classes {
         &self.classes
-    }
-
-    /// What each tenant has used.
-    pub fn tenants(&self) -> Vec<TenantSnapshot> {
-        self.lock().brain.tenants()
-    }
-
-    /// Where a tenant stands; nothing for one without a contract.
-    pub(super) fn contract(&self, tenant: Tenant) -> Option<Usage> {
-        self.lock().brain.contract(self.clock.now(), tenant)
-    }
-
-    /// What is booked on each replica.
-    pub fn load(&self) -> Vec<ReplicaLoad> {
-        self.lock().brain.load(self.clock.now())
-    }
-
-    /// What was predicted for decisions that were kept.
-    pub fn shadows(&self) -> Shadows {
-        self.lock().brain.shadows()
-    }
-
-    /// Has the next decision on a request explained.
-    pub(super) fn explain(&self, request: RequestId) {
-        self.lock().brain.explain(request);
-    }
-
-    /// Takes what was written down of a request since it was marked: what it went through before it was
-    /// sent, and why it was sent where it was.
-    pub(super) fn take_explanation(
-        &self,
-        request: RequestId,
-    ) -> (Option<Waited>, Option<Explanation>) {
-        let brain = &mut self.lock().brain;
-        (brain.take_waited(request), brain.take_explanation(request))
-    }
-
-    /// How far predictions of work were off, for each workload.
-    pub(super) fn workload_drifts(&self) -> Vec<WorkloadDrift> {
-        self.lock().brain.workload_drifts()
-    }
-
-    /// What it serves, as far as is known.
-    pub fn models(&self) -> Vec<String> {
-        super::table::models_of(self).into_iter().map(|it| it.id).collect()
     }
 
     pub(super) fn spec(&self) -> Arc<PoolSettings> {
@@ -170,11 +133,6 @@ impl Pool {
         self.spec.load().cache == CacheScope::PerTenant
     }
 
-    /// Shows which replicas hold which keys.
-    pub fn assignment(&self) -> AssignmentView {
-        self.lock().brain.assignment(self.clock.now())
-    }
-
     /// How long the last round of planning took, with all else that was due then.
     pub(super) fn planning(&self) -> Duration {
         Duration::from_nanos(self.planning_nanos.load(Relaxed))
@@ -190,53 +148,76 @@ impl Pool {
         self.tell(Event::Ordered(order));
     }
 
-    /// Names who served the session of a request before, if it has moved.
-    pub(super) fn moved_from(&self, request: RequestId) -> Option<Origin> {
-        let replica = self.lock().brain.moved_from(request)?;
-        let members = self.members.load();
-        members.iter().find(|it| it.id == replica).map(|it| it.origin.clone())
-    }
-
-    /// Asks the brain where a request goes, now or next, and waits while it cannot say. Who stops
-    /// waiting must tell the brain that the request has ended.
+    /// Asks the brain where a request goes, now or next, and waits while it cannot say, but not for ever.
+    /// Who stops waiting must tell the brain that the request has ended.
     pub(super) async fn place(
         &self,
         request: RequestId,
         recall: &Arc<Recall>,
         event: Event,
     ) -> Result<Arc<Member>, Refusal> {
-        let asked = self.think(|mind, now| {
-            mind.recalls.insert(request, Arc::clone(recall));
-            mind.brain.on_event(now, event, &mut mind.actions);
-            mind.take_verdict(request)
-        });
+        let limit = self.verdict_limit(&event);
+        let asked = self.think(|mind, now| mind.ask(now, request, recall, event));
         let verdict = match asked {
-            Asked::Now(verdict) => verdict,
-            Asked::Later(coming) => {
-                coming.await.expect("the brain answers for every request that asks")
-            }
+            Ok(Asked::Now(verdict)) => verdict,
+            Ok(Asked::Later(coming)) => match timeout(limit, coming).await {
+                Ok(Ok(verdict)) => verdict,
+                Ok(Err(_)) => return Err(self.call_off(request, restarted())),
+                Err(_) => {
+                    warn!(pool = self.name, ?limit, "no verdict on a request in time");
+                    let refusal = Refusal::WaitedOut { retry_after: RETRY_AFTER };
+                    return Err(self.call_off(request, refusal));
+                }
+            },
+            Err(refusal) => return Err(self.call_off(request, refusal)),
         };
         let replica = verdict?;
         let members = self.members.load();
-        let at = members.binary_search_by_key(&replica, |it| it.id);
-        Ok(members[at.expect("who can be chosen is a member")].clone())
+        match members.binary_search_by_key(&replica, |it| it.id) {
+            Ok(at) => Ok(members[at].clone()),
+            Err(_) => Err(self.call_off(request, restarted())),
+        }
     }
 
-    /// Tells the brain what happened.
+    /// Says how long a verdict may take: a request waits as long as its class may, and a moment more where
+    /// replicas went down under it. The brain refuses by itself before that, unless it makes a mistake.
+    fn verdict_limit(&self, event: &Event) -> Duration {
+        let Event::Arrived { claim, .. } = event else { return self.verdict_margin };
+        let class = claim.class.unwrap_or(self.classes.default_id());
+        self.classes.get(class).wait_max.saturating_add(self.verdict_margin)
+    }
+
+    /// Sees to it that nothing is left of a request that gets no verdict.
+    fn call_off(&self, request: RequestId, refusal: Refusal) -> Refusal {
+        let (outcome, usage) = (Outcome::Cancelled, domain::Usage::default());
+        self.tell(Event::Ended { request, outcome, usage });
+        refusal
+    }
+
+    /// Tells the brain what happened. Whoever is unwinding has others tell it: the brain is not called
+    /// while its caller panics.
     pub(super) fn tell(&self, event: Event) {
-        self.think(|mind, now| {
+        if thread::panicking() {
+            self.later.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+            return self.sooner.notify_one();
+        }
+        // Those who wait have been told of a panic, and nobody else asks for more.
+        _ = self.think(|mind, now| {
             if let Event::Ended { request, .. } = event {
-                mind.waiting.remove(&request);
-                mind.recalls.remove(&request);
+                mind.forget(request);
             }
-            mind.brain.on_event(now, event, &mut mind.actions);
+            mind.hear(now, event);
         });
     }
 
     /// Lets the brain do what only time brings; returns when it wants to be woken next.
     fn on_time(&self) -> Moment {
+        let later = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
+        for event in later {
+            self.tell(event);
+        }
         let members = self.members.load();
-        self.think(|mind, now| {
+        let woken = self.think(|mind, now| {
             let rounds = mind.brain.rounds_planned();
             for member in members.iter() {
                 let replica = member.id;
@@ -245,38 +226,80 @@ impl Pool {
                     Some(at) => Event::Sign { replica, at },
                     None => continue,
                 };
-                mind.brain.on_event(now, heard, &mut mind.actions);
+                mind.hear(now, heard);
             }
-            mind.brain.on_time(now, &mut mind.actions);
+            let next = mind.pass_time(now);
             if rounds != mind.brain.rounds_planned() {
                 let took = self.clock.now().since(now).as_nanos();
                 self.planning_nanos.store(u64::try_from(took).unwrap_or(u64::MAX), Relaxed);
             }
-            mind.wake_at = mind.brain.next_wakeup().unwrap_or(Moment::MAX);
-            mind.wake_at
-        })
+            next
+        });
+        // After a panic the new brain is woken soon.
+        woken.unwrap_or_else(|_| self.clock.now())
     }
 
     /// Has the brain think about something, under the lock, and hands out what it decided.
-    fn think<T>(&self, about: impl FnOnce(&mut Mind, Moment) -> T) -> T {
+    fn think<T>(&self, about: impl FnOnce(&mut Mind, Moment) -> T) -> Result<T, Refusal> {
         let mut released = Vec::new();
-        let (thought, notices) = {
-            let mut mind = self.lock();
-            // Read under the lock, so that the brain's time never runs backwards.
-            let thought = about(&mut mind, self.clock.now());
-            mind.hand_out(&mut released);
+        let thought = self.guard(&mut released, |mind, now, released| {
+            let thought = about(mind, now);
             if mind.is_due_sooner() {
                 self.sooner.notify_one();
             }
-            (thought, mind.brain.take_notices())
-        };
-        for notice in &notices {
-            self.publish(notice);
-        }
+            let notices = mind.brain.take_notices();
+            mind.hand_out(released);
+            (thought, notices)
+        });
+        let thought = thought.map(|(thought, notices)| {
+            for notice in &notices {
+                self.publish(notice);
+            }
+            thought
+        });
         for replica in released {
             self.release(replica);
         }
         thought
+    }
+
+    /// Does something with the brain under the lock, the only way to it for whatever may change it. If the
+    /// brain panics, the pool has a new one before anybody else gets the lock.
+    fn guard<T>(
+        &self,
+        released: &mut Vec<ReplicaId>,
+        work: impl FnOnce(&mut Mind, Moment, &mut Vec<ReplicaId>) -> T,
+    ) -> Result<T, Refusal> {
+        let recovery = {
+            let mut mind = self.lock();
+            // Read under the lock, so that the brain's time never runs backwards.
+            let now = self.clock.now();
+            let done = attempt(|| {
+                mind.reopen(now);
+                work(&mut mind, now, released)
+            });
+            if let Ok(done) = done {
+                return Ok(done);
+            }
+            let recovery = mind.recover(now);
+            mind.hand_out(released);
+            recovery
+        };
+        Err(self.on_panic(recovery))
+    }
+
+    /// Counts a panic and tells of it: of the first ones, then more rarely, so that a flood of them does
+    /// not push everything else out of `/events`.
+    fn on_panic(&self, recovery: Recovery) -> Refusal {
+        let (refusal, Recovery { remedy, kept, refused, old }) = (recovery.refusal(), recovery);
+        self.metrics.panics.inc();
+        self.sooner.notify_one();
+        if remedy.in_row.is_power_of_two() {
+            self.events.publish(rebuilt(&self.name, remedy, kept, refused));
+        }
+        // What is half changed may not even drop well.
+        _ = attempt(|| drop(old));
+        refusal
     }
 
     /// Tells operators, while the replica is still known by its address.
@@ -287,8 +310,24 @@ impl Pool {
         self.events.publish(incident(&self.name, replica, notice));
     }
 
+    /// Has its brain panic; for tests.
+    #[cfg(test)]
+    pub(super) fn set_trap(&self, trap: Trap) {
+        self.lock().trap = trap;
+    }
+
+    /// Counts the panics that its traps have brought; for tests.
+    #[cfg(test)]
+    pub(super) fn traps_sprung(&self) -> u32 {
+        self.lock().trap.sprung
+    }
+
     fn lock(&self) -> MutexGuard<'_, Mind> {
-        // A panic in one request must not take the others; the brain's own asserts guard its books.
+        // Panics of the brain are contained while the lock is held, so that it is never half changed.
         self.mind.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+const fn restarted() -> Refusal {
+    Refusal::Restarted { retry_after: RETRY_AFTER }
 }

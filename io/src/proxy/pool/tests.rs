@@ -1,6 +1,7 @@
 //! A pool under many hands.
 
-use std::collections::BTreeMap;
+mod panics;
+
 use std::pin::pin;
 use std::sync::atomic::AtomicU32;
 use std::task::{Context, Poll, Waker};
@@ -9,10 +10,10 @@ use std::thread;
 use cleave_core::brain::{self, Action, Outcome, SessionSettings};
 use cleave_core::domain::{ReplicaId, SliceKey, Usage};
 use cleave_core::fleet::Probe;
-use cleave_core::policy::PolicyName;
+use cleave_core::policy::PolicyKind;
 use cleave_core::queue::Claim;
 
-use crate::proxy::settings::{Passing, ReplicaSettings};
+use crate::proxy::testing;
 use crate::telemetry::Metrics;
 
 use super::*;
@@ -24,29 +25,15 @@ const TABLE_BYTES: usize = 1 << 20;
 const SESSION_BYTES: usize = 16;
 
 fn pool_of(replicas: u32) -> Arc<Pool> {
-    let replica = |number| ReplicaSettings {
-        origin: format!("http://replica-{number}:8000").parse().unwrap(),
-        weight: 1.0,
-        hardware: Arc::default(),
-        zone: None,
-    };
+    made_of(replicas, PolicyKind::SESSION)
+}
+
+fn made_of(replicas: u32, policy: PolicyKind) -> Arc<Pool> {
+    let addresses: Vec<String> =
+        (0..replicas).map(|it| format!("http://replica-{it}:8000")).collect();
     let sessions = SessionSettings { bytes_max: TABLE_BYTES, ..SessionSettings::default() };
-    let settings = PoolSettings {
-        name: "stress".to_owned(),
-        models: Vec::new(),
-        aliases: BTreeMap::new(),
-        cache: CacheScope::Shared,
-        tokenizer: None,
-        replicas: (0..replicas).map(replica).collect(),
-        brain: brain::Settings {
-            policy: PolicyName::Session,
-            sessions,
-            ..brain::Settings::default()
-        },
-        probe: ProbeSettings::default(),
-        resume: false,
-        passing: Passing::default(),
-    };
+    let brain = brain::Settings { policy, sessions, ..brain::Settings::default() };
+    let settings = testing::pool("stress", &addresses, brain);
     let pool = Pool::new(
         settings.clone(),
         Metrics::default().pool("stress"),
@@ -79,7 +66,7 @@ fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
 
 #[test]
 fn a_verdict_that_comes_later_reaches_who_waits_for_it() {
-    let mut mind = Mind::new(Brain::new(brain::Settings::default()), mpsc::channel(1).0);
+    let mut mind = Mind::new(brain::Settings::default(), mpsc::channel(1).0);
     let [held, gone, quick] = [1, 2, 3].map(RequestId);
     let Asked::Later(mut coming) = mind.take_verdict(held) else { panic!("nothing was said") };
     drop(mind.take_verdict(gone));

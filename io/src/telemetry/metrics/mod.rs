@@ -7,6 +7,7 @@ mod clients;
 mod decisions;
 mod labels;
 mod line;
+mod panics;
 mod replicas;
 mod requests;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub struct Metrics {
     decisions: decisions::Families,
     assignment: assignment::Families,
     line: line::Families,
+    panics: panics::Families,
 }
 
 impl Default for Metrics {
@@ -54,6 +56,7 @@ impl Default for Metrics {
             decisions: decisions::Families::default(),
             assignment: assignment::Families::default(),
             line: line::Families::default(),
+            panics: panics::Families::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
         it.clients.register(&mut it.registry);
@@ -61,6 +64,7 @@ impl Default for Metrics {
         it.decisions.register(&mut it.registry);
         it.assignment.register(&mut it.registry);
         it.line.register(&mut it.registry);
+        it.panics.register(&mut it.registry);
         it.registry.register(
             "cleave_log_lines_dropped",
             "Log lines that were dropped because standard error took no more",
@@ -73,7 +77,12 @@ impl Default for Metrics {
 impl Metrics {
     /// Makes the handles of one pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
-        self.requests.pool(pool)
+        self.requests.pool(pool, self.panics.pool(pool))
+    }
+
+    /// Counts a panic outside the brains: of a `request`, a `stream`, a `task` or a `thread`.
+    pub fn on_panic(&self, kind: &'static str) {
+        self.panics.on_panic(kind);
     }
 
     /// Sets what is read off the pools only when somebody asks. Replicas that left disappear.

@@ -44,6 +44,8 @@ pub struct PoolMetrics {
     pub total: Histogram,
     /// From asking for a place to getting one.
     pub waited: Histogram,
+    /// Panics of its brains.
+    pub panics: Counter,
 }
 
 impl Default for Families {
@@ -109,7 +111,7 @@ impl Families {
     }
 
     /// Makes the handles of one pool.
-    pub(super) fn pool(&self, pool: &str) -> PoolMetrics {
+    pub(super) fn pool(&self, pool: &str, panics: Counter) -> PoolMetrics {
         let label = PoolLabel::of(pool);
         let kind = |family: &Family<KindLabel, Counter>, kind| {
             family.get_or_create_owned(&KindLabel::of(pool, kind))
@@ -129,6 +131,7 @@ impl Families {
             first_byte: self.first_byte.get_or_create_owned(&label),
             total: self.total.get_or_create_owned(&label),
             waited: self.line_wait.get_or_create_owned(&label),
+            panics,
         }
     }
 }

@@ -64,6 +64,25 @@ fn the_guide_lists_every_metric_and_no_other() {
 }
 
 #[test]
+fn alerts_and_symptoms_name_only_metrics_that_exist() {
+    let known = include_str!("../../../../docs/guide/metrics.md");
+    let known: Vec<&str> = known.split('`').filter(|it| it.starts_with("cleave_")).collect();
+    let pages = [
+        include_str!("../../../../docs/guide/alerts.md"),
+        include_str!("../../../../docs/guide/troubleshooting.md"),
+    ];
+    let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    for page in pages {
+        let named: Vec<&str> =
+            page.split(|it| !is_name(it)).filter(|it| it.starts_with("cleave_")).collect();
+        assert!(!named.is_empty());
+        for name in named {
+            assert!(known.contains(&name.trim_end_matches("_bucket")), "{name} does not exist");
+        }
+    }
+}
+
+#[test]
 fn beyond_some_number_tenants_are_summed() {
     let metrics = Metrics::default();
     let names: Vec<String> = (0..1_000).map(|it| format!("t{it}")).collect();

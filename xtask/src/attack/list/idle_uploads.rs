@@ -17,20 +17,22 @@ use super::super::scene::Scene;
 
 /// The largest body that is allowed.
 const LENGTH: usize = 33_554_432;
+/// What bodies may hold together, by default.
+const BUFFERED_MIB_MAX: u64 = 256;
 /// Connections whose bodies hardly come.
 const IDLE: usize = 24;
 
 pub(super) const ATTACK: Attack = Attack {
     name: "idle_uploads",
     tries: "24 bodies of 32 MiB announced, of which a byte comes now and then; 8 of which all but the last byte has come; the same over HTTP/2",
-    plan: || Plan::mocks(2),
+    plan: || Plan::mocks(2).holds(BUFFERED_MIB_MAX),
     run: |scene| run(scene, true),
 };
 
 pub(super) const WITHOUT_KEYS: Attack = Attack {
     name: "idle_uploads_without_keys",
     tries: "the same where clients have no keys, from eight other addresses",
-    plan: || Plan::mocks(2).without_tenants(),
+    plan: || Plan::mocks(2).without_tenants().holds(BUFFERED_MIB_MAX),
     run: |scene| run(scene, false),
 };
 

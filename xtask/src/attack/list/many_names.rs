@@ -19,6 +19,8 @@ use super::super::vitals::Held;
 
 /// What the router may need beyond what it has, at any time.
 const RESIDENT_KIB_MAX: u64 = 256 * 1024;
+/// What the heads of one tenant may take, with what is beside them.
+const HELD_MIB: u64 = 192;
 
 pub(super) const ATTACK: Attack = Attack {
     name: "many_names",
@@ -30,7 +32,7 @@ pub(super) const ATTACK: Attack = Attack {
 pub(super) const STREAMS: Attack = Attack {
     name: "many_streams",
     tries: "64 HTTP/2 connections with as many streams as they may have, each with a head of 12 KB and no body",
-    plan: || Plan::fakes(2, honest),
+    plan: || Plan::fakes(2, honest).holds(HELD_MIB),
     run: streams,
 };
 

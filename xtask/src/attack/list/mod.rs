@@ -16,6 +16,8 @@ mod many_names;
 mod odd_answers;
 mod odd_requests;
 mod silent_connections;
+mod slow_prompts;
+mod spent_retries;
 mod steering;
 mod stopped_readers;
 mod tenant_comes_back;
@@ -35,6 +37,9 @@ pub(super) const ALL: &[&Attack] = &[
     &cache_salts::ATTACK,
     &unread_log::ATTACK,
     &hung_up_prompts::ATTACK,
+    &slow_prompts::SILENT,
+    &slow_prompts::SLOW,
+    &spent_retries::ATTACK,
     &silent_connections::ON_ADMIN,
     &silent_connections::ON_ADMIN_SLOW,
     &silent_connections::ON_EVENTS,

@@ -113,6 +113,8 @@ fn run(scene: &mut Scene) -> Result<()> {
             // Streamed without usage, so that nothing corrects what was learned.
             let body = uncapped(&format!("{opening} {number}"), r#","stream":true"#);
             scope.spawn(move || {
+                // One after the other: their number is the attack, not their coming at once.
+                thread::sleep(Duration::from_millis(20 * number));
                 while Instant::now() < until {
                     let leaves = number % 2 == 0;
                     // What becomes of these requests is not what is measured.

@@ -1,0 +1,170 @@
+//! What a pool's brain was told that stays true: its replicas, the orders of operators, the contracts of
+//! tenants. It is noted before the brain sees it, so it is whole even if the brain panics at that very
+//! event, and a new brain can be built from it. The old brain cannot be asked for it: whatever it was
+//! changing when it panicked may be missing there.
+//!
+//! Requests are not noted here. Those that wait are refused when their brain is lost; those at a replica
+//! go on without it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cost::Hardware;
+use crate::domain::{Moment, Place, ReplicaId};
+use crate::fleet::Replica;
+use crate::queue::{Limits, Tenant};
+
+use super::subsets::Orders;
+use super::{Action, Brain, Event, Notices, Quarantine, Settings};
+
+/// The standing facts of one pool.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    replicas: BTreeMap<ReplicaId, Known>,
+    orders: Orders,
+    limits: Vec<(Tenant, Limits)>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    name: String,
+    weight: f64,
+    hardware: Arc<Hardware>,
+    leaving: bool,
+}
+
+/// What a new brain takes over from the one that panicked. A panic can come from what was learned, so the
+/// less, the safer; whoever rebuilds takes less each time that panics repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inherit {
+    /// The health of replicas, what tenants used, who is in quarantine, the homes of sessions and the
+    /// assignment.
+    All,
+    /// The health of replicas and what tenants used.
+    Books,
+    Nothing,
+}
+
+impl Record {
+    /// Notes what stays true of an event. For most events that is nothing.
+    pub fn note(&mut self, event: &Event) {
+        match event {
+            Event::Joined { replica, name, weight, hardware } => {
+                let (name, hardware) = (name.clone(), Arc::clone(hardware));
+                let known = Known { name, weight: *weight, hardware, leaving: false };
+                self.replicas.insert(*replica, known);
+            }
+            Event::Weighed { replica, weight } => {
+                self.change(*replica, |it| it.weight = *weight);
+            }
+            Event::Classed { replica, hardware } => {
+                self.change(*replica, |it| it.hardware = Arc::clone(hardware));
+            }
+            Event::Leaving { replica } => self.change(*replica, |it| it.leaving = true),
+            Event::Contracted { limits } => self.limits.clone_from(limits),
+            Event::Ordered(order) => {
+                let replicas = &self.replicas;
+                self.orders.obey(order, |it| replicas.get(&it).map(|it| Place::of(&it.name)));
+            }
+            Event::Arrived { .. }
+            | Event::Failed { .. }
+            | Event::Answering { .. }
+            | Event::Streamed { .. }
+            | Event::Ended { .. }
+            | Event::Probed { .. }
+            | Event::Reported { .. }
+            | Event::Sign { .. }
+            | Event::Unawaited { .. }
+            | Event::Restarted { .. }
+            | Event::Heard { .. } => {}
+        }
+    }
+
+    /// Notes that a replica which was leaving is gone.
+    pub fn on_released(&mut self, replica: ReplicaId) {
+        if let Some(gone) = self.replicas.remove(&replica) {
+            let place = Place::of(&gone.name);
+            let is_back = self.replicas.values().any(|it| Place::of(&it.name) == place);
+            if !is_back {
+                self.orders.on_left(place);
+            }
+        }
+    }
+
+    fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Known)) {
+        if let Some(it) = self.replicas.get_mut(&replica) {
+            change(it);
+        }
+    }
+}
+
+impl Brain {
+    /// Builds a brain from the record, in place of `old`, which panicked. It knows no request. Replicas
+    /// that were leaving are released.
+    pub fn rebuild(
+        now: Moment,
+        settings: Settings,
+        record: &Record,
+        (old, inherit): (&mut Self, Inherit),
+        actions: &mut Vec<Action>,
+    ) -> Self {
+        let mut new = Self::new(settings);
+        for (id, known) in &record.replicas {
+            let (name, hardware) = (known.name.clone(), Arc::clone(&known.hardware));
+            new.join(*id, name, known.weight, hardware);
+        }
+        match inherit {
+            Inherit::All => {
+                new.inherit_books(now, old);
+                new.inherit_rest(now, old);
+            }
+            Inherit::Books => new.inherit_books(now, old),
+            Inherit::Nothing => {}
+        }
+        new.subsets.take_on(record.orders.clone());
+        new.hold.contracts.reset(now, record.limits.iter().copied());
+        new.measure_fleet();
+        for (id, _) in record.replicas.iter().filter(|it| it.1.leaving) {
+            new.change(*id, |it| it.leaving = true);
+            new.release_if_done(*id, actions);
+        }
+        // That all of them have joined is no news.
+        new.notices = Notices::default();
+        new
+    }
+
+    /// Adds a replica to everything that keeps something of each.
+    pub(super) fn join(
+        &mut self,
+        id: ReplicaId,
+        name: String,
+        weight: f64,
+        hardware: Arc<Hardware>,
+    ) {
+        let it = Replica::new(id, name, weight, hardware, self.settings.breaker);
+        self.policy.on_joined(id, it.place);
+        self.hold.knees.on_joined(id, &it.hardware);
+        self.fleet.join(it);
+        self.subsets.touch();
+    }
+
+    fn inherit_books(&mut self, now: Moment, old: &mut Self) {
+        for known in old.fleet.iter() {
+            if let Some(it) = self.fleet.get_mut(known.id) {
+                it.breaker = known.breaker.clone();
+                // The request that was to show whether it is back is not known here.
+                it.breaker.on_trial_abandoned(now);
+            }
+        }
+        old.hold.refund_all();
+        self.hold.contracts = old.hold.contracts.clone();
+        self.hold.contracts.forget_reserved();
+    }
+
+    fn inherit_rest(&mut self, now: Moment, old: &mut Self) {
+        let quarantine = Quarantine::new(self.settings.quarantine);
+        self.quarantine = std::mem::replace(&mut old.quarantine, quarantine);
+        std::mem::swap(&mut self.sessions, &mut old.sessions);
+        self.subsets.inherit(now, &mut old.subsets);
+    }
+}

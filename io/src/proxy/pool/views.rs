@@ -1,0 +1,101 @@
+//! What may be seen of a pool. Looking changes nothing, so a panic while looking is contained and no more:
+//! the brain is as good as before, and the viewer sees an empty pool. What marks or takes something goes
+//! through the guard like every event.
+
+use cleave_core::brain::{
+    AssignmentView, Brain, Explanation, ReplicaLoad, Shadows, Snapshot, TenantSnapshot, Waited,
+    WorkloadDrift,
+};
+use cleave_core::domain::{Moment, RequestId};
+use cleave_core::queue::{Tenant, Usage};
+
+use crate::proxy::panics::attempt;
+use crate::replicas::Origin;
+
+use super::Pool;
+
+impl Pool {
+    pub fn snapshot(&self) -> Snapshot {
+        self.look(|brain, _| brain.snapshot())
+    }
+
+    /// What each tenant has used.
+    pub fn tenants(&self) -> Vec<TenantSnapshot> {
+        self.look(|brain, _| brain.tenants())
+    }
+
+    /// What is booked on each replica.
+    pub fn load(&self) -> Vec<ReplicaLoad> {
+        self.look(Brain::load)
+    }
+
+    /// What was predicted for decisions that were kept.
+    pub fn shadows(&self) -> Shadows {
+        self.look(|brain, _| brain.shadows())
+    }
+
+    /// How far predictions of work were off, for each workload.
+    pub(in crate::proxy) fn workload_drifts(&self) -> Vec<WorkloadDrift> {
+        self.look(|brain, _| brain.workload_drifts())
+    }
+
+    /// Shows which replicas hold which keys.
+    pub fn assignment(&self) -> AssignmentView {
+        self.look(Brain::assignment)
+    }
+
+    /// Names who served the session of a request before, if it has moved.
+    pub(in crate::proxy) fn moved_from(&self, request: RequestId) -> Option<Origin> {
+        let replica = self.look(|brain, _| brain.moved_from(request))?;
+        let members = self.members.load();
+        members.iter().find(|it| it.id == replica).map(|it| it.origin.clone())
+    }
+
+    /// Where a tenant stands; nothing for one without a contract.
+    pub(in crate::proxy) fn contract(&self, tenant: Tenant) -> Option<Usage> {
+        self.mark(|brain, now| brain.contract(now, tenant)).flatten()
+    }
+
+    /// Has the next decision on a request explained.
+    pub(in crate::proxy) fn explain(&self, request: RequestId) {
+        _ = self.mark(|brain, _| brain.explain(request));
+    }
+
+    /// Takes what was written down of a request since it was marked: what it went through before it was
+    /// sent, and why it was sent where it was.
+    pub(in crate::proxy) fn take_explanation(
+        &self,
+        request: RequestId,
+    ) -> (Option<Waited>, Option<Explanation>) {
+        let taken =
+            self.mark(|brain, _| (brain.take_waited(request), brain.take_explanation(request)));
+        taken.unwrap_or_default()
+    }
+
+    /// What it serves, as far as is known.
+    pub fn models(&self) -> Vec<String> {
+        crate::proxy::table::models_of(self).into_iter().map(|it| it.id).collect()
+    }
+
+    fn look<T>(&self, at: impl Fn(&Brain, Moment) -> T) -> T {
+        let (now, settings) = {
+            let mind = self.lock();
+            let now = self.clock.now();
+            if let Ok(seen) = attempt(|| at(&mind.brain, now)) {
+                return seen;
+            }
+            (now, mind.settings.clone())
+        };
+        self.metrics.panics.inc();
+        at(&Brain::new(settings), now)
+    }
+
+    fn mark<T>(&self, work: impl FnOnce(&mut Brain, Moment) -> T) -> Option<T> {
+        let mut released = Vec::new();
+        let done = self.guard(&mut released, |mind, now, _| work(&mut mind.brain, now));
+        for replica in released {
+            self.release(replica);
+        }
+        done.ok()
+    }
+}

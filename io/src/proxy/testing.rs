@@ -1,0 +1,97 @@
+//! For tests of the data plane: a router with plain settings and pools of given replicas.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use cleave_core::brain;
+
+use crate::replicas::ProbeSettings;
+use crate::telemetry::{AccessLog, LogFormat};
+
+use super::settings::{
+    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ReplicaSettings, Settings, Timeouts,
+};
+use super::{Router, default_session_headers};
+
+/// Panics that are to come in requests and in answers, as mistakes in them would bring.
+#[derive(Debug, Default)]
+pub(super) struct Traps {
+    pub(super) request: AtomicU32,
+    pub(super) stream: AtomicU32,
+}
+
+impl Traps {
+    pub(super) fn at_request(&self) {
+        spring(&self.request, "a trap in a request");
+    }
+
+    pub(super) fn at_stream(&self) {
+        spring(&self.stream, "a trap in a stream");
+    }
+}
+
+fn spring(left: &AtomicU32, words: &str) {
+    let is_set = left.fetch_update(Relaxed, Relaxed, |it| it.checked_sub(1)).is_ok();
+    assert!(!is_set, "{words}");
+}
+
+/// Nothing in a test takes this long unless it hangs.
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        listen: ([127, 0, 0, 1], 0).into(),
+        tls: None,
+        threads: NonZeroUsize::new(2).unwrap(),
+        limits: Limits {
+            body_bytes_max: 1 << 20,
+            buffered_bytes_max: 64 << 20,
+            connections_max: 1_000,
+            client_bytes_per_s_min: 1,
+        },
+        timeouts: Timeouts {
+            header: LONG,
+            body: LONG,
+            body_whole: LONG,
+            write: LONG,
+            connect: LONG,
+            first_byte: LONG,
+            idle: LONG,
+            drain: LONG,
+        },
+        session_headers: default_session_headers(),
+        workload_header: None,
+        state_dir: None,
+        explain: ExplainSettings { sample: 0.0, kept_max: 100, token: None, clients: false },
+        cache_secret: None,
+    }
+}
+
+pub(super) fn router() -> Arc<Router> {
+    Router::new(settings(), AccessLog::new(LogFormat::Text, false))
+}
+
+/// A pool of replicas at these addresses.
+pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> PoolSettings {
+    let replica = |address: &String| ReplicaSettings {
+        origin: address.parse().unwrap(),
+        weight: 1.0,
+        hardware: Arc::default(),
+        zone: None,
+    };
+    PoolSettings {
+        name: name.to_owned(),
+        models: Vec::new(),
+        aliases: BTreeMap::new(),
+        cache: CacheScope::Shared,
+        tokenizer: None,
+        replicas: replicas.iter().map(replica).collect(),
+        brain,
+        probe: ProbeSettings::default(),
+        resume: false,
+        passing: Passing::default(),
+    }
+}
