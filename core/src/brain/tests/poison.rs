@@ -227,7 +227,7 @@ fn a_copy_that_was_under_way_ends_a_quarantine_that_was_a_mistake() {
 }
 
 #[test]
-fn where_all_are_one_workload_crashing_prompts_stop_no_new_session() {
+fn where_all_are_one_workload_two_crashing_prompts_stop_no_new_session() {
     let mut bench = Bench::session(8);
     let mut deaths = Vec::new();
     for prompt in 1..=6 {
