@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use super::sound;
@@ -115,8 +116,10 @@ async fn bodies_that_are_held_for_one_address_leave_room_for_another() {
     exchange.send(json_answer(200, "{}")).await;
     assert_eq!(other.answer().await.status(), 200);
     assert!(held.len() < 8, "{} bodies of one address are held", held.len());
-    // What found no room is told so.
-    let refused = greedy.last_mut().expect("there are twelve").answer().await;
+    // What found no room is told so, and nothing else is answered.
+    let mut answers: JoinSet<_> =
+        greedy.into_iter().map(|mut it| async move { it.answer().await }).collect();
+    let refused = answers.join_next().await.expect("there are twelve").unwrap();
     assert_eq!((refused.status(), refused.refusal().code.as_str()), (503, "buffers_full"));
     assert_eq!(refused.header("retry-after"), Some("1"));
 }
