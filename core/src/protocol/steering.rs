@@ -13,7 +13,7 @@ pub enum Care {
     Replace,
 }
 
-/// A field of a body, at its top or in one of [`NESTS`].
+/// A field of a body, at its top or in one of `NESTS`.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineField {
     pub name: &'static str,
