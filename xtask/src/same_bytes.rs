@@ -1,7 +1,7 @@
 //! `cargo xtask same-bytes --against REV`: a move of code must not change a decision. A list of simulations
 //! that reach every part of the brain is run with the program of another revision and with that of this
 //! tree, and what they print is compared byte by byte. Unit tests cannot show this: they name what they
-//! expect, and a decision that nobody named can still change.
+//! expect, and a decision that no test names can still change.
 
 use std::collections::BTreeMap;
 use std::fs;

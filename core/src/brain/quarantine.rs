@@ -41,7 +41,7 @@ const ONE_DEATH: Duration = Duration::from_secs(2);
 const CONFIRMED_IN: Duration = Duration::from_secs(60);
 /// What arrives so soon after a death may have been on its way before it.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
-/// For so long after an offence a workload is taken to go on offending.
+/// How long after an offence a workload is taken to go on offending.
 const OFFENDS_FOR: Duration = Duration::from_secs(60);
 /// So many completions of a prompt outweigh one death.
 const COMPLETIONS_PER_DEATH: u32 = 5;
@@ -310,7 +310,7 @@ impl Quarantine {
 
     fn hold(&mut self, now: Moment, key: SliceKey, fingerprint: Fingerprint) -> Circle {
         let until = now + self.ttl;
-        // The deaths it was at are explained, and are held against nobody else.
+        // The deaths it was at are explained, and are held against no other request.
         for death in self.deaths.iter_mut().filter(|it| it.has(fingerprint)) {
             death.members.retain(|it| it.fingerprint == fingerprint);
         }

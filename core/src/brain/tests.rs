@@ -442,7 +442,7 @@ fn nothing_ends_twice() {
     let (request, _) = bench.sent(0);
     for _ in 0..2 {
         bench.tell(ended(request, Outcome::Done));
-        // Whoever reports a failure waits for a verdict.
+        // A request that reports a failure waits for a verdict.
         let refusal = Refusal::Restarted { retry_after: RETRY_AFTER };
         assert_eq!(bench.fail(request, Failure::Status), [Action::Refuse { request, refusal }]);
     }

@@ -7,7 +7,7 @@
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_BYTES: usize = 9;
 const DATA: u8 = 0;
-/// A frame of data of so many bytes is worth its head.
+/// A frame of data of this many bytes is worth its head.
 const DATA_BYTES_MIN: usize = 256;
 
 /// Counts the frames of one connection that carry next to nothing.

@@ -34,7 +34,7 @@ const DENSE_BYTES_PER_TOKEN: f64 = 1.5;
 /// What is expected of an answer before anything is known.
 const OUTPUT_TOKENS: f64 = 256.0;
 
-/// No answer teaches all of a model more than so many times what was expected of it.
+/// No answer teaches all of a model more than this many times what was expected of it.
 const LEAP: f64 = 16.0;
 
 /// How many times as long as it is an answer is expected to become that is longer than any before:

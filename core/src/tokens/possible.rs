@@ -15,7 +15,7 @@ pub(super) const BYTES_PER_TOKEN_MAX: u32 = 32;
 const TEMPLATE_TOKENS: u32 = 4096;
 /// The most tokens of an image, a sound or a file: minutes of video.
 const MEDIA_TOKENS: u32 = 1 << 17;
-/// No engine writes one answer faster than so many tokens in a millisecond.
+/// No engine writes one answer faster than this many tokens in a millisecond.
 const TOKENS_PER_MS: f64 = 2.0;
 /// No engine reads a prompt faster than so many.
 const READ_PER_MS: f64 = 200.0;
@@ -49,7 +49,7 @@ impl Possible {
         let text_bytes = extent.text_bytes.max(extent.body_bytes);
         let named = extent.media.max(extent.attachments).saturating_mul(MEDIA_TOKENS);
         let read = whole_u32(span_ms(seen.took) * READ_PER_MS);
-        // Of a body that nobody has looked into only the time is known.
+        // Of a body that was not looked into, only the time is known.
         let told = if text_bytes == 0 || extent.is_continued { read } else { text_bytes };
         let input_max = told.max(text_bytes).max(prompt_tokens).saturating_add(TEMPLATE_TOKENS);
         let input_max = input_max.saturating_add(named).min(TOKENS_MAX);

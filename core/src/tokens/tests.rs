@@ -199,7 +199,7 @@ fn text_without_blanks_is_text_and_no_estimate_falls_below_a_share_of_the_bytes(
     let mut outline = Outline::default();
     lengths.complete(KEY, &hidden, &mut outline);
     assert_eq!(outline.prompt_tokens, 20_000, "whatever field it stands in");
-    // Whoever shows that its text has few tokens is believed to a point.
+    // A workload that shows that its text has few tokens is believed to a point.
     let mut lengths = Lengths::default();
     teach(&mut lengths, 1_000, 32, 1);
     let (tokens, _) = expected(&lengths, KEY, &extent(3_200_000), 0);

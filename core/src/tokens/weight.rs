@@ -13,7 +13,7 @@ const TOKENS_MAX: f64 = 8192.0;
 /// The same where many are taught by it, most of them not its sender's.
 const TOKENS_MAX_SHARED: f64 = 1024.0;
 
-/// What others have shown is worth so many tokens of one's own.
+/// What others have shown is worth this many tokens of one's own.
 const PRIOR_TOKENS: f64 = 1024.0;
 
 /// What prompts of many senders may come to together. A ratio beyond it is believed of the sender only.

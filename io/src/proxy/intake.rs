@@ -19,7 +19,7 @@ use super::rescue::ServeError;
 use super::router::Router;
 
 const REQUEST_ID_BYTES_MAX: usize = 128;
-/// Twice the bytes of a head that is charged to nobody.
+/// Twice the bytes of a head that is not charged.
 const HEAD_BYTES_FREE: usize = 4 << 10;
 /// What is allotted at least to a body that comes in several pieces.
 const ALLOTTED_BYTES_MIN: usize = 64 << 10;

@@ -220,7 +220,7 @@ impl ServeError {
     }
 }
 
-/// Cuts a text off after so many bytes, and shows that it did.
+/// Cuts a text off after `bytes_max` bytes, and shows that it did.
 fn beginning(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return text.into();

@@ -214,7 +214,7 @@ impl Mock {
     }
 }
 
-/// Lets a program open only so many files.
+/// Bounds how many files a program may open.
 fn limited(command: Command, files_max: Option<u32>) -> Command {
     let Some(files_max) = files_max else { return command };
     let mut shell = Command::new("sh");

@@ -23,7 +23,7 @@ async fn begun(requests: &mut Requests) -> Exchange {
     exchange
 }
 
-/// Sends events until nobody takes them any more.
+/// Sends events until the client takes no more.
 async fn pour(exchange: &mut Exchange) {
     let event = format!("data: {}\n\n", "x".repeat(16 << 10));
     let chunk = format!("{:x}\r\n{event}\r\n", event.len());

@@ -23,7 +23,7 @@ pub(crate) struct Process {
     listener: Option<JoinHandle<()>>,
     /// Nobody reads what it writes from the next line on.
     deaf: Arc<AtomicBool>,
-    /// Nobody reads what it writes for now.
+    /// What it writes is not read for now.
     stalled: Arc<AtomicBool>,
     /// The line that says where it listens.
     announced: String,

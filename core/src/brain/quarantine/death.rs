@@ -6,7 +6,7 @@ use crate::domain::{Moment, ReplicaId};
 
 use super::Fingerprint;
 
-/// For so long it is open whether broken connections were a death: a probe tells.
+/// How long it is open whether broken connections were a death: a probe tells.
 const OPEN_FOR: Duration = Duration::from_secs(2);
 
 /// One request that was there when a replica died.

@@ -114,7 +114,7 @@ impl Subsets {
     }
 
     fn restore(&mut self, now: Moment, assignment: Arc<Assignment>) {
-        // Only what is newer: whoever restores may be late.
+        // Only what is newer: the state that is restored may be old.
         if self.assignment.generation() < assignment.generation() {
             for held in assignment.iter() {
                 let workload = workload_of(SliceKey(held.slice.low));

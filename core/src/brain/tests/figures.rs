@@ -9,7 +9,7 @@ fn said(input: u32, output: u32, cached: u32) -> Usage {
     Usage { input: Some(input), output: Some(output), cached: Some(cached) }
 }
 
-/// A body of so many bytes of text.
+/// A body of that many bytes of text.
 fn text(text_bytes: u32, streams: bool) -> Extent {
     let body_bytes = text_bytes + 60;
     Extent { model: 5, text_bytes, body_bytes, block_bytes: 256, streams, ..Extent::default() }

@@ -47,7 +47,7 @@ impl Mind {
         let mut recovery = Recovery { remedy, kept, refused: 0, old };
         for (request, waiting) in std::mem::take(&mut self.waiting) {
             self.recalls.remove(&request);
-            // Whoever is no longer there need not know.
+            // A request that is no longer there need not know.
             _ = waiting.send(Err(recovery.refusal()));
             recovery.refused += 1;
         }

@@ -285,7 +285,7 @@ async fn replica(listener: TcpListener, is_busy: bool, gate: watch::Receiver<boo
     while let Ok((stream, _)) = listener.accept().await {
         let gate = gate.clone();
         connections.spawn(async move {
-            // Whoever hangs up has what it wanted.
+            // A client that hangs up has what it wanted.
             _ = serve(BufReader::new(stream), is_busy, gate).await;
         });
     }
