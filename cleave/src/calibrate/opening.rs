@@ -8,7 +8,7 @@ use super::client::{Api, Ask, AskError, Dialect, ReplicaClient};
 use super::engine_metrics::Report;
 use super::grid::{Limits, Pace};
 use super::prompts::Prompts;
-use super::stream::{Answer, ms_between};
+use crate::stream::{Answer, ms_between};
 
 const DIALECTS: [Dialect; 4] = [
     Dialect { api: Api::Completions, ignore_eos: true },
