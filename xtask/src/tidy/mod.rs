@@ -3,7 +3,6 @@
 //! argue about is not here: a rule must be right every time, or people learn to work around it.
 
 mod files;
-mod functions;
 mod promises;
 mod words;
 
@@ -36,7 +35,6 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
         findings.extend(files::leftover_in_rust(&source));
         findings.extend(files::metric_names(&source));
         findings.extend(files::machine_paths(&source.path, &source.text));
-        findings.extend(functions::too_long(&source));
         findings.extend(words::foreign(&source));
     }
     for path in repo::files(root, &SCRIPTS)? {
