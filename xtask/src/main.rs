@@ -13,6 +13,7 @@ mod attack;
 mod bench;
 mod chaos;
 mod debian;
+mod dependencies;
 mod dist;
 mod e2e_vllm;
 mod finding;

@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use self::counts::{Counts, Runner};
-use crate::{fuzz, layers, process, python, repo, tidy};
+use crate::{dependencies, fuzz, layers, process, python, repo, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -34,6 +34,7 @@ enum Stage {
     Format,
     Tidy,
     Layers,
+    Dependencies,
     Clippy,
     Docs,
     Tests,
@@ -72,6 +73,7 @@ impl Stage {
             Self::Format => command(cargo(&["fmt", "--all", "--check"])),
             Self::Tidy => one(tidy::run()),
             Self::Layers => one(layers::run()),
+            Self::Dependencies => one(dependencies::run()),
             Self::Clippy => {
                 let flags = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
                 command(cargo(&flags))
@@ -130,7 +132,7 @@ fn close(done: &[(Stage, Counts, Duration)]) -> ExitCode {
     for (stage, counts, time) in done {
         let name = stage.name();
         println!(
-            "{name:<10} {:>5} passed {:>3} failed {:>7.1} s",
+            "{name:<12} {:>5} passed {:>3} failed {:>7.1} s",
             counts.passed,
             counts.failed,
             time.as_secs_f64()
