@@ -38,6 +38,7 @@ enum Stage {
     Clippy,
     Docs,
     Tests,
+    Traces,
     Doctests,
     Features,
     Fuzz,
@@ -87,6 +88,13 @@ impl Stage {
                 cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]),
                 Runner::Nextest,
             ),
+            // Ignored elsewhere, because the full traces are no part of the repository.
+            Self::Traces => {
+                let flags = ["nextest", "run", "--workspace", "--no-fail-fast"];
+                let only = ["--run-ignored", "only", "--filterset", "package(cleave-sim)"];
+                println!("reads ../shared/traces; sim/data/README.md says where they are from");
+                counted(cargo(&[flags, only].concat()), Runner::Nextest)
+            }
             Self::Doctests => counted(cargo(&["test", "--workspace", "--doc"]), Runner::Doctest),
             // What a default build leaves out.
             Self::Features => {
