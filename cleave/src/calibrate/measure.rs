@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cleave_core::cost::{Mix, Rung, Sample, StepWork};
+use cleave_core::cost::{Mix, Rung, StepSample, StepWork};
 use futures_util::future::try_join_all;
 use indicatif::ProgressBar;
 use tokio::time::{Instant, sleep_until};
@@ -41,7 +41,7 @@ pub(super) enum Halt {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) cell: Cell,
-    pub(super) sample: Sample,
+    pub(super) sample: StepSample,
 }
 
 /// All that was measured.
@@ -152,7 +152,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures one cell as often as the pace asks for and returns the median, or why there is none.
-    async fn measure(&mut self, cell: Cell) -> Result<Result<Sample, String>, Halt> {
+    async fn measure(&mut self, cell: Cell) -> Result<Result<StepSample, String>, Halt> {
         if matches!(cell, Cell::Prompt { cached: 1.., .. }) && !self.caches_prefixes {
             return Ok(Err("the replica reports no cached prefix".to_owned()));
         }
@@ -189,7 +189,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures how long the first token of one prompt takes.
-    async fn prompt(&mut self, prefix: &str, new: u32) -> Result<Result<Sample, String>, Halt> {
+    async fn prompt(&mut self, prefix: &str, new: u32) -> Result<Result<StepSample, String>, Halt> {
         let before = if prefix.is_empty() { None } else { self.hit_tokens().await? };
         let fresh = self.subject.prompts.write(new);
         let prompt = if prefix.is_empty() { fresh } else { format!("{prefix} {fresh}") };
@@ -212,7 +212,7 @@ impl<'a> Bench<'a> {
         let cached = cached.min(answer.prompt_tokens.saturating_sub(1));
         let mut work = StepWork::default();
         work.add(answer.prompt_tokens - cached, cached);
-        Ok(Ok(Sample { work, answers: 1.0, ms: answer.ttft_ms() }))
+        Ok(Ok(StepSample { work, answers: 1.0, ms: answer.ttft_ms() }))
     }
 
     async fn hit_tokens(&self) -> Result<Option<f64>, Halt> {
@@ -226,7 +226,7 @@ impl<'a> Bench<'a> {
         answers: u32,
         context: u32,
         output: u32,
-    ) -> Result<Result<Sample, String>, Halt> {
+    ) -> Result<Result<StepSample, String>, Halt> {
         let prompts = &mut self.subject.prompts;
         let asks = (0..answers)
             .map(|_| Ask { prompt: prompts.write(context), output_tokens: output })
@@ -291,7 +291,7 @@ impl<'a> Bench<'a> {
 
 /// Reads the step time off answers that were written side by side: between the moment when the last of
 /// them had begun and the moment when the first of them ended. Nothing when there is no such time.
-fn read_batch(answers: &[Answer]) -> Option<Sample> {
+fn read_batch(answers: &[Answer]) -> Option<StepSample> {
     let from = answers.iter().map(|it| it.pieces_at[0]).max()?;
     let to = answers.iter().filter_map(|it| it.pieces_at.last().copied()).min()?;
     let mut work = StepWork::default();
@@ -311,7 +311,7 @@ fn read_batch(answers: &[Answer]) -> Option<Sample> {
     }
     gaps_ms.sort_by(f64::total_cmp);
     let ms = gaps_ms[gaps_ms.len() / 2];
-    (0.0 < ms && ms.is_finite()).then_some(Sample { work, answers: 0.0, ms })
+    (0.0 < ms && ms.is_finite()).then_some(StepSample { work, answers: 0.0, ms })
 }
 
 fn to_f64(count: usize) -> f64 {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use cleave_core::cost::{
-    Coefficients, CostBook, ErrorQuantiles, Fit, Knee, Origin, RequestCost, Sample, StepTimes, fit,
+    Coefficients, CostBook, ErrorQuantiles, Fit, KneePoint, Origin, RequestCost, StepSample,
+    StepTimes, fit,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -79,16 +80,16 @@ pub(super) async fn calibrate(
         findings.notes.push(told.to_owned());
     }
     judge(&mut findings)?;
-    let samples: Vec<Sample> = findings.cells.iter().map(|it| it.sample).collect();
+    let samples: Vec<StepSample> = findings.cells.iter().map(|it| it.sample).collect();
     let fit = rounded(fit(&samples));
     if ERROR_SUSPICIOUS < fit.error_held_out.p50 {
         let told = "half of the predictions are off by more than a tenth: the replica or this machine \
                     was busy with something else; measure again, without --quick";
         findings.notes.push(told.to_owned());
     }
-    let knee = Knee::of(findings.mix, &findings.rungs).unwrap_or_else(|| {
+    let knee = KneePoint::of(findings.mix, &findings.rungs).unwrap_or_else(|| {
         findings.notes.push("the knee is predicted, not measured".to_owned());
-        Knee { reached: false, ..Knee::predict(&fit.times, findings.mix) }
+        KneePoint { reached: false, ..KneePoint::predict(&fit.times, findings.mix) }
     });
     let coefficients = Coefficients {
         model: subject.model,

@@ -23,7 +23,7 @@ pub(super) fn settle_line(
     LineSettings {
         holds: raw.hold,
         gates: raw.gate,
-        limits: queue::LineSettings { count_max: raw.length_max, bytes_max },
+        limits: queue::QueueLimits { count_max: raw.length_max, bytes_max },
         gate: GateSettings { kv_share: raw.kv_share, ..GateSettings::default() },
         classes,
     }

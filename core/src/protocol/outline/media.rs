@@ -106,12 +106,12 @@ pub(super) fn find(turns: &str, begin: Turns, has_data: bool) -> Media {
     if !has_data && !ADDRESSED.iter().any(|it| memmem::find(text, it).is_some()) {
         return Media::default();
     }
-    let mut walk = Walk { text, stack, outside, found: Media::default() };
+    let mut walk = MediaWalk { text, stack, outside, found: Media::default() };
     walk.run();
     walk.found
 }
 
-struct Walk<'a> {
+struct MediaWalk<'a> {
     text: &'a [u8],
     stack: Vec<Frame>,
     /// What stands outside of all that is open.
@@ -119,7 +119,7 @@ struct Walk<'a> {
     found: Media,
 }
 
-impl Walk<'_> {
+impl MediaWalk<'_> {
     fn run(&mut self) {
         let mut at = 0;
         while let Some(byte) = self.text.get(at) {
