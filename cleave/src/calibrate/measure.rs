@@ -10,9 +10,9 @@ use indicatif::ProgressBar;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Ask, AskError};
-use super::engine_metrics::Report;
-use super::grid::{Cell, Pace, plan};
+use super::client::{Question, QuestionError};
+use super::engine_metrics::EngineCounters;
+use super::grid::{Cell, GridSize, plan};
 use super::ladder;
 use super::opening::{Subject, whole};
 use super::stream::{Answer, ms_between};
@@ -58,7 +58,7 @@ pub(super) struct Findings {
 /// A measurement under way.
 pub(super) struct Bench<'a> {
     pub(super) subject: &'a mut Subject,
-    pub(super) pace: Pace,
+    pub(super) pace: GridSize,
     pub(super) force: bool,
     pub(super) stop: &'a CancellationToken,
     pub(super) progress: &'a ProgressBar,
@@ -71,14 +71,14 @@ pub(super) struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub(super) fn new(
         subject: &'a mut Subject,
-        pace: Pace,
+        pace: GridSize,
         force: bool,
         stop: &'a CancellationToken,
         progress: &'a ProgressBar,
     ) -> Self {
         let time = match pace {
-            Pace::Full => Duration::from_secs(540),
-            Pace::Quick => Duration::from_secs(110),
+            GridSize::Full => Duration::from_secs(540),
+            GridSize::Quick => Duration::from_secs(110),
         };
         let deadline = Instant::now() + time;
         Self {
@@ -184,7 +184,7 @@ impl<'a> Bench<'a> {
     /// Puts a prefix into the replica's cache.
     async fn prime(&mut self, tokens: u32) -> Result<Result<String, String>, Halt> {
         let prefix = self.subject.prompts.write(tokens);
-        let ask = Ask { prompt: format!("{prefix} first"), output_tokens: 1 };
+        let ask = Question { prompt: format!("{prefix} first"), output_tokens: 1 };
         Ok(self.ask_all(vec![ask]).await?.map(|_| prefix))
     }
 
@@ -193,7 +193,7 @@ impl<'a> Bench<'a> {
         let before = if prefix.is_empty() { None } else { self.hit_tokens().await? };
         let fresh = self.subject.prompts.write(new);
         let prompt = if prefix.is_empty() { fresh } else { format!("{prefix} {fresh}") };
-        let answer = match self.ask_all(vec![Ask { prompt, output_tokens: 1 }]).await? {
+        let answer = match self.ask_all(vec![Question { prompt, output_tokens: 1 }]).await? {
             Ok(answers) => answers.into_iter().next().expect("one was asked for"),
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -216,7 +216,7 @@ impl<'a> Bench<'a> {
     }
 
     async fn hit_tokens(&self) -> Result<Option<f64>, Halt> {
-        let report = Report::fetch(&self.subject.client).await.map_err(Halt::Broken)?;
+        let report = EngineCounters::fetch(&self.subject.client).await.map_err(Halt::Broken)?;
         Ok(report.hit_tokens)
     }
 
@@ -229,7 +229,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Result<StepSample, String>, Halt> {
         let prompts = &mut self.subject.prompts;
         let asks = (0..answers)
-            .map(|_| Ask { prompt: prompts.write(context), output_tokens: output })
+            .map(|_| Question { prompt: prompts.write(context), output_tokens: output })
             .collect();
         Ok(self.ask_all(asks).await?.and_then(|answers| {
             read_batch(&answers).ok_or_else(|| "the answers did not run side by side".to_owned())
@@ -239,7 +239,7 @@ impl<'a> Bench<'a> {
     /// Sends requests at once and waits for all answers; a refusal of any is a reason in words.
     pub(super) async fn ask_all(
         &mut self,
-        asks: Vec<Ask>,
+        asks: Vec<Question>,
     ) -> Result<Result<Vec<Answer>, String>, Halt> {
         self.spend(u32::try_from(asks.len()).unwrap_or(u32::MAX))?;
         let Subject { client, model, dialect, .. } = &*self.subject;
@@ -249,8 +249,8 @@ impl<'a> Bench<'a> {
                 self.note(&answers);
                 Ok(Ok(answers))
             }
-            Err(AskError::Refused { status, words }) => Ok(Err(format!("{status} {words}"))),
-            Err(AskError::Broken(error)) => Err(Halt::Broken(error)),
+            Err(QuestionError::Refused { status, words }) => Ok(Err(format!("{status} {words}"))),
+            Err(QuestionError::Broken(error)) => Err(Halt::Broken(error)),
         }
     }
 
@@ -277,7 +277,7 @@ impl<'a> Bench<'a> {
 
     /// Compares what the engine says it wrote with what it wrote for us.
     async fn look_for_others(&self) -> Result<(), Halt> {
-        let report = Report::fetch(&self.subject.client).await.map_err(Halt::Broken)?;
+        let report = EngineCounters::fetch(&self.subject.client).await.map_err(Halt::Broken)?;
         let (Some(before), Some(now)) =
             (self.subject.report.generated_tokens, report.generated_tokens)
         else {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::client::ReplicaClient;
-use super::grid::{Cell, Pace};
+use super::grid::{Cell, GridSize};
 use super::measure::{Bench, Findings, Halt};
 use super::{Args, file, opening, plot, report};
 
@@ -66,7 +66,7 @@ pub(super) async fn calibrate(
 ) -> anyhow::Result<Calibration> {
     let client = ReplicaClient::new(url)?;
     let source = client.base().to_owned();
-    let pace = if args.quick { Pace::Quick } else { Pace::Full };
+    let pace = if args.quick { GridSize::Quick } else { GridSize::Full };
     let seed = Uuid::new_v4().as_u64_pair().0;
     let mut subject = tokio::select! {
         () = stop.cancelled() => bail!("stopped before anything was measured"),
