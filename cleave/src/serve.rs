@@ -198,7 +198,7 @@ fn announce(config: &Config, server: &Server, admin_listen: SocketAddr) -> anyho
 
 /// The admin port while it is served.
 struct RunningAdmin {
-    settings: admin::Settings,
+    settings: admin::AdminSettings,
     router: Arc<Router>,
     address: SocketAddr,
     end: CancellationToken,
@@ -207,7 +207,7 @@ struct RunningAdmin {
 impl RunningAdmin {
     /// Opens the port; `patient` waits for the process before us to let go of it.
     async fn open(
-        settings: &admin::Settings,
+        settings: &admin::AdminSettings,
         router: &Arc<Router>,
         patient: bool,
     ) -> anyhow::Result<Self> {
@@ -222,7 +222,7 @@ impl RunningAdmin {
         let (address, end) = (server.local_addr()?, CancellationToken::new());
         TaskTracker::new().spawn(server.run(end.clone()));
         // Opened again, it is where it was, whoever chose the port.
-        let settings = admin::Settings { listen: address, ..settings.clone() };
+        let settings = admin::AdminSettings { listen: address, ..settings.clone() };
         let router = Arc::clone(router);
         Ok(Self { settings, router, address, end })
     }

@@ -43,7 +43,7 @@ fn main() {
     }
     if let Ok(lookups) = u32::try_from(lookups).map(|it| it.max(1)) {
         let lookup = Lookup::new(base, fleet.iter().map(|it| (it.place, it.capacity)));
-        println!("a lookup: {:?}", lookup(&lookup, lookups) / lookups);
+        println!("a lookup: {:?}", time_lookups(&lookup, lookups) / lookups);
     }
 }
 
@@ -80,7 +80,7 @@ fn load(replicas: u64, round: u64) -> LoadMap {
     LoadMap::new(&(0..slices).map(range).collect::<Vec<_>>(), &[])
 }
 
-fn lookup(lookup: &Lookup, lookups: u32) -> Duration {
+fn time_lookups(lookup: &Lookup, lookups: u32) -> Duration {
     let begun = Watch::start();
     for number in 0..lookups {
         black_box(lookup.holders(SliceKey(spread(u64::from(number)))));

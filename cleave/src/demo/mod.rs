@@ -78,8 +78,10 @@ fn parse_limit(text: &str) -> Result<Duration, String> {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let quiet =
-            telemetry::Settings { level: "error".to_owned(), ..telemetry::Settings::default() };
+        let quiet = telemetry::LogSettings {
+            level: "error".to_owned(),
+            ..telemetry::LogSettings::default()
+        };
         telemetry::start(&quiet)?;
         // Each conversation holds four descriptors; a lower limit only means fewer of them.
         _ = rlimit::increase_nofile_limit(u64::MAX);
