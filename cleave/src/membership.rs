@@ -13,12 +13,12 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) struct Membership {
     pub(crate) router: Arc<Router>,
-    state: Mutex<State>,
+    state: Mutex<MembershipState>,
     tasks: TaskTracker,
 }
 
 #[derive(Default)]
-struct State {
+struct MembershipState {
     configured: Vec<PoolSettings>,
     tenants: Tenants,
     /// By the pool's name.
@@ -80,13 +80,13 @@ impl Membership {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MembershipState> {
         // Every change is a whole value put in place of another.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl MembershipState {
     fn pools(&self) -> Vec<PoolSettings> {
         let mut pools = self.configured.clone();
         for pool in &mut pools {

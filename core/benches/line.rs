@@ -9,9 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use cleave_core::domain::{Moment, RequestId};
-use cleave_core::queue::{
-    ClassId, Classes, Lane, Line, LineSettings, Tenant, Ticket, Weight, Work,
-};
+use cleave_core::queue::{ClassId, Classes, Lane, Line, QueueLimits, Tenant, Ticket, Weight, Work};
 
 const WAITING: u64 = 100_000;
 const TENANTS: u64 = 1_000;
@@ -53,7 +51,7 @@ fn timed<T>(times: &mut Vec<Duration>, work: impl FnOnce() -> T) -> T {
 }
 
 fn main() {
-    let settings = LineSettings { count_max: 2_000_000, bytes_max: usize::MAX };
+    let settings = QueueLimits { count_max: 2_000_000, bytes_max: usize::MAX };
     let mut line = Line::new(settings, &Classes::default());
     let mut displaced = Vec::new();
     for number in 0..WAITING {

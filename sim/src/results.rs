@@ -10,11 +10,11 @@ use crate::measure::{Histogram, Measures, Tally, jain, ratio, real};
 use crate::world::World;
 
 pub use groups::{GroupResults, GroupSummary};
-pub use intervals::{Interval, Summary, summarize};
+pub use intervals::{Interval, MetricSummary, summarize};
 
 /// A distribution in five figures, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct Quantiles {
     pub mean: f64,
     pub p50: f64,
     pub p90: f64,
@@ -22,7 +22,7 @@ pub struct Spread {
     pub max: f64,
 }
 
-impl Spread {
+impl Quantiles {
     pub fn of(histogram: &Histogram) -> Self {
         Self {
             mean: histogram.mean_s(),
@@ -49,9 +49,9 @@ pub struct Results {
     pub retries: u64,
     /// From the start of measuring to the last end.
     pub span_s: f64,
-    pub ttft_s: Spread,
-    pub tpot_s: Spread,
-    pub end_to_end_s: Spread,
+    pub ttft_s: Quantiles,
+    pub tpot_s: Quantiles,
+    pub end_to_end_s: Quantiles,
     /// Requests that kept the promise, as a share of all and per second.
     pub good_share: f64,
     pub good_per_s: f64,
@@ -125,9 +125,9 @@ impl Results {
             too_long: it.too_long,
             retries: it.retries,
             span_s,
-            ttft_s: Spread::of(&it.ttft),
-            tpot_s: Spread::of(&it.tpot),
-            end_to_end_s: Spread::of(&it.end_to_end),
+            ttft_s: Quantiles::of(&it.ttft),
+            tpot_s: Quantiles::of(&it.tpot),
+            end_to_end_s: Quantiles::of(&it.end_to_end),
             good_share: ratio(real(it.good), arrived),
             good_per_s: ratio(real(it.good), span_s),
             prompt_tokens: it.prompt_tokens,

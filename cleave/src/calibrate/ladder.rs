@@ -8,7 +8,7 @@ use cleave_core::cost::{Mix, Rung, still_grows};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use super::client::{Ask, AskError};
+use super::client::{Question, QuestionError};
 use super::measure::{Bench, Halt};
 use super::opening::Subject;
 use super::stream::{Answer, ms_between};
@@ -41,10 +41,10 @@ pub(super) async fn climb(bench: &mut Bench<'_>, mix: Mix, clients: u32) -> Resu
     let total = requests(clients);
     bench.spend(total)?;
     let prompts = &mut bench.subject.prompts;
-    let asks: Vec<Ask> = (0..total)
+    let asks: Vec<Question> = (0..total)
         .map(|at| {
             let output_tokens = spread(mix.output_tokens, at);
-            Ask { prompt: prompts.write(mix.prompt_tokens), output_tokens }
+            Question { prompt: prompts.write(mix.prompt_tokens), output_tokens }
         })
         .collect();
     let (next, answers) = (Cell::new(0), RefCell::new(Vec::new()));
@@ -54,7 +54,7 @@ pub(super) async fn climb(bench: &mut Bench<'_>, mix: Mix, clients: u32) -> Resu
             let answer = client.ask(model, *dialect, ask).await?;
             answers.borrow_mut().push((Instant::now(), answer));
         }
-        Ok::<(), AskError>(())
+        Ok::<(), QuestionError>(())
     }));
     bench.within_time(work).await?.map_err(|it| Halt::Broken(it.into_error()))?;
     let (mut ends, answers): (Vec<Instant>, Vec<Answer>) = answers.into_inner().into_iter().unzip();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use cleave_core::cost::{
-    Coefficients, CostBook, ErrorQuantiles, Fit, Knee, Origin, RequestCost, Sample, StepTimes, fit,
+    Coefficients, CostBook, ErrorQuantiles, Fit, KneePoint, Origin, RequestCost, StepSample,
+    StepTimes, fit,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::client::ReplicaClient;
-use super::grid::{Cell, Pace};
+use super::grid::{Cell, GridSize};
 use super::measure::{Bench, Findings, Halt};
 use super::{Args, file, opening, plot, report};
 
@@ -65,7 +66,7 @@ pub(super) async fn calibrate(
 ) -> anyhow::Result<Calibration> {
     let client = ReplicaClient::new(url)?;
     let source = client.base().to_owned();
-    let pace = if args.quick { Pace::Quick } else { Pace::Full };
+    let pace = if args.quick { GridSize::Quick } else { GridSize::Full };
     let seed = Uuid::new_v4().as_u64_pair().0;
     let mut subject = tokio::select! {
         () = stop.cancelled() => bail!("stopped before anything was measured"),
@@ -79,16 +80,16 @@ pub(super) async fn calibrate(
         findings.notes.push(told.to_owned());
     }
     judge(&mut findings)?;
-    let samples: Vec<Sample> = findings.cells.iter().map(|it| it.sample).collect();
+    let samples: Vec<StepSample> = findings.cells.iter().map(|it| it.sample).collect();
     let fit = rounded(fit(&samples));
     if ERROR_SUSPICIOUS < fit.error_held_out.p50 {
         let told = "half of the predictions are off by more than a tenth: the replica or this machine \
                     was busy with something else; measure again, without --quick";
         findings.notes.push(told.to_owned());
     }
-    let knee = Knee::of(findings.mix, &findings.rungs).unwrap_or_else(|| {
+    let knee = KneePoint::of(findings.mix, &findings.rungs).unwrap_or_else(|| {
         findings.notes.push("the knee is predicted, not measured".to_owned());
-        Knee { reached: false, ..Knee::predict(&fit.times, findings.mix) }
+        KneePoint { reached: false, ..KneePoint::predict(&fit.times, findings.mix) }
     });
     let coefficients = Coefficients {
         model: subject.model,

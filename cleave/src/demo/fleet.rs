@@ -39,7 +39,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 
 /// A router and its replicas; dropping it ends the replicas.
 #[derive(Debug)]
-pub(super) struct Fleet {
+pub(super) struct DemoFleet {
     pub(super) address: SocketAddr,
     router: Arc<Router>,
     stop: CancellationToken,
@@ -61,7 +61,7 @@ pub(super) struct Busy {
     pub(super) running: usize,
 }
 
-impl Fleet {
+impl DemoFleet {
     /// Starts the router, which has nobody to send to yet.
     pub(super) fn start(listen: Option<SocketAddr>) -> anyhow::Result<Self> {
         let (router, server) = match listen {

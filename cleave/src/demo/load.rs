@@ -35,7 +35,7 @@ const WORDS: [&str; 24] = [
 
 /// How many people there are and how they behave.
 #[derive(Clone, Debug)]
-pub(super) struct Load {
+pub(super) struct DemoLoad {
     pub(super) sessions: u16,
     pub(super) seed: u64,
     /// Within so long everybody has come.
@@ -45,7 +45,7 @@ pub(super) struct Load {
     pub(super) turns_max: Option<u32>,
 }
 
-impl Load {
+impl DemoLoad {
     pub(super) fn new(sessions: u16, seed: u64, arrivals: Duration) -> Self {
         Self { sessions, seed, arrivals, think_s: 0.5..2.5, turns_max: None }
     }
@@ -94,7 +94,7 @@ impl Board {
 #[derive(Debug)]
 struct Person {
     number: u16,
-    load: Load,
+    load: DemoLoad,
     client: ChatClient,
     board: Arc<Board>,
 }

@@ -18,12 +18,12 @@ use super::Replica;
 use super::ask::{Ask, Tool, render_call};
 use super::driver::Ticket;
 use super::events::Events;
-use super::refusal::{Dialect, Refusal, json, to_json};
+use super::refusal::{ErrorDialect, Refusal, json, to_json};
 use super::text::{self, Author, Draft, TOKEN_BYTES};
 
 /// How one API writes answers.
 pub(super) trait Shape: Sized + Send + 'static {
-    const DIALECT: Dialect;
+    const DIALECT: ErrorDialect;
     const ID_PREFIX: &'static str;
 
     /// Reads a request of this API.

@@ -118,12 +118,12 @@ impl Args {
         Settings {
             name: self.name,
             models: self.models,
-            engine: engine::Settings {
+            engine: engine::EngineSettings {
                 times: self.hardware.times(),
                 kv_tokens: self.kv_tokens,
                 batched_tokens_max: self.batched_tokens,
                 seqs_max: self.max_seqs,
-                ..engine::Settings::default()
+                ..engine::EngineSettings::default()
             },
             speed: self.speed,
             seed: self.seed,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::hardware::Hardware;
 
-use super::scenario::{ClassName, Pace, ReplicaClass, Scenario, Span};
+use super::scenario::{ClassName, LoopKind, ReplicaClass, Scenario, Span};
 
 /// What to simulate.
 #[derive(Clone, Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub(crate) struct What {
     /// Whether requests come when they were recorded, or after the one before has ended
     /// [default: closed for recorded sessions, open otherwise]
     #[arg(long = "loop", value_enum)]
-    pace: Option<Pace>,
+    pace: Option<LoopKind>,
     /// Play so many times as fast; for sessions, start so many times as often
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
     rate_scale: Option<f64>,
@@ -100,12 +100,12 @@ pub(crate) struct What {
     #[arg(long, value_name = "COUNT")]
     seeds: Option<u64>,
     #[command(flatten)]
-    fleet: Fleet,
+    fleet: FleetArgs,
 }
 
 /// The fleet, when no scenario file describes it.
 #[derive(Clone, Debug, clap::Args)]
-struct Fleet {
+struct FleetArgs {
     /// Replicas of one kind [default: 8]
     #[arg(long, value_name = "COUNT")]
     replicas: Option<usize>,
@@ -195,7 +195,7 @@ impl What {
     }
 }
 
-impl Fleet {
+impl FleetArgs {
     fn lay_over(&self, scenario: &mut Scenario) {
         if let Some(replicas) = self.replicas {
             scenario.fleet.truncate(1);

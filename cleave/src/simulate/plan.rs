@@ -15,12 +15,12 @@ use cleave_sim::traces::{
     format_of, presets,
 };
 use cleave_sim::world::{
-    Belief, Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View,
+    Belief, Exchange, Fault, FaultKind, ReplicaSettings, Timeouts, View, WorldSettings,
 };
 
 use super::load;
 use super::scenario::{
-    ClassName, ContractLine, FaultLine, Kind, LineSection, Pace, ReplicaClass, RouterSection,
+    ClassName, ContractLine, FaultLine, Kind, LineSection, LoopKind, ReplicaClass, RouterSection,
     Scenario, Span, SubsetSection, WorkloadSection,
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) policies: Vec<PolicyKind>,
     pub(crate) seed: u64,
     pub(crate) seeds: u64,
-    pub(crate) settings: Settings,
+    pub(crate) settings: WorldSettings,
     pub(crate) source: Source,
     pub(crate) mix: Mix,
     /// The class whose requests alone are played.
@@ -62,7 +62,7 @@ impl Plan {
             format_of(warmup).context("the warm-up")?;
         }
         let replay = replay(&scenario.workload, &source, seed)?;
-        let settings = Settings {
+        let settings = WorldSettings {
             replicas: fleet(&scenario.fleet)?,
             routers: scenario.routers.count.unwrap_or(1),
             brain: brain::Settings {
@@ -108,9 +108,9 @@ impl Plan {
     }
 
     /// The world's settings for one policy and seed.
-    pub(crate) fn settings(&self, policy: PolicyKind, seed: u64) -> Settings {
+    pub(crate) fn settings(&self, policy: PolicyKind, seed: u64) -> WorldSettings {
         let brain = brain::Settings { policy, ..self.settings.brain.clone() };
-        Settings { brain, seed, ..self.settings.clone() }
+        WorldSettings { brain, seed, ..self.settings.clone() }
     }
 
     /// Opens the workload for one run.
@@ -249,9 +249,9 @@ fn replay(it: &WorkloadSection, source: &Source, seed: u64) -> anyhow::Result<Re
         (None, None) => base.starts,
     };
     let pace = match it.r#loop {
-        Some(Pace::Closed) => Loop::Closed,
+        Some(LoopKind::Closed) => Loop::Closed,
         None if recorded_sessions => Loop::Closed,
-        Some(Pace::Open) | None => Loop::Open,
+        Some(LoopKind::Open) | None => Loop::Open,
     };
     let time = |span: Option<Span>, or: Duration| span.map_or(or, |Span(time)| time);
     Ok(Replay {
@@ -292,7 +292,7 @@ fn fleet(classes: &[ReplicaClass]) -> anyhow::Result<Vec<ReplicaSettings>> {
         times.new_token_ms /= it.speed;
         times.attention_ms /= it.speed;
         times.context_ms /= it.speed;
-        let engine = engine::Settings {
+        let engine = engine::EngineSettings {
             times,
             kv_tokens: it.kv_tokens,
             block_tokens: it.block_tokens,

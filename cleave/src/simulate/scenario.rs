@@ -60,7 +60,7 @@ pub(crate) struct WorkloadSection {
     pub(crate) warmup: Option<PathBuf>,
     pub(crate) synthetic: Option<String>,
     pub(crate) format: Option<String>,
-    pub(crate) r#loop: Option<Pace>,
+    pub(crate) r#loop: Option<LoopKind>,
     pub(crate) rate_scale: Option<f64>,
     pub(crate) from: Option<Span>,
     pub(crate) until: Option<Span>,
@@ -82,7 +82,7 @@ pub(crate) struct WorkloadSection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Pace {
+pub(crate) enum LoopKind {
     Open,
     Closed,
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 use cleave_core::brain::SubsetSettings;
 use cleave_sim::measure::ratio;
-use cleave_sim::results::{Interval, Results, Summary, summarize};
+use cleave_sim::results::{Interval, MetricSummary, Results, summarize};
 use comfy_table::Table;
 use serde::Serialize;
 
@@ -46,11 +46,11 @@ enum Floor {
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) floor: String,
-    pub(super) summary: Summary,
+    pub(super) summary: MetricSummary,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct SubsetsDocument<'a> {
     version: &'static str,
     seed: u64,
     parameters: std::collections::BTreeMap<&'static str, String>,
@@ -67,7 +67,7 @@ impl Subsets {
         }
         let rows = measure(&plan, &self.floors)?;
         if self.json {
-            print(&output::json(&Document {
+            print(&output::json(&SubsetsDocument {
                 version: header::VERSION,
                 seed: plan.seed,
                 parameters: header::parameters(&plan),
@@ -111,7 +111,7 @@ fn measure(plan: &Plan, floors: &[Floor]) -> anyhow::Result<Vec<Row>> {
     );
     let seeds = results.len() / floors.len().max(1);
     let of_floor = results.chunks(seeds.max(1)).map(|it| summarize(&it.iter().collect::<Vec<_>>()));
-    let row = |(floor, summary): (&Floor, Summary)| Row { floor: floor.to_string(), summary };
+    let row = |(floor, summary): (&Floor, MetricSummary)| Row { floor: floor.to_string(), summary };
     Ok(floors.iter().zip(of_floor).map(row).collect())
 }
 
@@ -171,7 +171,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(it: &Summary) -> Self {
+    pub(super) fn of(it: &MetricSummary) -> Self {
         let calm = it.others_calm.as_ref();
         Self {
             good: calm.map_or(it.good_share, |it| it.good_share),

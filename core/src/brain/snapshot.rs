@@ -3,7 +3,7 @@
 use crate::domain::{Moment, ReplicaId, Report};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
-use crate::queue::{ClassSnapshot, GateSnapshot, Tenant, Usage};
+use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
 use crate::tokens::Misses;
 
 use super::{Brain, Foresight};
@@ -43,7 +43,7 @@ pub struct QueueSnapshot {
 pub struct TenantSnapshot {
     pub tenant: Tenant,
     pub waiting: usize,
-    pub usage: Usage,
+    pub usage: ContractUsage,
 }
 
 /// One replica at one moment.
@@ -141,7 +141,7 @@ impl Brain {
     }
 
     /// Shows where a tenant stands; nothing for one without a contract.
-    pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<Usage> {
+    pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<ContractUsage> {
         let account = self.hold.contracts.account(tenant);
         account.is_limited().then(|| account.usage_at(now))
     }
@@ -149,11 +149,12 @@ impl Brain {
     /// Shows what each tenant with a name has used, and everybody else together.
     pub fn tenants(&self) -> Vec<TenantSnapshot> {
         let accounts = self.hold.contracts.iter();
-        let snapshot = |(tenant, account): (Tenant, &crate::queue::Account)| TenantSnapshot {
-            tenant,
-            waiting: self.hold.line.waiting_of(tenant),
-            usage: account.usage(),
-        };
+        let snapshot =
+            |(tenant, account): (Tenant, &crate::queue::ContractAccount)| TenantSnapshot {
+                tenant,
+                waiting: self.hold.line.waiting_of(tenant),
+                usage: account.usage(),
+            };
         accounts.map(snapshot).collect()
     }
 

@@ -4,7 +4,8 @@
 //! starts with a guess is right about which of two requests is the larger, and learns the rest.
 
 use super::{
-    Coefficients, Fit, H200_TABLE, Knee, Mix, Origin, RequestCost, StepTimes, fit, read_samples,
+    Coefficients, Fit, H200_TABLE, KneePoint, Mix, Origin, RequestCost, StepTimes, fit,
+    read_samples,
 };
 
 /// The day on which the built-in table was measured.
@@ -108,7 +109,7 @@ fn predicted(step: StepTimes) -> Coefficients {
         audio_second_ms: 0.0,
         adapter_ms: RequestCost::ADAPTER_MS_UNKNOWN,
         step,
-        knee: Knee::predict(&step, Mix::USUAL),
+        knee: KneePoint::predict(&step, Mix::USUAL),
         error: None,
     }
 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{ErrorQuantiles, Knee, MODEL_UNIT_MS, RequestCost, StepTimes};
+use super::{ErrorQuantiles, KneePoint, MODEL_UNIT_MS, RequestCost, StepTimes};
 
 /// What a reference replica makes in a minute at its knee.
 const REFERENCE_MU_PER_MIN: f64 = 60_000.0 / MODEL_UNIT_MS;
@@ -50,7 +50,7 @@ pub struct Coefficients {
     #[serde(default = "adapter_ms_unknown")]
     pub adapter_ms: f64,
     pub step: StepTimes,
-    pub knee: Knee,
+    pub knee: KneePoint,
     /// Relative error of predicted times, cross-validated; a guess has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorQuantiles>,

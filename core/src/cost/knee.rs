@@ -40,7 +40,7 @@ pub struct Rung {
 /// The point at which more clients only wait longer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Knee {
+pub struct KneePoint {
     pub concurrency: u32,
     pub requests_per_min: f64,
     /// The requests were of this kind.
@@ -50,7 +50,7 @@ pub struct Knee {
     pub reached: bool,
 }
 
-impl Knee {
+impl KneePoint {
     /// Reads the knee off a ladder; there is none on a ladder without rungs.
     pub fn of(mix: Mix, rungs: &[Rung]) -> Option<Self> {
         let best = rungs.iter().map(|it| it.requests_per_min).max_by(f64::total_cmp)?;
@@ -122,8 +122,8 @@ mod tests {
         pairs.map(|(concurrency, &rate)| Rung { concurrency, requests_per_min: rate }).collect()
     }
 
-    fn knee(rates: &[f64]) -> Knee {
-        Knee::of(Mix::USUAL, &ladder(rates)).unwrap()
+    fn knee(rates: &[f64]) -> KneePoint {
+        KneePoint::of(Mix::USUAL, &ladder(rates)).unwrap()
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn no_rungs_have_no_knee() {
-        assert_eq!(Knee::of(Mix::USUAL, &[]), None);
+        assert_eq!(KneePoint::of(Mix::USUAL, &[]), None);
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let times = StepTimes::LLAMA_8B;
         let rate = |concurrency| predict_rate(&times, Mix::USUAL, concurrency);
         assert!(1.8 * rate(1) < rate(2) && rate(256) < 1.05 * rate(128));
-        let knee = Knee::predict(&times, Mix::USUAL);
+        let knee = KneePoint::predict(&times, Mix::USUAL);
         assert!((64..=128).contains(&knee.concurrency) && knee.reached, "{knee:?}");
     }
 }

@@ -50,7 +50,7 @@ struct Need {
 
 /// How far a prompt is known, along `path`.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownPart {
     blocks: usize,
     /// Those of them that lie in the last stretch of the path.
     in_last: usize,
@@ -171,7 +171,7 @@ impl PrefixIndex {
     }
 
     /// Forgets until what the prompt needs fits, and follows the prompt along what is left.
-    fn make_room(&mut self, slot: usize, blocks: &[u64]) -> Known {
+    fn make_room(&mut self, slot: usize, blocks: &[u64]) -> KnownPart {
         loop {
             let (known, need) = self.follow(slot, blocks);
             let mut is_changed = false;
@@ -189,7 +189,7 @@ impl PrefixIndex {
     }
 
     /// Follows the prompt along `path`, and counts what remembering it for the slot will take.
-    fn follow(&mut self, slot: usize, blocks: &[u64]) -> (Known, Need) {
+    fn follow(&mut self, slot: usize, blocks: &[u64]) -> (KnownPart, Need) {
         self.path.clear();
         let path = &mut self.path;
         let (mut in_last, mut entries) = (0, 0);
@@ -198,7 +198,7 @@ impl PrefixIndex {
             in_last = alike;
             entries += usize::from(stretch.holder(slot).is_none());
         });
-        let known = Known { blocks: known, in_last };
+        let known = KnownPart { blocks: known, in_last };
         if self.is_cut(slot, blocks, known) {
             let last = *self.path.last().expect("what is cut was found");
             entries += self.stretches.get(last).holders().len();
@@ -212,14 +212,14 @@ impl PrefixIndex {
 
     /// Tells whether the last stretch of the path must be cut: the prompt parts from it, or ends within
     /// what the slot holds of it, so that its two parts will not be equally old.
-    fn is_cut(&self, slot: usize, blocks: &[u64], known: Known) -> bool {
+    fn is_cut(&self, slot: usize, blocks: &[u64], known: KnownPart) -> bool {
         let Some(last) = self.path.last().map(|it| self.stretches.get(*it)) else { return false };
         let held = last.holder(slot).map_or(0, |it| wide(it.held));
         known.in_last < last.len() && (known.blocks < blocks.len() || known.in_last < held)
     }
 
     /// Writes the prompt along the path it was followed on, and makes it the slot's newest.
-    fn insert(&mut self, slot: usize, blocks: &[u64], known: Known) {
+    fn insert(&mut self, slot: usize, blocks: &[u64], known: KnownPart) {
         let mut in_last = known.in_last;
         if self.is_cut(slot, blocks, known) {
             let last = self.path.pop().expect("what is cut was found");

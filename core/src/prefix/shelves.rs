@@ -5,10 +5,10 @@
 pub(super) const NOBODY: u32 = u32::MAX;
 
 /// What one entry takes at worst, in each table just after it doubled.
-pub(super) const ENTRY_BYTES_MAX: usize = 2 * (size_of::<Entry>() + size_of::<u32>());
+pub(super) const ENTRY_BYTES_MAX: usize = 2 * (size_of::<ShelfEntry>() + size_of::<u32>());
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ShelfEntry {
     stretch: u32,
     newer: u32,
     older: u32,
@@ -23,7 +23,7 @@ struct Ends {
 
 #[derive(Debug, Default)]
 pub(super) struct Shelves {
-    entries: Vec<Entry>,
+    entries: Vec<ShelfEntry>,
     free: Vec<u32>,
     ends: Vec<Ends>,
 }
@@ -93,11 +93,11 @@ impl Shelves {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Entry>() * self.entries.capacity() + size_of::<u32>() * self.free.capacity()
+        size_of::<ShelfEntry>() * self.entries.capacity() + size_of::<u32>() * self.free.capacity()
     }
 
     fn make(&mut self, stretch: u32) -> u32 {
-        let fresh = Entry { stretch, newer: NOBODY, older: NOBODY };
+        let fresh = ShelfEntry { stretch, newer: NOBODY, older: NOBODY };
         let entry = self.free.pop().unwrap_or_else(|| narrow(self.entries.len()));
         if wide(entry) == self.entries.len() {
             self.entries.push(fresh);
@@ -115,7 +115,7 @@ impl Shelves {
     }
 
     fn unlink(&mut self, entry: u32, slot: usize) {
-        let Entry { newer, older, .. } = self.entries[wide(entry)];
+        let ShelfEntry { newer, older, .. } = self.entries[wide(entry)];
         *self.newer_of(older, slot) = newer;
         *self.older_of(newer, slot) = older;
     }

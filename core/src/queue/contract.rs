@@ -58,7 +58,7 @@ pub struct OverContract {
 
 /// Where a tenant stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct ContractUsage {
     pub limits: Limits,
     /// By kind, in the order of [`Use::ALL`].
     pub used: [Used; 3],
@@ -72,7 +72,7 @@ pub struct Usage {
 
 /// One tenant's contract and its books.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct ContractAccount {
     /// Tells it from an earlier account of the same tenant; 0 for everybody's.
     number: u64,
     limits: Limits,
@@ -84,7 +84,7 @@ pub struct Account {
     reserved: u64,
 }
 
-impl Account {
+impl ContractAccount {
     pub fn new(now: Moment, limits: Limits) -> Self {
         let mut account = Self {
             number: 0,
@@ -118,7 +118,7 @@ impl Account {
     }
 
     /// Reserves what a request is expected to use. If it does not fit, nothing is taken and it is best
-    /// effort: whoever asks must know of idle capacity, or refuse it and say [`Account::over`].
+    /// effort: whoever asks must know of idle capacity, or refuse it and say [`ContractAccount::over`].
     pub fn reserve(&mut self, now: Moment, work: Work, tokens: u64) -> Reservation {
         let amounts = [work.parts(), tokens, REQUEST];
         let mut uses = [Use::Guaranteed; 3];
@@ -210,7 +210,7 @@ impl Account {
     }
 
     /// Shows where it stands now.
-    pub fn usage_at(&mut self, now: Moment) -> Usage {
+    pub fn usage_at(&mut self, now: Moment) -> ContractUsage {
         for allowance in self.allowances().into_iter().flatten() {
             allowance.look(now, 0);
         }
@@ -218,10 +218,10 @@ impl Account {
     }
 
     /// Shows where it stood when it was last asked for anything.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ContractUsage {
         let all = [self.work, self.tokens, self.requests];
         let reset_in = all.iter().flatten().map(|it| it.ready_in(u64::MAX)).max();
-        Usage {
+        ContractUsage {
             limits: self.limits,
             used: self.used,
             work_remaining: self.work.map(|it| Work::from_parts(it.remaining())),
@@ -246,14 +246,14 @@ fn in_time(per_min: u64, span: Duration) -> u64 {
 /// The accounts of all tenants that are known by name, and one for everybody else.
 #[derive(Clone, Debug)]
 pub struct Contracts {
-    accounts: IndexMap<Tenant, Account, FxBuildHasher>,
+    accounts: IndexMap<Tenant, ContractAccount, FxBuildHasher>,
     /// Accounts that were ever opened, everybody's aside.
     opened: u64,
 }
 
 impl Default for Contracts {
     fn default() -> Self {
-        let everybody = Account::new(Moment::ZERO, Limits::default());
+        let everybody = ContractAccount::new(Moment::ZERO, Limits::default());
         let accounts = std::iter::once((Tenant::default(), everybody)).collect();
         Self { accounts, opened: 0 }
     }
@@ -263,7 +263,7 @@ impl Contracts {
     /// Takes on who there is and what each may use. Tenants that stay keep their books. Those that left
     /// lose them: what they have in flight is settled with everybody else's, also when they come back.
     pub fn reset(&mut self, now: Moment, limits: impl IntoIterator<Item = (Tenant, Limits)>) {
-        let mut accounts: IndexMap<Tenant, Account, FxBuildHasher> = IndexMap::default();
+        let mut accounts: IndexMap<Tenant, ContractAccount, FxBuildHasher> = IndexMap::default();
         let everybody = (Tenant::default(), Limits::default());
         for (tenant, limits) in std::iter::once(everybody).chain(limits) {
             if let Some(named_twice) = accounts.get_mut(&tenant) {
@@ -273,7 +273,7 @@ impl Contracts {
             let known = self.accounts.swap_remove(&tenant);
             let mut account = known.unwrap_or_else(|| {
                 self.opened += 1;
-                Account { number: self.opened, ..Account::new(now, limits) }
+                ContractAccount { number: self.opened, ..ContractAccount::new(now, limits) }
             });
             account.limit(now, limits);
             accounts.insert(tenant, account);
@@ -292,14 +292,14 @@ impl Contracts {
     }
 
     /// Finds the tenant's account, or the one for everybody else.
-    pub fn account(&mut self, tenant: Tenant) -> &mut Account {
+    pub fn account(&mut self, tenant: Tenant) -> &mut ContractAccount {
         let at = self.accounts.get_index_of(&tenant).unwrap_or(0);
         &mut self.accounts[at]
     }
 
     /// Finds the account in which a reservation of the tenant is kept. That need not be its account now:
     /// it may have been taken away and given another one since.
-    pub fn holder(&mut self, tenant: Tenant, held: &Reservation) -> &mut Account {
+    pub fn holder(&mut self, tenant: Tenant, held: &Reservation) -> &mut ContractAccount {
         let own = self.accounts.get_full(&tenant).filter(|it| it.2.number == held.account);
         let at = own.map_or(0, |it| it.0);
         &mut self.accounts[at]
@@ -310,7 +310,7 @@ impl Contracts {
         self.accounts.values().map(|it| it.reserved).sum()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Tenant, &Account)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Tenant, &ContractAccount)> {
         self.accounts.iter().map(|it| (*it.0, it.1))
     }
 }

@@ -24,7 +24,7 @@ pub(super) type Tag = u128;
 #[derive(Debug)]
 pub(super) struct Fair<K> {
     waiting: BTreeSet<(Tag, K)>,
-    accounts: FxHashMap<K, Account>,
+    accounts: FxHashMap<K, Participant>,
     /// The tag of whoever went last.
     present: Tag,
     /// Thousandths, summed over those who wait.
@@ -32,7 +32,7 @@ pub(super) struct Fair<K> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Account {
+struct Participant {
     tag: Tag,
     weight: Weight,
     waits: bool,
@@ -48,7 +48,7 @@ impl<K> Default for Fair<K> {
 impl<K: Copy + Ord + Hash> Fair<K> {
     /// Notes that somebody waits; saying it twice only changes their weight.
     pub(super) fn enter(&mut self, key: K, weight: Weight) {
-        let fresh = Account { tag: self.present, weight, waits: false };
+        let fresh = Participant { tag: self.present, weight, waits: false };
         let account = self.accounts.entry(key).or_insert(fresh);
         if account.waits {
             self.weight_waiting -= u64::from(account.weight.thousandths());

@@ -61,12 +61,12 @@ impl Ticket {
 
 /// How long the line may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineSettings {
+pub struct QueueLimits {
     pub count_max: usize,
     pub bytes_max: usize,
 }
 
-impl Default for LineSettings {
+impl Default for QueueLimits {
     fn default() -> Self {
         Self { count_max: 10_000, bytes_max: 256 << 20 }
     }
@@ -85,7 +85,7 @@ pub struct ClassSnapshot {
 
 #[derive(Debug)]
 pub struct Line {
-    settings: LineSettings,
+    settings: QueueLimits,
     weights: Vec<Weight>,
     classes: Fair<ClassId>,
     /// By class.
@@ -109,7 +109,7 @@ struct Room {
 }
 
 impl Line {
-    pub fn new(settings: LineSettings, classes: &Classes) -> Self {
+    pub fn new(settings: QueueLimits, classes: &Classes) -> Self {
         let weights: Vec<Weight> = classes.iter().map(|it| it.1.weight).collect();
         Self {
             settings,

@@ -9,10 +9,10 @@ mod bucket;
 mod claim;
 mod class;
 mod contract;
+mod drain_rate;
 mod fair;
 mod gate;
 mod line;
-mod pace;
 mod shelf;
 mod think;
 mod work;
@@ -20,10 +20,12 @@ mod work;
 pub use bucket::{Allowance, Use};
 pub use claim::Claim;
 pub use class::{CLASSES_MAX, Class, ClassId, Classes, ClassesError, Weight};
-pub use contract::{Account, Contracts, Limits, OverContract, Reservation, Usage, Used};
+pub use contract::{
+    ContractAccount, ContractUsage, Contracts, Limits, OverContract, Reservation, Used,
+};
+pub use drain_rate::DrainRate;
 pub use gate::{Admission, Gate, GateSettings, GateSnapshot};
-pub use line::{ClassSnapshot, Full, Lane, Line, LineSettings, Tenant, Ticket};
-pub use pace::Pace;
+pub use line::{ClassSnapshot, Full, Lane, Line, QueueLimits, Tenant, Ticket};
 pub use work::{Work, WorkSum};
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ fn ticket(request: u64, class: u8, tenant: u64) -> Ticket {
 }
 
 fn line(count_max: usize, bytes_max: usize) -> Line {
-    Line::new(LineSettings { count_max, bytes_max }, &Classes::default())
+    Line::new(QueueLimits { count_max, bytes_max }, &Classes::default())
 }
 
 fn join(line: &mut Line, ticket: Ticket) {
@@ -196,8 +196,8 @@ fn limits(mu_per_min: f64, burst_s: u64) -> Limits {
 
 #[test]
 fn a_prediction_is_reserved_and_the_truth_is_settled() {
-    let mut account = Account::new(at(0), limits(60.0, 60));
-    let remaining = |it: &Account| it.usage().work_remaining.unwrap().as_mu();
+    let mut account = ContractAccount::new(at(0), limits(60.0, 60));
+    let remaining = |it: &ContractAccount| it.usage().work_remaining.unwrap().as_mu();
     assert!((remaining(&account) - 63.0).abs() < 1e-6);
     let mut held = account.reserve(at(0), mu(2.0), 100);
     assert_eq!(held.usage, Use::Guaranteed);
@@ -220,7 +220,7 @@ fn beyond_all_limits_is_best_effort_and_takes_nothing() {
         requests_per_min: Some(40),
         burst: Duration::ZERO,
     };
-    let mut account = Account::new(at(0), all);
+    let mut account = ContractAccount::new(at(0), all);
     let first = account.reserve(at(0), mu(1.0), 10);
     let second = account.reserve(at(0), mu(1.0), 10);
     let before = account.usage();
@@ -286,7 +286,7 @@ fn a_tenant_that_is_named_twice_has_one_account() {
 
 #[test]
 fn a_full_line_of_absurd_works_is_added_up_and_taken_back() {
-    let mut line = Line::new(LineSettings::default(), &Classes::default());
+    let mut line = Line::new(QueueLimits::default(), &Classes::default());
     let absurd = Work::from_parts(u64::MAX);
     for number in 0..100 {
         let ticket = Ticket { work: absurd, ..ticket(number, 1, number % 3) };

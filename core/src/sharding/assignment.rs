@@ -13,7 +13,7 @@ use super::slice::Slice;
 
 /// Why a slice is as it is: what was done to it last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
+pub enum SliceReason {
     /// Nothing was there before.
     First,
     /// A rule or a neighbour's load drew a new border; nothing moved.
@@ -36,7 +36,7 @@ pub enum Why {
     Ruled,
 }
 
-impl Why {
+impl SliceReason {
     const ALL: [Self; 11] = [
         Self::First,
         Self::Split,
@@ -79,7 +79,7 @@ pub struct Row {
     pub slice: Slice,
     /// In order of place.
     pub holders: Vec<Place>,
-    pub why: Why,
+    pub why: SliceReason,
     /// Number of the generation in which it became so.
     pub since: u64,
     /// When its holders last changed; a slice that just moved is left alone for a while.
@@ -117,7 +117,7 @@ pub struct Assignment {
 /// What is known of a slice beyond its range and holders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
-    pub(super) why: Why,
+    pub(super) why: SliceReason,
     pub(super) since: u64,
     pub(super) settled_at: Moment,
     pub(super) previous: Option<Place>,
@@ -128,7 +128,7 @@ pub(super) struct Note {
 pub struct Held<'a> {
     pub slice: Slice,
     pub holders: &'a [Place],
-    pub why: Why,
+    pub why: SliceReason,
     pub since: u64,
     pub settled_at: Moment,
     pub previous: Option<Place>,
@@ -150,7 +150,8 @@ impl Default for Assignment {
 impl Assignment {
     /// Makes the assignment that everything begins from: all keys, nobody holds them.
     pub fn empty() -> Self {
-        let note = Note { why: Why::First, since: 0, settled_at: Moment::ZERO, previous: None };
+        let note =
+            Note { why: SliceReason::First, since: 0, settled_at: Moment::ZERO, previous: None };
         Self {
             generation: Generation::default(),
             lows: vec![0],
@@ -251,7 +252,7 @@ impl Assignment {
         (0..self.len()).map(|it| self.get(it))
     }
 
-    /// Finds the slice of a key. Whoever looks up often asks a [`super::Clerk`].
+    /// Finds the slice of a key. Whoever looks up often asks a [`super::Lookup`].
     pub fn position(&self, key: SliceKey) -> usize {
         self.lows.partition_point(|low| *low <= key.0) - 1
     }
@@ -290,7 +291,7 @@ mod tests {
         let holders = holders.iter().map(|it| Place(*it)).collect();
         let settled_at = Moment::ZERO;
         let slice = Slice { low, high };
-        Row { slice, holders, why: Why::First, since: 1, settled_at, previous: None }
+        Row { slice, holders, why: SliceReason::First, since: 1, settled_at, previous: None }
     }
 
     #[test]

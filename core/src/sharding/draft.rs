@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::{Moment, Place};
 
-use super::assignment::{Note, Why};
+use super::assignment::{Note, SliceReason};
 use super::load::LoadMap;
 use super::numbers::{at, count, short};
 use super::rule::Bounds;
-use super::settings::Settings;
+use super::settings::PlannerSettings;
 use super::slice::Slice;
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -48,7 +48,7 @@ pub(super) struct Piece {
     pub(super) alive: bool,
     pub(super) note: Note,
     /// What was done to it in this round.
-    pub(super) why: Option<Why>,
+    pub(super) why: Option<SliceReason>,
 }
 
 impl Piece {
@@ -99,7 +99,7 @@ pub struct Deeds {
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     pub(super) map: &'a LoadMap,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a PlannerSettings,
     pub(super) now: Moment,
     pub(super) seats: Vec<Seat>,
     pub(super) pieces: Vec<Piece>,
@@ -335,7 +335,7 @@ impl Draft<'_> {
             after: it.after,
             alive: true,
             note: it.note,
-            why: it.why.or(Some(Why::Split)),
+            why: it.why.or(Some(SliceReason::Split)),
         };
         for seat in &upper.holders {
             self.seats[at(*seat)].pieces.push(upper_at);
@@ -350,7 +350,7 @@ impl Draft<'_> {
         it.load -= upper.load;
         it.state -= upper.state;
         it.after = upper_at;
-        it.why = it.why.or(Some(Why::Split));
+        it.why = it.why.or(Some(SliceReason::Split));
         self.pieces.push(upper);
         self.deeds.split += 1;
         upper_at

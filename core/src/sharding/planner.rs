@@ -19,14 +19,14 @@ use super::numbers::at;
 use super::open::open;
 use super::replicate::replicate;
 use super::reserve::reserve;
-use super::rule::{Member, Rule};
-use super::settings::Settings;
+use super::rule::{FleetMember, Rule};
+use super::settings::PlannerSettings;
 use super::split::split;
 
 /// Plans rounds; it remembers nothing between them.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
-    settings: Settings,
+    settings: PlannerSettings,
 }
 
 /// What a round came to.
@@ -40,11 +40,11 @@ pub struct Plan {
 }
 
 impl Planner {
-    pub const fn new(settings: Settings) -> Self {
+    pub const fn new(settings: PlannerSettings) -> Self {
         Self { settings }
     }
 
-    pub const fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &PlannerSettings {
         &self.settings
     }
 
@@ -53,7 +53,7 @@ impl Planner {
         &self,
         now: Moment,
         base: &Arc<Assignment>,
-        fleet: &[Member],
+        fleet: &[FleetMember],
         rules: &[Rule],
         load: &LoadMap,
     ) -> Plan {

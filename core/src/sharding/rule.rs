@@ -7,7 +7,7 @@ use super::slice::Slice;
 
 /// One replica of the fleet to plan for. Whoever is not listed is gone.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Member {
+pub struct FleetMember {
     pub place: Place,
     /// What it can carry, in the unit of load; above zero.
     pub capacity: f64,
@@ -17,7 +17,7 @@ pub struct Member {
     pub draining: bool,
 }
 
-impl Member {
+impl FleetMember {
     pub const fn new(place: Place, capacity: f64) -> Self {
         Self { place, capacity, zone: 0, draining: false }
     }

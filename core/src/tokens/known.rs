@@ -7,8 +7,8 @@
 
 use crate::domain::{Extent, Outline, SliceKey};
 
+use super::ratio::is_text;
 use super::recent::Recent;
-use super::weight::is_text;
 
 /// Beginnings that are remembered: about two MiB.
 const BEGINNINGS_MAX: usize = 32_768;
@@ -18,7 +18,7 @@ const STRIDE_BLOCKS: usize = 16;
 const PROBES_MAX: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Known(Recent<f64>);
+pub(super) struct KnownBeginnings(Recent<f64>);
 
 /// A beginning whose length is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,13 +27,13 @@ pub(super) struct Beginning {
     pub(super) tokens: f64,
 }
 
-impl Default for Known {
+impl Default for KnownBeginnings {
     fn default() -> Self {
         Self(Recent::new(BEGINNINGS_MAX))
     }
 }
 
-impl Known {
+impl KnownBeginnings {
     /// Finds the longest beginning whose length is known.
     pub(super) fn longest(
         &self,

@@ -10,17 +10,17 @@
 mod answers;
 mod known;
 mod possible;
+mod ratio;
 mod recent;
-mod weight;
 
 use crate::domain::{Extent, Outline, SliceKey, Usage, whole_u32};
 
 use answers::Answers;
-use known::Known;
+use known::KnownBeginnings;
 use possible::BYTES_PER_TOKEN_MAX;
 pub use possible::{Possible, Seen, TOKENS_MAX};
+use ratio::{BytesPerToken, OwnBytesPerToken};
 pub(crate) use recent::Recent;
-use weight::{OwnWeight, Weight};
 
 const MODELS_MAX: usize = 256;
 const WORKLOADS_MAX: usize = 2048;
@@ -44,8 +44,8 @@ const RUNS_ON: f64 = 1.5;
 /// What has been learned of lengths in one pool.
 #[derive(Debug)]
 pub struct Lengths {
-    models: Recent<Model>,
-    known: Known,
+    models: Recent<ModelLengths>,
+    known: KnownBeginnings,
     workloads: Recent<Workload>,
     misses: Misses,
 }
@@ -68,15 +68,15 @@ pub struct Miss {
 
 /// What was learned of a model from all who use it.
 #[derive(Clone, Debug, Default)]
-struct Model {
-    weight: Weight,
+struct ModelLengths {
+    weight: BytesPerToken,
     answers: Answers,
 }
 
 /// What was learned of it from one workload.
 #[derive(Clone, Debug, Default)]
 struct Workload {
-    weight: OwnWeight,
+    weight: OwnBytesPerToken,
     answers: Answers,
 }
 
@@ -84,7 +84,7 @@ impl Default for Lengths {
     fn default() -> Self {
         Self {
             models: Recent::new(MODELS_MAX),
-            known: Known::default(),
+            known: KnownBeginnings::default(),
             workloads: Recent::new(WORKLOADS_MAX),
             misses: Misses::default(),
         }
@@ -171,7 +171,7 @@ impl Lengths {
     }
 
     fn prompt_tokens(&self, key: SliceKey, extent: &Extent, outline: &Outline) -> u32 {
-        let prior = Weight::default();
+        let prior = BytesPerToken::default();
         let of_model = self.models.get(extent.model).map_or(&prior, |it| &it.weight);
         let own = self.workloads.get(workload(key, extent)).map(|it| it.weight);
         let bytes_per_token = own.unwrap_or_default().bytes_per_token(of_model);

@@ -10,7 +10,7 @@ const NEIGHBOURS: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Recent<V> {
-    entries: IndexMap<u64, Entry<V>, FxBuildHasher>,
+    entries: IndexMap<u64, RecentEntry<V>, FxBuildHasher>,
     entries_max: usize,
     /// Counts uses; an entry's own count says how recent it is.
     uses: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Recent<V> {
 }
 
 #[derive(Debug, Default)]
-struct Entry<V> {
+struct RecentEntry<V> {
     used: u64,
     value: V,
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 /// Where the admin port is and who may use it.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct AdminSettings {
     pub listen: SocketAddr,
     /// Asked for as a bearer token when set.
     pub token: Option<Secret>,

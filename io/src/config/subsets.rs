@@ -5,10 +5,14 @@
 use std::collections::BTreeMap;
 
 use super::problem::{Findings, Wrong};
-use super::raw::{Kind, Slots, Subsets, Workload};
+use super::raw::{Slots, SubsetsSection, TextValue, WorkloadSection};
 
 /// Checks that every workload is listed once and that no subset must be larger than it may be.
-pub(super) fn check(subsets: &Subsets, workloads: &Slots<Workload>, findings: &mut Findings) {
+pub(super) fn check(
+    subsets: &SubsetsSection,
+    workloads: &Slots<WorkloadSection>,
+    findings: &mut Findings,
+) {
     check_bounds("subsets", [(subsets.floor, "floor"), (subsets.cap, "cap")], findings);
     let mut seen = BTreeMap::new();
     for (at, workload) in workloads.iter().enumerate() {

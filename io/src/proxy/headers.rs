@@ -3,7 +3,7 @@
 //! and what would steer an engine stay here, unless an operator lets them pass.
 
 use cleave_core::protocol::{engine_header, is_credential};
-use cleave_core::queue::{Usage, Work};
+use cleave_core::queue::{ContractUsage, Work};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::settings::Passing;
@@ -100,7 +100,7 @@ fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Says where a tenant stands in its contract, in the words clients know from rate limits.
-pub(super) fn write_rate_limits(headers: &mut HeaderMap, usage: &Usage) {
+pub(super) fn write_rate_limits(headers: &mut HeaderMap, usage: &ContractUsage) {
     let mut put = |name: &'static str, value: Option<String>| {
         if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
             headers.insert(HeaderName::from_static(name), value);

@@ -17,7 +17,7 @@ const BUFFER_BYTES: usize = 32 << 10;
 
 /// What is said of one request.
 #[derive(Clone, Debug)]
-pub struct Record<'a> {
+pub struct AccessRecord<'a> {
     pub request_id: &'a str,
     pub method: &'a str,
     pub path: &'a str,
@@ -47,7 +47,7 @@ impl AccessLog {
         Self { format, on, buffer: Mutex::new(String::new()) }
     }
 
-    pub fn write(&self, record: &Record<'_>) {
+    pub fn write(&self, record: &AccessRecord<'_>) {
         if !self.on {
             return;
         }
@@ -88,7 +88,7 @@ impl AccessLog {
     }
 }
 
-impl Record<'_> {
+impl AccessRecord<'_> {
     fn write_fields(&self, fields: &mut Fields<'_>) {
         fields.text("request_id", self.request_id);
         fields.text("method", self.method);
@@ -197,8 +197,8 @@ impl fmt::Display for Quoted<'_> {
 mod tests {
     use super::*;
 
-    fn record() -> Record<'static> {
-        Record {
+    fn record() -> AccessRecord<'static> {
+        AccessRecord {
             request_id: "r-1",
             method: "POST",
             path: "/v1/chat/completions",
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    fn line(format: LogFormat, record: &Record<'_>) -> String {
+    fn line(format: LogFormat, record: &AccessRecord<'_>) -> String {
         let log = AccessLog::new(format, true);
         log.write(record);
         let line = log.lock().clone();
@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_value_cannot_forge_a_field_or_a_line() {
-        let evil = Record { path: "/x outcome=done\nstatus=200", request_id: "a\"b", ..record() };
+        let evil =
+            AccessRecord { path: "/x outcome=done\nstatus=200", request_id: "a\"b", ..record() };
         let text = line(LogFormat::Text, &evil);
         assert!(text.contains(r#"path="/x outcome=done\u000astatus=200""#), "{text}");
         assert_eq!(text.lines().count(), 1);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
-use super::settings::{LogFormat, Settings};
+use super::settings::{LogFormat, LogSettings};
 use super::writer::LogWriter;
 
 /// How long the last lines may take at the end of the process.
@@ -18,7 +18,7 @@ const PANIC_FLUSH_LIMIT: Duration = Duration::from_millis(50);
 
 /// Starts logging for the whole process. A second call changes nothing, so that tests may start
 /// several routers in one process.
-pub fn start(settings: &Settings) -> Result<(), ParseError> {
+pub fn start(settings: &LogSettings) -> Result<(), ParseError> {
     let filter = EnvFilter::builder().parse(&settings.level)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

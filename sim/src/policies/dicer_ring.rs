@@ -24,7 +24,7 @@ const PLAN_INTERVAL: Duration = Duration::from_secs(60);
 const WORKLOADS_MAX: usize = 4096;
 
 #[derive(Debug)]
-struct Workload {
+struct RingWorkload {
     load: f64,
     replicas: f64,
 }
@@ -33,7 +33,7 @@ struct Workload {
 pub(super) struct DicerRing {
     ring: Ring,
     joined: f64,
-    workloads: BTreeMap<u64, Workload>,
+    workloads: BTreeMap<u64, RingWorkload>,
     planned_at: Moment,
     /// The set of the request at hand; kept so that no decision allocates.
     set: Vec<ReplicaId>,
@@ -58,7 +58,7 @@ impl Policy for DicerRing {
     fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, _: &Candidate) -> usize {
         let key = workload_of(ask.key);
         if self.workloads.len() < WORKLOADS_MAX || self.workloads.contains_key(&key) {
-            let fresh = Workload { load: 0.0, replicas: REPLICAS_MIN };
+            let fresh = RingWorkload { load: 0.0, replicas: REPLICAS_MIN };
             let workload = self.workloads.entry(key).or_insert(fresh);
             workload.load += f64::from(ask.outline.prompt_tokens.max(1));
         }
@@ -71,7 +71,7 @@ impl Policy for DicerRing {
     }
 
     fn bytes(&self) -> usize {
-        self.ring.bytes() + self.workloads.len() * size_of::<(u64, Workload)>()
+        self.ring.bytes() + self.workloads.len() * size_of::<(u64, RingWorkload)>()
     }
 }
 

@@ -38,7 +38,7 @@ impl Ring {
 }
 
 /// A rule on a ring, with so many points for each replica.
-pub(super) trait Rule: Debug + Send {
+pub(super) trait RingRule: Debug + Send {
     const POINTS: u64;
 
     fn pick(ring: &Ring, ask: &Ask<'_>, candidates: &[Candidate]) -> usize;
@@ -57,7 +57,7 @@ impl<R> Default for OnRing<R> {
     }
 }
 
-impl<R: Rule> Policy for OnRing<R> {
+impl<R: RingRule> Policy for OnRing<R> {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
         R::pick(&self.ring, ask, candidates)
     }

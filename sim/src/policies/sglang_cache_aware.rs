@@ -19,17 +19,17 @@ const BALANCE_ABS: f64 = 64.0;
 const BALANCE_REL: f64 = 1.5;
 
 #[derive(Debug)]
-pub(super) struct CacheAware {
+pub(super) struct SglangCacheAware {
     residency: Residency,
 }
 
-impl Default for CacheAware {
+impl Default for SglangCacheAware {
     fn default() -> Self {
         Self { residency: Residency::boundless() }
     }
 }
 
-impl Policy for CacheAware {
+impl Policy for SglangCacheAware {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
         if !is_imbalanced(candidates)
             && let Some((holder, blocks)) = self.residency.deepest(ask)

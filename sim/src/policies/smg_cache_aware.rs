@@ -22,18 +22,18 @@ const BALANCE_REL: f64 = 1.5;
 const MARGIN_MIN: f64 = 4.0;
 
 #[derive(Debug)]
-pub(super) struct CacheAware {
+pub(super) struct SmgCacheAware {
     residency: Residency,
     waits: Waits,
 }
 
-impl Default for CacheAware {
+impl Default for SmgCacheAware {
     fn default() -> Self {
         Self { residency: Residency::boundless(), waits: Waits::default() }
     }
 }
 
-impl Policy for CacheAware {
+impl Policy for SmgCacheAware {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
         self.waits.measure(candidates);
         self.residency.look_up(ask, candidates);

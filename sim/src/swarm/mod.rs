@@ -10,7 +10,7 @@ use std::time::Duration;
 use cleave_core::brain;
 
 use crate::traces::{Replay, Scale, Workload};
-use crate::world::{RunError, Settings, Unwatched, World};
+use crate::world::{RunError, Unwatched, World, WorldSettings};
 
 use chance::Draws;
 
@@ -45,7 +45,7 @@ pub enum Failure {
 /// The world of one seed, and what is played in it.
 #[derive(Debug)]
 pub struct Trial {
-    pub settings: Settings,
+    pub settings: WorldSettings,
     storm: Workload,
     calm: Workload,
 }
@@ -97,7 +97,7 @@ impl Trial {
 }
 
 /// Describes the world of a seed in one line.
-pub fn describe(settings: &Settings) -> String {
+pub fn describe(settings: &WorldSettings) -> String {
     let brain::Settings { policy, retries, .. } = &settings.brain;
     let engine = settings.replicas[0].engine;
     format!(

@@ -19,14 +19,14 @@ pub(super) struct Edf {
     /// When each is due, and what is left of it.
     left: BinaryHeap<Reverse<(u64, u64)>>,
     /// All that came since the server was last idle, or last found a miss.
-    busy: Vec<Job>,
+    busy: Vec<EdfJob>,
     due: u64,
     missed: u64,
 }
 
 /// When it came, when it is due and what it takes, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Job {
+struct EdfJob {
     came: u64,
     due: u64,
     work: u64,
@@ -47,7 +47,7 @@ impl Edf {
             self.busy.clear();
         }
         self.left.push(Reverse((due_ns, work_ns)));
-        self.busy.push(Job { came: came_ns, due: due_ns, work: work_ns });
+        self.busy.push(EdfJob { came: came_ns, due: due_ns, work: work_ns });
     }
 
     /// The share of deadlines that no order keeps more of, were nothing more to come.

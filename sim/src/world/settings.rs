@@ -1,5 +1,5 @@
 //! What a world is made of; valid by construction, except for faults that name what is not there,
-//! which [`Settings::check`] finds.
+//! which [`WorldSettings::check`] finds.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::traces::Tenant;
 /// One replica as the world starts it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplicaSettings {
-    pub engine: engine::Settings,
+    pub engine: engine::EngineSettings,
     /// Its share of sessions, for policies that look at weights.
     pub weight: f64,
 }
 
 /// A fleet, its routers and what befalls them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct WorldSettings {
     pub replicas: Vec<ReplicaSettings>,
     pub routers: usize,
     /// What every router runs; its seed is drawn from the world's.
@@ -172,7 +172,7 @@ pub enum Absent {
     Router { router: usize, count: usize },
 }
 
-impl Settings {
+impl WorldSettings {
     /// Says who is to be counted apart when measuring starts `now`; nobody where nothing goes wrong.
     pub(super) fn others(&self, now: Moment) -> Option<Others> {
         let harm = self.faults.iter().filter(|it| it.kind.is_harm());
@@ -227,12 +227,13 @@ impl Default for Timeouts {
 
 impl Default for ReplicaSettings {
     fn default() -> Self {
-        let engine = engine::Settings { block_tokens: 64, ..engine::Settings::default() };
+        let engine =
+            engine::EngineSettings { block_tokens: 64, ..engine::EngineSettings::default() };
         Self { engine, weight: 1.0 }
     }
 }
 
-impl Default for Settings {
+impl Default for WorldSettings {
     fn default() -> Self {
         Self {
             replicas: vec![ReplicaSettings::default(); 8],

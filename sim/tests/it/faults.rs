@@ -10,7 +10,7 @@ use cleave_sim::traces::{
     HeavyTail, Replay, Request, SharedPrefix, Spread, Stage, Synthetic, Tenant, Workload,
 };
 use cleave_sim::world::{
-    Fault, FaultKind, Quarantined, ReplicaSettings, Settings, Unwatched, World,
+    Fault, FaultKind, Quarantined, ReplicaSettings, Unwatched, World, WorldSettings,
 };
 
 fn stage(per_second: f64, seconds: u64) -> Vec<Stage> {
@@ -38,21 +38,21 @@ fn chats(tenants: u64) -> Workload {
     Workload::of_requests(requests, &Replay::default()).expect("it is generated")
 }
 
-fn settings(faults: &[(u64, Option<u64>, FaultKind)]) -> Settings {
+fn settings(faults: &[(u64, Option<u64>, FaultKind)]) -> WorldSettings {
     let fault = |&(at, lasts, kind): &(u64, Option<u64>, FaultKind)| Fault {
         at: Duration::from_secs(at),
         lasts: lasts.map(Duration::from_secs),
         kind,
     };
-    Settings {
+    WorldSettings {
         replicas: vec![ReplicaSettings::default(); 8],
         brain: brain::Settings { policy: PolicyKind::SESSION, ..brain::Settings::default() },
         faults: faults.iter().map(fault).collect(),
-        ..Settings::default()
+        ..WorldSettings::default()
     }
 }
 
-fn play(settings: Settings, mut workload: Workload) -> World {
+fn play(settings: WorldSettings, mut workload: Workload) -> World {
     let mut world = World::new(settings);
     world.start_measuring();
     world.run(&mut workload, &mut Unwatched).expect("the world comes to its end");

@@ -11,17 +11,17 @@ use cleave_sim::results::Results;
 use cleave_sim::traces::{
     MultiTurn, Replay, Scale, SharedPrefix, Spread, Stage, Starts, Synthetic, Workload,
 };
-use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, World};
+use cleave_sim::world::{ReplicaSettings, Unwatched, World, WorldSettings};
 
 fn run(name: &str, replicas: usize, kv_tokens: u32, workload: &mut Workload) -> Results {
     let policy: PolicyKind =
         PolicyKind::among(cleave_sim::policies::ALL, name).expect("the policy exists");
     let mut replica = ReplicaSettings::default();
     replica.engine.kv_tokens = kv_tokens;
-    let mut world = World::new(Settings {
+    let mut world = World::new(WorldSettings {
         replicas: vec![replica; replicas],
         brain: brain::Settings::without_line(policy),
-        ..Settings::default()
+        ..WorldSettings::default()
     });
     world.start_measuring();
     world.run(workload, &mut Unwatched).expect("the world comes to its end");

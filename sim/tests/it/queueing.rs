@@ -10,14 +10,14 @@ use cleave_core::policy::PolicyKind;
 use cleave_sim::engine;
 use cleave_sim::results::Results;
 use cleave_sim::traces::{HeavyTail, Replay, Spread, Stage, Synthetic, Workload};
-use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, View, World};
+use cleave_sim::world::{ReplicaSettings, Unwatched, View, World, WorldSettings};
 
 const REQUESTS: u64 = 200_000;
 
 /// A server that needs so many milliseconds a request and so many a token.
 fn server(floor_ms: f64, new_token_ms: f64) -> ReplicaSettings {
     let times = StepTimes { floor_ms, new_token_ms, attention_ms: 0.0, context_ms: 0.0 };
-    let engine = engine::Settings {
+    let engine = engine::EngineSettings {
         times,
         kv_tokens: 1 << 20,
         block_tokens: 1 << 10,
@@ -33,11 +33,11 @@ fn mean_s(servers: &[ReplicaSettings], policy: PolicyKind, per_second: f64, inpu
     let output = Spread::Fixed(1);
     let workload = Synthetic::HeavyTail(HeavyTail { input, output, stages: vec![stage] });
     let replay = Replay { seed: 1, requests_max: REQUESTS, ..Replay::default() };
-    let mut world = World::new(Settings {
+    let mut world = World::new(WorldSettings {
         replicas: servers.to_vec(),
         brain: brain::Settings::without_line(policy),
         view: View { interval: Duration::from_secs(60), delay: Duration::ZERO },
-        ..Settings::default()
+        ..WorldSettings::default()
     });
     world.start_measuring();
     world

@@ -132,7 +132,7 @@ const WORKLOADS: [Workload; 13] = [
 ];
 
 #[derive(Deserialize)]
-struct Document {
+struct PoliciesDocument {
     policies: Vec<Summary>,
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn simulate(args: &Args, flags: &str) -> Result<Document> {
+fn simulate(args: &Args, flags: &str) -> Result<PoliciesDocument> {
     let cleave = args.cleave.clone().unwrap_or_else(|| repo::debug_binary("cleave"));
     let mut command = Command::new(cleave);
     command.arg("simulate").current_dir(repo::root());
@@ -192,7 +192,7 @@ fn simulate(args: &Args, flags: &str) -> Result<Document> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn print_all(flags: &str, document: &Document) {
+fn print_all(flags: &str, document: &PoliciesDocument) {
     println!("\n`cleave simulate {}`\n", flags.replace('@', ""));
     println!("| policy | good, % | TTFT p99, s | TTFT mean, s |\n| --- | ---: | ---: | ---: |");
     for it in &document.policies {

@@ -21,13 +21,13 @@ const SEED: &str = "7";
 pub(super) struct Fleet {
     binary: PathBuf,
     folder: PathBuf,
-    replicas: Vec<Replica>,
+    replicas: Vec<ChaosReplica>,
     pub(super) reference: SocketAddr,
     _reference: Server,
     pub(super) router: Router,
 }
 
-struct Replica {
+struct ChaosReplica {
     address: SocketAddr,
     server: Option<Server>,
     starts: u32,
@@ -49,7 +49,7 @@ impl Fleet {
     pub(super) fn start(binary: &Path, folder: &Path) -> Result<Self> {
         let mut replicas = Vec::new();
         for number in 0..REPLICAS {
-            let mut replica = Replica { address: free_address()?, server: None, starts: 0 };
+            let mut replica = ChaosReplica { address: free_address()?, server: None, starts: 0 };
             replica.start(binary, folder, number)?;
             replicas.push(replica);
         }
@@ -98,7 +98,7 @@ impl Fleet {
     }
 }
 
-impl Replica {
+impl ChaosReplica {
     fn start(&mut self, binary: &Path, folder: &Path, number: usize) -> Result<()> {
         let name = format!("r{number}-{}", self.starts);
         self.starts += 1;

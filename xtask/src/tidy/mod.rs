@@ -3,7 +3,7 @@
 //! argue about is not here: a rule must be right every time, or people learn to work around it.
 
 mod files;
-mod functions;
+mod names;
 mod promises;
 mod words;
 
@@ -28,6 +28,7 @@ pub(crate) fn run() -> Result<()> {
 fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut proofs = BTreeSet::new();
+    let mut names = names::TypeNames::default();
     for path in repo::files(root, &["rs"])? {
         let source = Source::read(root, &path)?;
         proofs.extend(promises::proofs(&source));
@@ -36,9 +37,10 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
         findings.extend(files::leftover_in_rust(&source));
         findings.extend(files::metric_names(&source));
         findings.extend(files::machine_paths(&source.path, &source.text));
-        findings.extend(functions::too_long(&source));
+        names.note(&source);
         findings.extend(words::foreign(&source));
     }
+    findings.extend(names.doubled());
     for path in repo::files(root, &SCRIPTS)? {
         let text = read(root, &path)?;
         findings.extend(files::leftover_in_text(&path.to_string_lossy(), &text));

@@ -9,11 +9,11 @@ use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
-use super::tokens::Prompts;
+use super::tokens::PromptInput;
 use crate::mock::Replica;
 use crate::mock::answer;
 use crate::mock::ask::{self, TextOr};
-use crate::mock::refusal::{Dialect, Refusal, json, to_json};
+use crate::mock::refusal::{ErrorDialect, Refusal, json, to_json};
 
 const DIMENSIONS: usize = 64;
 const DIMENSIONS_MAX: usize = 8192;
@@ -24,27 +24,27 @@ struct List<'a, T> {
     object: &'static str,
     model: &'a str,
     data: Vec<T>,
-    usage: Usage,
+    usage: PoolingUsage,
 }
 
 #[derive(Serialize)]
-struct Usage {
+struct PoolingUsage {
     prompt_tokens: u32,
     total_tokens: u32,
 }
 
-fn usage(tokens: u32) -> Usage {
-    Usage { prompt_tokens: tokens, total_tokens: tokens }
+fn usage(tokens: u32) -> PoolingUsage {
+    PoolingUsage { prompt_tokens: tokens, total_tokens: tokens }
 }
 
 fn respond(result: Result<Vec<u8>, Refusal>) -> Response {
-    result.map_or_else(|refusal| refusal.into_response(Dialect::OpenAi), json)
+    result.map_or_else(|refusal| refusal.into_response(ErrorDialect::OpenAi), json)
 }
 
 #[derive(Deserialize)]
 struct EmbeddingsBody {
     model: Option<String>,
-    input: Prompts,
+    input: PromptInput,
     encoding_format: Option<String>,
     dimensions: Option<usize>,
 }
@@ -125,18 +125,18 @@ fn made_up_score(query: &str, document: &str) -> f64 {
 struct RerankBody {
     model: Option<String>,
     query: String,
-    documents: Vec<Document>,
+    documents: Vec<RerankDocument>,
     top_n: Option<usize>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Document {
+enum RerankDocument {
     Plain(String),
     Wrapped { text: String },
 }
 
-impl Document {
+impl RerankDocument {
     fn into_text(self) -> String {
         match self {
             Self::Plain(text) | Self::Wrapped { text } => text,
@@ -148,7 +148,7 @@ impl Document {
 struct Reranked<'a> {
     id: &'static str,
     model: &'a str,
-    usage: Usage,
+    usage: PoolingUsage,
     results: Vec<Ranked>,
 }
 
@@ -171,7 +171,7 @@ pub(in crate::mock) async fn rerank(State(replica): State<Replica>, body: Bytes)
 async fn rank(replica: &Replica, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     let RerankBody { model, query, documents, top_n } = ask::read(body)?;
     let model = replica.resolve(model.as_deref())?;
-    let texts: Vec<String> = documents.into_iter().map(Document::into_text).collect();
+    let texts: Vec<String> = documents.into_iter().map(RerankDocument::into_text).collect();
     let inputs: Vec<Vec<u8>> =
         texts.iter().map(|text| [query.as_bytes(), text.as_bytes()].concat()).collect();
     let tokens = answer::read_only(replica, &inputs).await?;

@@ -7,16 +7,16 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::chat::Message;
+use super::chat::ChatTurn;
 use crate::mock::Replica;
 use crate::mock::ask::{self, TextOr, Toolbox};
-use crate::mock::refusal::{Dialect, Refusal, json, to_json};
+use crate::mock::refusal::{ErrorDialect, Refusal, json, to_json};
 use crate::mock::text::TOKEN_BYTES;
 
 /// One prompt or several, each as text or as tokens.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Prompts(TextOr<PromptItem>);
+pub(super) struct PromptInput(TextOr<PromptItem>);
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
@@ -26,7 +26,7 @@ enum PromptItem {
     Tokens(Vec<u32>),
 }
 
-impl Prompts {
+impl PromptInput {
     /// Returns the bytes of each prompt.
     pub(super) fn into_bytes(self) -> Result<Vec<Vec<u8>>, Refusal> {
         let items = match self.0 {
@@ -67,7 +67,7 @@ fn to_tokens(text: &[u8]) -> Vec<u32> {
 struct TokenizeBody {
     model: Option<String>,
     prompt: Option<String>,
-    messages: Option<Vec<Message>>,
+    messages: Option<Vec<ChatTurn>>,
     tools: Option<Box<RawValue>>,
 }
 
@@ -86,7 +86,7 @@ pub(in crate::mock) async fn tokenize(State(replica): State<Replica>, body: Byte
             (Some(prompt), None) => Ok(to_tokens(prompt.as_bytes())),
             (None, Some(messages)) => {
                 let toolbox = Toolbox { tools: body.tools, choice: None };
-                Ok(to_tokens(&Message::render_all(&messages, &toolbox)))
+                Ok(to_tokens(&ChatTurn::render_all(&messages, &toolbox)))
             }
             (Some(_), Some(_)) | (None, None) => {
                 Err(Refusal::bad("either prompt or messages must be given"))
@@ -100,7 +100,7 @@ pub(in crate::mock) async fn tokenize(State(replica): State<Replica>, body: Byte
             tokens,
             token_strs: None,
         })),
-        Err(refusal) => refusal.into_response(Dialect::OpenAi),
+        Err(refusal) => refusal.into_response(ErrorDialect::OpenAi),
     }
 }
 
@@ -126,6 +126,6 @@ pub(in crate::mock) async fn detokenize(State(replica): State<Replica>, body: By
     });
     match prompt {
         Ok(prompt) => json(to_json(&Detokenized { prompt })),
-        Err(refusal) => refusal.into_response(Dialect::OpenAi),
+        Err(refusal) => refusal.into_response(ErrorDialect::OpenAi),
     }
 }

@@ -10,7 +10,7 @@ use crate::cost::Hardware;
 use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, span_ms, span_of_ms};
 use crate::policy::Ask;
 use crate::queue::{
-    Admission, Claim, ClassId, Contracts, Gate, Lane, Line, Pace, Reservation, Tenant, Ticket,
+    Admission, Claim, ClassId, Contracts, DrainRate, Gate, Lane, Line, Reservation, Tenant, Ticket,
     Weight, Work,
 };
 
@@ -41,7 +41,7 @@ pub(in super::super) struct Hold {
     pub(in super::super) contracts: Contracts,
     pub(in super::super) gate: Gate,
     pub(in super::super) knees: Knees,
-    pub(in super::super) pace: Pace,
+    pub(in super::super) pace: DrainRate,
     pub(super) headroom: Headroom,
     pub(super) reaches: Reaches,
     /// The requests in the line. As many, so bounded as it is.
@@ -125,7 +125,7 @@ impl Hold {
             contracts: Contracts::default(),
             gate: Gate::new(settings.gate),
             knees: Knees::new(headroom.patience_min()),
-            pace: Pace::new(Work::ZERO),
+            pace: DrainRate::new(Work::ZERO),
             headroom,
             reaches: Reaches::default(),
             parked: IndexMap::default(),

@@ -103,7 +103,7 @@ pub(super) fn find(turns: &str, begin: Turns, has_data: bool) -> Media {
     if !has_data && !may_name_address(text) {
         return Media::default();
     }
-    let mut walk = Walk { text, stack, outside, found: Media::default() };
+    let mut walk = MediaWalk { text, stack, outside, found: Media::default() };
     walk.run();
     walk.found
 }
@@ -117,7 +117,7 @@ fn may_name_address(text: &[u8]) -> bool {
     })
 }
 
-struct Walk<'a> {
+struct MediaWalk<'a> {
     text: &'a [u8],
     stack: Vec<Frame>,
     /// What stands outside of all that is open.
@@ -125,7 +125,7 @@ struct Walk<'a> {
     found: Media,
 }
 
-impl Walk<'_> {
+impl MediaWalk<'_> {
     fn run(&mut self) {
         let mut at = 0;
         while let Some(byte) = self.text.get(at) {

@@ -54,9 +54,9 @@ fn run(seed: u64, capacities: &[f64]) -> [Vec<f64>; 2] {
             numbers.remove(out);
         }
         let capacity = |it: u64| capacities[usize::try_from(it).unwrap() % capacities.len()];
-        let fleet: Vec<Member> = numbers.iter().map(|it| member(*it, capacity(*it))).collect();
+        let fleet: Vec<FleetMember> = numbers.iter().map(|it| member(*it, capacity(*it))).collect();
         let bounds = Bounds { floor: chance.random_range(1..=3), cap: u32::MAX };
-        let planner = Planner::new(Settings { bounds, band: 0.025, ..eager() });
+        let planner = Planner::new(PlannerSettings { bounds, band: 0.025, ..eager() });
         let load = load(&mut chance, fleet.len());
         let now = Moment::ZERO + std::time::Duration::from_secs(60 * round);
         let plan = planner.plan(now, &base, &fleet, &[], &load);

@@ -18,7 +18,7 @@ const MIB: usize = 1 << 20;
 /// engine adds latency and no throughput.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Line {
+pub(in crate::config) struct LineSection {
     /// Whether requests wait here. Without it they wait in the engines, and classes and fairness have
     /// nothing to order.
     pub hold: bool,
@@ -38,7 +38,7 @@ pub(in crate::config) struct Line {
     pub default_class: String,
 }
 
-impl Default for Line {
+impl Default for LineSection {
     fn default() -> Self {
         let LineSettings { holds, gates, limits, gate, classes } = LineSettings::default();
         Self {
@@ -55,7 +55,7 @@ impl Default for Line {
 /// A level of service.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Class {
+pub(in crate::config) struct ClassSection {
     /// What requests ask for, as in `x-cleave-class: interactive`; letters, digits, `-` and `_`.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
@@ -75,7 +75,7 @@ pub(in crate::config) struct Class {
 /// Somebody with keys of their own, a share and perhaps a contract.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Tenant {
+pub(in crate::config) struct TenantSection {
     /// Names the tenant in `/tenants` and in metrics; must be unique, and neither `default` nor `other`.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
@@ -92,16 +92,16 @@ pub(in crate::config) struct Tenant {
     pub weight: f64,
     /// What it may use in each pool; without one, as much as there is.
     #[serde(default)]
-    pub contract: Contract,
+    pub contract: ContractSection,
     /// What it may use in single pools, by the pool's name, instead.
     #[serde(default)]
-    pub pools: BTreeMap<String, Contract>,
+    pub pools: BTreeMap<String, ContractSection>,
 }
 
 /// What may be used in a minute. Work beyond it runs only on capacity that is idle.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Contract {
+pub(in crate::config) struct ContractSection {
     /// Model units a minute; a reference replica makes 100.
     #[schemars(range(min = 0.0, max = 1_000_000_000.0))]
     pub mu_per_min: Option<f64>,

@@ -30,7 +30,7 @@ struct UseLabel {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Families {
+pub(super) struct LineFamilies {
     waiting: Family<ClassLabel, Gauge>,
     tenant_work: Family<UseLabel, RealCounter>,
     tenant_waiting: Family<TenantLabel, Gauge>,
@@ -45,7 +45,7 @@ pub struct TenantGauges<'a> {
     pub used_mu: [(&'static str, f64); 3],
 }
 
-impl Families {
+impl LineFamilies {
     pub(super) fn register(&self, it: &mut Registry) {
         it.register("cleave_line_waiting", "Requests in the line", self.waiting.clone());
         it.register(

@@ -36,12 +36,12 @@ pub struct Metrics {
     /// What the router ended because of its client.
     pub clients: Clients,
     log_lines_dropped: Counter,
-    requests: requests::Families,
-    replicas: replicas::Families,
-    decisions: decisions::Families,
-    assignment: assignment::Families,
-    line: line::Families,
-    panics: panics::Families,
+    requests: requests::RequestFamilies,
+    replicas: replicas::ReplicaFamilies,
+    decisions: decisions::DecisionFamilies,
+    assignment: assignment::AssignmentFamilies,
+    line: line::LineFamilies,
+    panics: panics::PanicFamilies,
 }
 
 impl Default for Metrics {
@@ -51,12 +51,12 @@ impl Default for Metrics {
             connections: Gauge::default(),
             clients: Clients::default(),
             log_lines_dropped: Counter::default(),
-            requests: requests::Families::default(),
-            replicas: replicas::Families::default(),
-            decisions: decisions::Families::default(),
-            assignment: assignment::Families::default(),
-            line: line::Families::default(),
-            panics: panics::Families::default(),
+            requests: requests::RequestFamilies::default(),
+            replicas: replicas::ReplicaFamilies::default(),
+            decisions: decisions::DecisionFamilies::default(),
+            assignment: assignment::AssignmentFamilies::default(),
+            line: line::LineFamilies::default(),
+            panics: panics::PanicFamilies::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
         it.clients.register(&mut it.registry);

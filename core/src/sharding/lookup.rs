@@ -16,7 +16,7 @@ const INDEX_BITS_MAX: u32 = 16;
 
 /// Looks up who holds a key.
 #[derive(Clone, Debug)]
-pub struct Clerk {
+pub struct Lookup {
     assignment: Arc<Assignment>,
     /// For each value of the key's first bits, the slice of the first such key.
     index: Vec<u32>,
@@ -25,7 +25,7 @@ pub struct Clerk {
     roster: Vec<(Place, f64)>,
 }
 
-impl Clerk {
+impl Lookup {
     /// Makes a clerk; `roster` is who exists and how much each can do.
     pub fn new(
         assignment: Arc<Assignment>,
@@ -112,7 +112,7 @@ fn first_of(key: SliceKey, places: impl Iterator<Item = (Place, f64)>) -> Option
 
 #[cfg(test)]
 mod tests {
-    use super::super::assignment::{Row, Why};
+    use super::super::assignment::{Row, SliceReason};
     use super::super::slice::Slice;
     use super::*;
     use crate::domain::Moment;
@@ -124,7 +124,7 @@ mod tests {
         let row = |(low, high)| Row {
             slice: Slice { low, high },
             holders: (0..holders).map(|it| Place(it + low % 3)).collect(),
-            why: Why::First,
+            why: SliceReason::First,
             since: 1,
             settled_at: Moment::ZERO,
             previous: None,
@@ -132,9 +132,9 @@ mod tests {
         lows.iter().copied().zip(highs).map(row).collect()
     }
 
-    fn clerk(borders: &[u64], holders: u64) -> Clerk {
+    fn lookup(borders: &[u64], holders: u64) -> Lookup {
         let assignment = Assignment::from_rows(Generation::default(), rows(borders, holders));
-        Clerk::new(Arc::new(assignment.unwrap()), (0..8).map(|it| (Place(it), 1.0)))
+        Lookup::new(Arc::new(assignment.unwrap()), (0..8).map(|it| (Place(it), 1.0)))
     }
 
     proptest::proptest! {
@@ -146,23 +146,23 @@ mod tests {
             borders.extend(&close);
             borders.sort_unstable();
             borders.dedup();
-            let clerk = clerk(&borders, 2);
+            let lookup = lookup(&borders, 2);
             for key in keys.into_iter().chain(close).chain(borders).chain([0, u64::MAX]) {
                 let key = SliceKey(key);
-                proptest::prop_assert_eq!(clerk.position(key), clerk.assignment.position(key));
+                proptest::prop_assert_eq!(lookup.position(key), lookup.assignment.position(key));
             }
         }
     }
 
     #[test]
     fn keys_are_picked_evenly_and_only_those_of_a_dead_holder_move() {
-        let clerk = clerk(&[], 4);
+        let lookup = lookup(&[], 4);
         let mut counts = [0; 8];
         for key in 0..4000_u64 {
             let key = SliceKey(key.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let before = clerk.pick(key, |_| true).unwrap();
+            let before = lookup.pick(key, |_| true).unwrap();
             counts[usize::try_from(before.0).unwrap()] += 1;
-            let after = clerk.pick(key, |it| it != Place(0)).unwrap();
+            let after = lookup.pick(key, |it| it != Place(0)).unwrap();
             assert!(before == after || before == Place(0));
         }
         assert!(counts[..4].iter().all(|it| (850..1150).contains(it)), "{counts:?}");
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn two_clerks_agree_on_who_stands_in() {
-        let (one, other) = (clerk(&[1 << 40], 2), clerk(&[1 << 40], 2));
+        let (one, other) = (lookup(&[1 << 40], 2), lookup(&[1 << 40], 2));
         for key in (0..100).map(|it| SliceKey(it << 57)) {
             let dead = one.holders(key).to_vec();
             let alive = |it: Place| !dead.contains(&it);
