@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::fleet::{MODEL, replica_number};
 use super::tally::Sample;
 
-/// What was said, by whom.
+/// One message of a conversation, with its role.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Message {
     pub(super) role: &'static str,
@@ -135,7 +135,7 @@ fn root(error: legacy::Error) -> anyhow::Error {
 }
 
 impl Arriving {
-    /// Takes in the bytes that came `after` so long.
+    /// Takes in the bytes that came `after` this time.
     fn take(&mut self, bytes: &[u8], after: Duration) -> anyhow::Result<()> {
         self.rest.extend_from_slice(bytes);
         let whole = self.rest.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);

@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// Stretch every step of the engine
     #[arg(long, default_value_t = 1.0, value_parser = parse_slow_factor)]
     slow_factor: f64,
-    /// Answer 503 to everything for so long, as in 5s
+    /// Answer 503 to everything for this time, as in 5s
     #[arg(long, default_value = "0s", value_parser = humantime::parse_duration)]
     start_delay: Duration,
 }
@@ -141,7 +141,7 @@ impl Args {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "whoever started it reads the address here")]
+#[expect(clippy::print_stdout, reason = "the address is read here by the caller")]
 fn announce(address: &str) {
     println!("mock replica listening on http://{address}");
 }

@@ -37,9 +37,9 @@ pub(crate) struct Faults {
     pub(crate) garbage_rate: f64,
     /// Share of answers that stop in the middle and never go on.
     pub(crate) stall_rate: f64,
-    /// After so many more requests the next one ends the replica and everything in it.
+    /// After this many more requests the next one ends the replica and everything in it.
     pub(crate) crash_after: Option<u64>,
-    /// After so many more requests none is answered.
+    /// After this many more requests none is answered.
     pub(crate) hang_after: Option<u64>,
     /// Stretches every step of the engine.
     pub(crate) slow_factor: f64,
@@ -94,7 +94,7 @@ pub(super) enum Verdict {
     Fail,
     Hang,
     Crash,
-    /// Spoil the answer after so many chunks.
+    /// Spoil the answer after a number of chunks.
     Spoil {
         how: Spoil,
         chunks: u32,

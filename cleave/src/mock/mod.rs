@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     /// Replicas with one seed give one answer to one prompt.
     pub(crate) seed: u64,
     pub(crate) faults: Faults,
-    /// For so long after the start everything is answered with 503.
+    /// For this time after the start everything is answered with 503.
     pub(crate) start_delay: Duration,
 }
 
