@@ -11,6 +11,7 @@ mod membership;
 mod mock;
 mod serve;
 mod simulate;
+mod stream;
 mod style;
 mod successor;
 mod top;

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::stream::{Answer, Arriving, Unusable};
+use crate::stream::{self, Answer};
 
 const BODY_BYTES_MAX: usize = 8 << 20;
 const REFUSAL_CHARS_MAX: usize = 300;
@@ -61,23 +61,23 @@ struct QuestionBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    messages: Option<[Message<'a>; 1]>,
+    messages: Option<[QuestionMessage<'a>; 1]>,
     max_tokens: u32,
     temperature: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
     ignore_eos: Option<bool>,
     stream: bool,
-    stream_options: StreamOptions,
+    stream_options: UsageOption,
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct QuestionMessage<'a> {
     role: &'static str,
     content: &'a str,
 }
 
 #[derive(Serialize)]
-struct StreamOptions {
+struct UsageOption {
     include_usage: bool,
 }
 
@@ -124,7 +124,7 @@ impl ReplicaClient {
     ) -> Result<Answer, QuestionError> {
         let (prompt, messages) = match dialect.api {
             Api::Completions => (Some(ask.prompt.as_str()), None),
-            Api::Chat => (None, Some([Message { role: "user", content: &ask.prompt }])),
+            Api::Chat => (None, Some([QuestionMessage { role: "user", content: &ask.prompt }])),
         };
         let body = QuestionBody {
             model,
@@ -134,7 +134,7 @@ impl ReplicaClient {
             temperature: 0.0,
             ignore_eos: dialect.ignore_eos.then_some(true),
             stream: true,
-            stream_options: StreamOptions { include_usage: true },
+            stream_options: UsageOption { include_usage: true },
         };
         let request = self.post(dialect.api, &body).map_err(QuestionError::Broken)?;
         let sent_at = Instant::now();
@@ -149,7 +149,8 @@ impl ReplicaClient {
             let words = String::from_utf8_lossy(&words).chars().take(REFUSAL_CHARS_MAX).collect();
             return Err(QuestionError::Refused { status, words });
         }
-        self.listen(response, sent_at).await.map_err(QuestionError::Broken)
+        let answer = stream::listen(response.into_body(), sent_at).await;
+        answer.map_err(|error| QuestionError::Broken(error.into()))
     }
 
     fn post(&self, api: Api, body: &QuestionBody<'_>) -> anyhow::Result<Request<Full<Bytes>>> {
@@ -163,22 +164,6 @@ impl ReplicaClient {
         Ok(request)
     }
 
-    async fn listen(
-        &self,
-        response: Response<Incoming>,
-        sent_at: Instant,
-    ) -> anyhow::Result<Answer> {
-        let mut body = response.into_body();
-        let mut arriving = Arriving::new(sent_at);
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| explain(Unusable::CutOff))?;
-            if let Ok(data) = frame.into_data() {
-                arriving.take(&data, Instant::now()).map_err(explain)?;
-            }
-        }
-        arriving.finish().map_err(explain)
-    }
-
     async fn collect(&self, response: Response<Incoming>) -> anyhow::Result<Bytes> {
         let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
         let body = body.map_err(|error| anyhow!("{} broke off an answer: {error}", self.base))?;
@@ -190,17 +175,4 @@ impl ReplicaClient {
             format!("cannot reach {}; is the replica up, and is this its address?", self.base);
         anyhow::Error::from(error).context(told)
     }
-}
-
-fn explain(unusable: Unusable) -> anyhow::Error {
-    anyhow!(match unusable {
-        Unusable::CutOff => "the replica broke off an answer; look into its log",
-        Unusable::NoUsage => {
-            "the answer's stream reports no usage, so its tokens are unknown; use an engine that \
-             knows stream_options.include_usage"
-        }
-        Unusable::NotOpenAi => {
-            "the answer is no OpenAI stream; give the address of the engine itself"
-        }
-    })
 }

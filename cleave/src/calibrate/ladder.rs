@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::client::{Question, QuestionError};
 use super::measure::{Bench, Halt};
 use super::opening::Subject;
-use super::stream::{Answer, ms_between};
+use crate::stream::{Answer, ms_between};
 
 /// Lists the concurrencies, lowest first.
 pub(super) fn concurrencies(clients_max: u32) -> impl Iterator<Item = u32> {

@@ -15,7 +15,7 @@ use super::engine_metrics::EngineCounters;
 use super::grid::{Cell, GridSize, plan};
 use super::ladder;
 use super::opening::{Subject, whole};
-use super::stream::{Answer, ms_between};
+use crate::stream::{Answer, ms_between};
 
 const REQUESTS_MAX: u32 = 5_000;
 /// Fewer intervals between tokens say too little, and so does a smaller part of an answer: pieces that
@@ -329,6 +329,7 @@ mod tests {
             zero + Duration::from_millis(from_ms) + piece * Duration::from_millis(gap_ms)
         };
         Answer {
+            text: String::new(),
             sent_at: zero,
             pieces_at: (0..pieces).map(at).collect(),
             prompt_tokens: 100,

@@ -8,7 +8,7 @@ use super::client::{Api, Question, QuestionError, ReplicaClient, RequestForm};
 use super::engine_metrics::EngineCounters;
 use super::grid::{GridSize, Limits};
 use super::prompts::Prompts;
-use super::stream::{Answer, ms_between};
+use crate::stream::{Answer, ms_between};
 
 const DIALECTS: [RequestForm; 4] = [
     RequestForm { api: Api::Completions, ignore_eos: true },

@@ -33,7 +33,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use driver::{Clock, Driver};
@@ -52,8 +51,6 @@ pub(crate) struct Settings {
     /// Replicas with one seed give one answer to one prompt.
     pub(crate) seed: u64,
     pub(crate) faults: Faults,
-    /// For this time after the start everything is answered with 503.
-    pub(crate) start_delay: Duration,
 }
 
 impl Default for Settings {
@@ -65,7 +62,6 @@ impl Default for Settings {
             speed: 1.0,
             seed: 0,
             faults: Faults::default(),
-            start_delay: Duration::ZERO,
         }
     }
 }
@@ -93,7 +89,6 @@ struct Shared {
     driver: Arc<Driver>,
     faults: FaultBox,
     crash: CancellationToken,
-    ready_at: Instant,
     started_at: SystemTime,
 }
 
@@ -123,7 +118,6 @@ impl Replica {
             driver: Arc::new(driver),
             faults: FaultBox::new(settings.faults, settings.seed),
             crash: CancellationToken::new(),
-            ready_at: Instant::now() + settings.start_delay,
             started_at: SystemTime::now(),
         };
         Self { shared: Arc::new(shared) }

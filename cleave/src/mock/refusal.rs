@@ -28,7 +28,6 @@ pub(super) enum Refusal {
     },
     /// A failure that was asked for.
     Injected,
-    Starting,
 }
 
 #[derive(Serialize)]
@@ -70,7 +69,6 @@ impl Refusal {
                  {tokens} tokens. Please reduce the length of the prompt or of the answer."
             ),
             Self::Injected => "EngineCore encountered an issue (an injected fault).".to_owned(),
-            Self::Starting => "The replica is starting.".to_owned(),
         }
     }
 
@@ -79,7 +77,6 @@ impl Refusal {
             Self::Bad { .. } | Self::TooLong { .. } => StatusCode::BAD_REQUEST,
             Self::UnknownModel { .. } => StatusCode::NOT_FOUND,
             Self::Injected => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Starting => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -89,7 +86,6 @@ impl Refusal {
             Self::Bad { .. } | Self::TooLong { .. } => ("BadRequestError", "invalid_request_error"),
             Self::UnknownModel { .. } => ("NotFoundError", "not_found_error"),
             Self::Injected => ("InternalServerError", "api_error"),
-            Self::Starting => ("ServiceUnavailableError", "overloaded_error"),
         }
     }
 

@@ -77,7 +77,6 @@ fn settle_class(raw: ClassSection) -> Option<queue::Class> {
         name: raw.name,
         weight: Weight::new(raw.weight)?,
         first_token: raw.first_token.map(|it| it.0),
-        per_token: raw.per_token.map(|it| it.0),
         wait_max: raw.wait_max.0,
     })
 }

@@ -8,7 +8,7 @@ use crate::finding::Finding;
 use crate::source::{Source, identifiers};
 
 /// Names that several types of one crate may share, with the folders or files where they may.
-const SHARED: [(&str, &[&str]); 21] = [
+const SHARED: [(&str, &[&str]); 13] = [
     // Each command has its own, named by its module: `top::Args`.
     ("Args", &["cleave/src/", "xtask/src/"]),
     // The subcommands of one command.
@@ -16,14 +16,6 @@ const SHARED: [(&str, &[&str]); 21] = [
     // One type, with and without the feature `tokenizer`.
     ("Tokenizer", &["io/src/tokenizer/"]),
     // Still to be renamed.
-    ("Arriving", &["cleave/src/demo/chat.rs"]),
-    ("Choice", &["cleave/src/demo/chat.rs"]),
-    ("Delta", &["cleave/src/demo/chat.rs"]),
-    ("Details", &["cleave/src/demo/chat.rs"]),
-    ("Event", &["cleave/src/demo/chat.rs"]),
-    ("Message", &["cleave/src/demo/chat.rs"]),
-    ("StreamOptions", &["cleave/src/demo/chat.rs"]),
-    ("Usage", &["cleave/src/demo/chat.rs"]),
     ("Place", &["core/src/protocol/usage.rs"]),
     ("State", &["core/src/protocol/usage.rs"]),
     ("Line", &["core/src/protocol/meter.rs"]),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::chat::{ChatStreamOptions, ChatUsage, refuse_many};
-use super::tokens::PromptInput;
+use super::prompts::PromptInput;
 use crate::mock::answer::{Finish, Made, Shape};
 use crate::mock::ask::{self, Ask};
 use crate::mock::events::Events;

@@ -1,17 +1,13 @@
 //! `/v1/messages`, as Anthropic writes it.
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::mock::Replica;
 use crate::mock::answer::{Finish, Made, Shape};
 use crate::mock::ask::{self, Ask, Content, ToolChoice, Toolbox};
 use crate::mock::events::Events;
-use crate::mock::refusal::{ErrorDialect, Refusal, json, to_json};
-use crate::mock::text::{self, Transcript};
+use crate::mock::refusal::{ErrorDialect, Refusal, to_json};
+use crate::mock::text::Transcript;
 
 #[derive(Debug)]
 pub(in crate::mock) struct Messages;
@@ -215,21 +211,4 @@ impl Shape for Messages {
 
 fn empty() -> &'static RawValue {
     serde_json::from_str("{}").expect("an empty object is JSON")
-}
-
-#[derive(Serialize)]
-struct Count {
-    input_tokens: u32,
-}
-
-pub(in crate::mock) async fn count_tokens(State(replica): State<Replica>, body: Bytes) -> Response {
-    let counted =
-        ask::read::<MessagesBody>(&body).and_then(MessagesBody::into_ask).and_then(|ask| {
-            replica.resolve(ask.model.as_deref())?;
-            Ok(Count { input_tokens: text::count_tokens(ask.prompt.len()) })
-        });
-    match counted {
-        Ok(count) => json(to_json(&count)),
-        Err(refusal) => refusal.into_response(ErrorDialect::Anthropic),
-    }
 }

@@ -66,8 +66,6 @@ pub(in crate::config) struct ClassSection {
     /// When the first token should be there. The shortest of all classes decides how long a prompt
     /// may wait for others inside a replica.
     pub first_token: Option<Text<Duration>>,
-    /// How long each further token should take.
-    pub per_token: Option<Text<Duration>>,
     /// How long a request may wait in the line before it is refused.
     #[serde(default = "wait_max_default")]
     pub wait_max: Text<Duration>,
