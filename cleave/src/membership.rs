@@ -1,5 +1,6 @@
-//! Who is in each pool: the replicas that the configuration lists, and those that were discovered. Either
-//! may change while the router runs; whenever one does, the router takes on the whole of both.
+//! The replicas of each pool: those that the configuration lists, and those that were discovered.
+//! Either may change while the router runs; whenever one does, the router takes on the whole of
+//! both.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -221,7 +221,7 @@ impl RunningAdmin {
         };
         let (address, end) = (server.local_addr()?, CancellationToken::new());
         TaskTracker::new().spawn(server.run(end.clone()));
-        // Opened again, it is where it was, whoever chose the port.
+        // Opened again, it is where it was, even if the port was chosen by the system.
         let settings = admin::AdminSettings { listen: address, ..settings.clone() };
         let router = Arc::clone(router);
         Ok(Self { settings, router, address, end })
@@ -336,7 +336,7 @@ fn connections_that_fit(connections_max: usize) -> usize {
     if wanted <= limit {
         return connections_max;
     }
-    // Idle clients need no file towards a replica, but some must be left for those who ask.
+    // Idle clients need no file towards a replica, but some must be left for requests.
     let files = usize::try_from(limit).unwrap_or(usize::MAX);
     let fitting = files.saturating_sub(FILES_BESIDE_MIN).max(files / 2) / 4 * 3;
     let fitting = fitting.clamp(1, connections_max);

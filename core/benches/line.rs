@@ -1,6 +1,7 @@
-//! How long does the line take to let a request in and to say who goes next, when a hundred thousand
-//! of a thousand tenants wait? Every operation is timed by itself, because it is done under a lock and
-//! what matters is the worst of them, not the mean. Run by `cargo xtask bench line`.
+//! How long does the line take to let a request in and to say which goes next, when a hundred
+//! thousand of a thousand tenants wait? Every operation is timed by itself, because it is done
+//! under a lock and what matters is the worst of them, not the mean. Run by `cargo xtask bench
+//! line`.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 #![expect(clippy::print_stdout, reason = "what is measured is printed")]

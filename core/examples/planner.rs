@@ -1,7 +1,7 @@
 //! How long a round of planning and a lookup take: `cargo xtask bench planner`. A fleet of the size
-//! given on the command line, 64 slices for each replica, load that wobbles by a third, and in every
-//! second round somebody missing. Times are of the processor where the kernel tells them, so that
-//! it matters less who else uses the machine.
+//! given on the command line, 64 slices for each replica, load that wobbles by a third, and in
+//! every second round one replica missing. Times are of the processor where the kernel tells them,
+//! so that other users of the machine matter less.
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "it measures and tells")]
 

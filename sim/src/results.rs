@@ -1,5 +1,5 @@
 //! One run as plain numbers, with their units in their names. It reads measures and never runs
-//! anything; whoever shows them to people is `report`.
+//! anything; `report` shows them to people.
 
 mod groups;
 mod intervals;
@@ -72,8 +72,8 @@ pub struct Results {
     pub sessions_moved: u64,
     /// Jain's index over tenants of work served in time per work asked for.
     pub fairness: f64,
-    /// Of the requests that ended after the first fault and did not cause it, the share on whose
-    /// replica it fell, or that nobody was left to take; none without faults.
+    /// Of the requests that ended after the first fault and did not cause it, the share whose
+    /// replica it hit, or that no replica was left to take; none without faults.
     pub struck: Option<f64>,
     /// Replicas that requests which do harm have reached; none where no tenant sends any.
     pub reached: Option<u64>,
@@ -81,7 +81,8 @@ pub struct Results {
     pub blast_radius: Option<f64>,
     /// Share of prompt tokens found in the cache in the run without the faults.
     pub hit_calm: Option<f64>,
-    /// Those who came after the first fault and did not cause it, with the faults and without.
+    /// The requests that came after the first fault and did not cause it, with the faults and
+    /// without.
     pub others: Option<GroupResults>,
     pub others_calm: Option<GroupResults>,
     pub classes: Vec<GroupResults>,

@@ -61,23 +61,23 @@ struct QuestionBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    messages: Option<[Message<'a>; 1]>,
+    messages: Option<[QuestionMessage<'a>; 1]>,
     max_tokens: u32,
     temperature: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
     ignore_eos: Option<bool>,
     stream: bool,
-    stream_options: StreamOptions,
+    stream_options: UsageOption,
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct QuestionMessage<'a> {
     role: &'static str,
     content: &'a str,
 }
 
 #[derive(Serialize)]
-struct StreamOptions {
+struct UsageOption {
     include_usage: bool,
 }
 
@@ -124,7 +124,7 @@ impl ReplicaClient {
     ) -> Result<Answer, QuestionError> {
         let (prompt, messages) = match dialect.api {
             Api::Completions => (Some(ask.prompt.as_str()), None),
-            Api::Chat => (None, Some([Message { role: "user", content: &ask.prompt }])),
+            Api::Chat => (None, Some([QuestionMessage { role: "user", content: &ask.prompt }])),
         };
         let body = QuestionBody {
             model,
@@ -134,7 +134,7 @@ impl ReplicaClient {
             temperature: 0.0,
             ignore_eos: dialect.ignore_eos.then_some(true),
             stream: true,
-            stream_options: StreamOptions { include_usage: true },
+            stream_options: UsageOption { include_usage: true },
         };
         let request = self.post(dialect.api, &body).map_err(QuestionError::Broken)?;
         let sent_at = Instant::now();

@@ -1,6 +1,6 @@
-//! What an engine says about itself on `/metrics`, under the names of several engines. Only what keeps a
-//! calibration honest is read: whether somebody else is being served, and how much of a prompt was
-//! cached where the answer does not say.
+//! What an engine says about itself on `/metrics`, under the names of several engines. Only what
+//! keeps a calibration honest is read: whether other clients are being served, and how much of a
+//! prompt was cached where the answer does not say.
 
 use super::client::ReplicaClient;
 

@@ -141,7 +141,7 @@ impl Cell {
                     && new + cached <= limits.prompt_tokens
             }
             Self::Batch { answers, context, output } => {
-                // A tenth of the cache is left, so that nobody is pushed out while answers grow.
+                // A tenth of the cache is left, so that nothing is evicted while answers grow.
                 let held = answers * (context + output);
                 context + output < limits.context_tokens
                     && held <= limits.kv_tokens - limits.kv_tokens / 10

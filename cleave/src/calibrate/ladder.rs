@@ -1,6 +1,7 @@
-//! The ladder of concurrencies: so many clients ask without a pause, then twice as many, until twice as
-//! many get no more done. Only the time in which all of them were busy counts: neither the first round,
-//! which begins at one moment as no real load does, nor the last, in which clients leave one by one.
+//! The ladder of concurrencies: some clients ask without a pause, then twice as many, until twice
+//! as many get no more done. Only the time in which all of them were busy counts: neither the first
+//! round, which begins at one moment as no real load does, nor the last, in which clients leave one
+//! by one.
 
 use std::cell::{Cell, RefCell};
 

@@ -1,6 +1,6 @@
-//! Sends the grid to a replica and turns what the client saw into samples for the fit. It stops when
-//! told, when time or requests are spent, or when somebody else is served, and keeps what it has: a
-//! sample is whole or it is not there.
+//! Sends the grid to a replica and turns what the client saw into samples for the fit. It stops
+//! when told, when time or requests are spent, or when other clients are served, and keeps what it
+//! has: a sample is whole or it is not there.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ const REQUESTS_MAX: u32 = 5_000;
 /// were held up somewhere and came all at once tell nothing about the engine.
 const INTERVALS_MIN: usize = 4;
 const PART_OF_ANSWER_MIN: usize = 4;
-/// Tokens beyond ours, as a share of ours and at least so many, that the engine's own count may have.
+/// Tokens beyond ours that the engine's own count may have: a share of ours, and at least a
+/// minimum.
 const FOREIGN_SHARE: f64 = 0.02;
 const FOREIGN_TOKENS: f64 = 32.0;
 
@@ -32,7 +33,7 @@ pub(super) enum Halt {
     Interrupted,
     OutOfTime,
     OutOfRequests,
-    /// The engine wrote so many tokens for somebody else.
+    /// The engine wrote this many tokens for other clients.
     Foreign(f64),
     Broken(anyhow::Error),
 }
@@ -220,7 +221,7 @@ impl<'a> Bench<'a> {
         Ok(report.hit_tokens)
     }
 
-    /// Measures how long a step takes that writes one token for each of so many answers.
+    /// Measures how long a step takes that writes one token for each of `answers` answers.
     async fn batch(
         &mut self,
         answers: u32,

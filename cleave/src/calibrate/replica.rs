@@ -23,7 +23,7 @@ const CELLS_MIN: usize = 3;
 /// A median error above this is told to the user.
 const ERROR_SUSPICIOUS: f64 = 0.1;
 
-/// What a calibration found, for whoever wants to see it.
+/// What a calibration found, as one value.
 #[derive(Debug)]
 pub(super) struct Calibration {
     pub(super) coefficients: Coefficients,
@@ -139,7 +139,7 @@ fn judge(findings: &mut Findings) -> anyhow::Result<()> {
     let told = match findings.halt.take() {
         None => None,
         Some(Halt::Foreign(tokens)) => bail!(
-            "the replica wrote {tokens:.0} tokens for somebody else meanwhile; take it out of \
+            "the replica wrote {tokens:.0} tokens for other clients meanwhile; take it out of \
              rotation, or give --force"
         ),
         Some(Halt::Broken(error)) if !is_enough => return Err(error),

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Where clients connect [default: 127.0.0.1:8080, or a free port when that is taken]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// End after so long, as in 30s, instead of staying up
+    /// End after this time, as in 30s, instead of staying up
     #[arg(long = "for", value_name = "TIME", value_parser = parse_limit)]
     limit: Option<Duration>,
     /// Mock replicas behind the router
@@ -122,13 +122,13 @@ struct Demo {
     replicas: usize,
     mock: mock::Settings,
     load: DemoLoad,
-    /// How long a phase lasts, unless everybody leaves before.
+    /// How long a phase lasts, unless all people leave before.
     length: Duration,
     stop: CancellationToken,
 }
 
 impl Demo {
-    /// Runs the phases, as many as there is time for before somebody says stop.
+    /// Runs the phases, as many as there is time for before it is told to stop.
     async fn run(
         &self,
         fleet: &mut DemoFleet,
@@ -197,7 +197,7 @@ impl Demo {
         let Self { replicas, load, mock, length, .. } = self;
         format!(
             "{replicas} mock replicas (Llama 3 8B on an H200, in real time; {kv} tokens of KV each)
-behind the router on http://{address}, and {sessions} people who chat, with some
+behind the router on http://{address}, and {sessions} people that chat, with some
 {CONVERSATION_TOKENS} tokens a conversation. First {seconds} s under round_robin, then the same
 conversations with cold caches under priced. The first {arriving} s of each, while
 people arrive, do not count.

@@ -27,7 +27,7 @@ impl DemoScreen {
         Self { out: Box::new(out), style, is_terminal, lines: 0 }
     }
 
-    /// Shows nothing to anybody.
+    /// Shows nothing.
     #[cfg(test)]
     pub(super) fn nowhere() -> Self {
         Self { out: Box::new(io::sink()), style: Style::Plain, is_terminal: false, lines: 0 }

@@ -1,5 +1,5 @@
-//! The whole demo in this process, with engines that do not wait and people who do not think, bounded
-//! by turns instead of time.
+//! The whole demo in this process, with engines that do not wait and people without time to think,
+//! bounded by turns instead of time.
 
 use super::*;
 

@@ -90,7 +90,7 @@ fn sum(busy: &[Busy]) -> Busy {
     })
 }
 
-/// Draws a count so that `max` fills the bar; whoever has anything shows.
+/// Draws a count so that `max` fills the bar; a count above zero always shows.
 fn bar(count: u32, max: u32) -> String {
     let cells = (count * BAR_CELLS).div_ceil(max.max(1));
     "█".repeat(usize::try_from(cells).unwrap_or(0))

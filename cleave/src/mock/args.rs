@@ -127,7 +127,7 @@ impl Args {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "whoever started it reads the address here")]
+#[expect(clippy::print_stdout, reason = "the address is read here by the caller")]
 fn announce(address: &str) {
     println!("mock replica listening on http://{address}");
 }

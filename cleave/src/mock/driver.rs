@@ -156,7 +156,8 @@ impl Driver {
     }
 
     fn lock(&self) -> MutexGuard<'_, DriverState> {
-        // Whoever panicked did so between whole calls of the engine, which is therefore sound.
+        // A thread that panicked did so between whole calls of the engine, which is therefore
+        // sound.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -55,7 +55,7 @@ async fn health(State(replica): State<Replica>) -> StatusCode {
     if ill { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
 }
 
-/// Puts the replica's name on every answer, so that tests see who gave it.
+/// Puts the replica's name on every answer, so that tests see which replica gave it.
 async fn put_name(State(replica): State<Replica>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if let Ok(name) = HeaderValue::from_str(&replica.shared.name) {

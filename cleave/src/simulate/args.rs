@@ -37,10 +37,10 @@ pub(crate) struct What {
     /// [default: closed for recorded sessions, open otherwise]
     #[arg(long = "loop", value_enum)]
     pace: Option<LoopKind>,
-    /// Play so many times as fast; for sessions, start so many times as often
+    /// Play this many times as fast; for sessions, start this many times as often
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
     rate_scale: Option<f64>,
-    /// Bring so much of the work the fleet can do, by the cost model with an endless cache
+    /// Bring this share of the work the fleet can do, by the cost model with an endless cache
     #[arg(
         long,
         value_name = "SHARE",
@@ -54,7 +54,7 @@ pub(crate) struct What {
     /// Play the trace up to here, in trace time
     #[arg(long, value_name = "TIME", value_parser = span)]
     until: Option<Span>,
-    /// Stop after so many requests
+    /// Stop after this many requests
     #[arg(long, value_name = "COUNT")]
     requests: Option<u64>,
     /// Leave longer prompts out; sessions end where they outgrow it
@@ -63,13 +63,13 @@ pub(crate) struct What {
     /// Cut longer pauses of sessions to this
     #[arg(long, value_name = "TIME", value_parser = span)]
     think_max: Option<Span>,
-    /// Start so many sessions a second, where no start is recorded
+    /// Start this many sessions a second, where no start is recorded
     #[arg(long, value_name = "RATE", conflicts_with = "sessions_at_once")]
     sessions_per_second: Option<f64>,
-    /// Keep so many sessions going
+    /// Keep this many sessions going
     #[arg(long, value_name = "COUNT")]
     sessions_at_once: Option<u32>,
-    /// Keep so many sessions going that their longest prompts fill so much of the fleet's KV
+    /// Keep as many sessions going as fill this share of the fleet's KV with their longest prompts
     #[arg(long, value_name = "SHARE", conflicts_with_all = ["sessions_at_once", "sessions_per_second"])]
     kv_load: Option<f64>,
     /// Let Claude Code sessions with equal tools share them
@@ -96,7 +96,7 @@ pub(crate) struct What {
     /// Where chance begins; the same seed gives the same bytes [default: 0]
     #[arg(long)]
     seed: Option<u64>,
-    /// Run so many seeds, from --seed on, and give intervals of 95% confidence
+    /// Run this many seeds, from --seed on, and give intervals of 95% confidence
     #[arg(long, value_name = "COUNT")]
     seeds: Option<u64>,
     #[command(flatten)]
@@ -133,7 +133,7 @@ struct FleetArgs {
     /// Time from a reading to its arrival [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = span)]
     scrape_delay: Option<Span>,
-    /// Let several routers tell each other what they have booked, so often [default: never]
+    /// Let several routers tell each other what they have booked, at this interval [default: never]
     #[arg(long, value_name = "TIME", value_parser = span)]
     exchange_interval: Option<Span>,
     /// Time until the others hear it [default: 20ms]

@@ -134,7 +134,7 @@ fn do_job(plan: &Plan, job: &Job, bar: &ProgressBar) -> anyhow::Result<Done> {
     }
 }
 
-/// Says on standard error how long it took, which is nobody's result.
+/// Says on standard error how long it took, which is no part of the result.
 #[expect(clippy::print_stderr, reason = "wall times are kept apart from the results")]
 fn say_walls(comparison: &Comparison) {
     for (summary, runs) in &comparison.policies {

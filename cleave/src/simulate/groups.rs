@@ -1,5 +1,5 @@
-//! Tables of some of the requests: classes and tenants where there are several, and those whom a fault
-//! was not meant for. A run with one class, one tenant and no faults prints none of them.
+//! Tables of some of the requests: classes and tenants where there are several, and requests that a
+//! fault was not meant for. A run with one class, one tenant and no faults prints none of them.
 
 use std::fmt::Write as _;
 

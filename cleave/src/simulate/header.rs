@@ -23,7 +23,7 @@ pub(crate) fn parameters(plan: &Plan) -> Parameters {
     all
 }
 
-/// Adds who is compared, on what load, by which promises.
+/// Adds what is compared, on what load, by which promises.
 fn add_contest(plan: &Plan, all: &mut Parameters) {
     let policies: Vec<_> = plan.policies.iter().map(|it| it.as_str()).collect();
     all.insert("policies", policies.join(","));
@@ -102,7 +102,7 @@ fn labels(plan: &Plan) -> Parameters {
     said.map(|(name, shares)| (name, shares.join(", "))).collect()
 }
 
-/// Who waits at the routers.
+/// What waits at the routers.
 fn line(it: &LineSettings) -> String {
     let gate = if it.gates { format!("at {} of KV", it.gate.kv_share) } else { "off".to_owned() };
     format!("hold {}, gate {gate}", if it.holds { "on" } else { "off" })

@@ -182,7 +182,7 @@ fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyKind>> {
 fn source(it: &WorkloadSection) -> anyhow::Result<Source> {
     if let Some(preset) = &it.synthetic {
         ensure!(it.traces.is_empty(), "a workload is recorded or generated, not both");
-        ensure!(!it.compose, "--compose takes two traces: who sends when (ServeGen), and what");
+        ensure!(!it.compose, "--compose takes two traces: when clients send (ServeGen), and what");
         if presets::named(preset).is_none() {
             let names: Vec<_> = presets::names().collect();
             bail!("no preset is called {preset:?}; there are: {}", names.join(", "));
@@ -201,7 +201,7 @@ fn source(it: &WorkloadSection) -> anyhow::Result<Source> {
             Ok(Source::Composed { tenants: tenants.clone(), content: content.clone() })
         }
         (false, _) => bail!("several traces are played together with --compose"),
-        (true, _) => bail!("--compose takes two traces: who sends when (ServeGen), and what"),
+        (true, _) => bail!("--compose takes two traces: when clients send (ServeGen), and what"),
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct ContractLine {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WorkloadSection {
     pub(crate) traces: Vec<PathBuf>,
-    /// The first trace says who sends when, the second what.
+    /// The first trace says which client sends when, the second what.
     pub(crate) compose: bool,
     pub(crate) warmup: Option<PathBuf>,
     pub(crate) synthetic: Option<String>,
@@ -70,9 +70,9 @@ pub(crate) struct WorkloadSection {
     pub(crate) sessions_per_second: Option<f64>,
     pub(crate) sessions_at_once: Option<u32>,
     pub(crate) share_tools: bool,
-    /// So much of the work the fleet can do, in place of a rate.
+    /// A share of the work the fleet can do, in place of a rate.
     pub(crate) load: Option<f64>,
-    /// So much of the KV the fleet has, in place of a number of sessions.
+    /// A share of the KV the fleet has, in place of a number of sessions.
     pub(crate) kv_load: Option<f64>,
     pub(crate) class: Vec<ClassLine>,
     /// The class whose requests alone are played, when they would come among the others.
@@ -112,7 +112,7 @@ pub(crate) struct TenantLine {
     pub(crate) share: f64,
 }
 
-/// So many replicas of one kind.
+/// A number of replicas of one kind.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ReplicaClass {

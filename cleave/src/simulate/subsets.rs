@@ -103,7 +103,7 @@ fn measure(plan: &Plan, floors: &[Floor]) -> anyhow::Result<Vec<Row>> {
     bar.finish_and_clear();
     let results = done.into_iter().map(|it| it.map(|it| it.results));
     let results: Vec<Results> = results.collect::<anyhow::Result<_>>()?;
-    // Figures of nobody would be zeros that look like findings.
+    // Figures of no request would be zeros that look like findings.
     ensure!(
         results.iter().all(measured_somebody),
         "nothing was measured: no request came after the warm-up, or after the first fault; play \
@@ -115,13 +115,13 @@ fn measure(plan: &Plan, floors: &[Floor]) -> anyhow::Result<Vec<Row>> {
     Ok(floors.iter().zip(of_floor).map(row).collect())
 }
 
-/// Tells whether there was anybody whose figures a row would show.
+/// Tells whether there was any request whose figures a row would show.
 fn measured_somebody(it: &Results) -> bool {
     let groups = [&it.others, &it.others_calm];
     0 < it.requests && groups.into_iter().flatten().all(|it| 0 < it.requests)
 }
 
-/// Shows the rows; figures of others where somebody did harm, else of all.
+/// Shows the rows; figures of others where a tenant did harm, else of all.
 fn text(rows: &[Row]) -> Table {
     let mut table = table(&[
         "floor",

@@ -43,7 +43,7 @@ impl TopFrame {
         }
     }
 
-    /// Draws it in at most so many lines.
+    /// Draws it in at most `lines_max` lines.
     pub(super) fn draw(&self, style: Style, lines_max: usize) -> String {
         let mut lines = vec![self.title(style)];
         let events = self.events.len().min(EVENTS_MAX);
@@ -138,7 +138,7 @@ fn event(it: &Entry, style: Style) -> String {
     format!("{}  {line}", style.dim(time))
 }
 
-/// Draws a count so that `most` fills the bar; whoever has anything shows.
+/// Draws a count so that `most` fills the bar; a count above zero always shows.
 fn bar(count: u64, most: u64) -> String {
     let cells = (count * BAR_CELLS).div_ceil(most.max(1));
     "█".repeat(usize::try_from(cells).unwrap_or(0))

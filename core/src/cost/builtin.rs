@@ -1,7 +1,8 @@
-//! Coefficients for replicas that nobody has calibrated. Two sizes are fitted on the built-in table;
-//! any other is a power law through those two, times the ratio of memory bandwidths, and marked as a
-//! guess: it knows nothing of quantisation, tensor parallelism, experts or the engine. A router that
-//! starts with a guess is right about which of two requests is the larger, and learns the rest.
+//! Coefficients for replicas that were never calibrated. Two model sizes are fitted on the built-in
+//! table. Any other size is a power law through those two, times the ratio of memory bandwidths,
+//! and is marked as a guess: it knows nothing of quantisation, tensor parallelism, experts or the
+//! engine. A router that starts with a guess is right about which of two requests is the larger,
+//! and learns the rest.
 
 use super::{
     Coefficients, Fit, H200_TABLE, KneePoint, Mix, Origin, RequestCost, StepTimes, fit,

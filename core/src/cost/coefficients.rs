@@ -40,10 +40,10 @@ pub struct Coefficients {
     pub capacity_mu_per_min: f64,
     /// What an answer's way to the client adds to its first token.
     pub overhead_ms: f64,
-    /// What an image takes beside its tokens; zero when nobody measured it.
+    /// What an image takes beside its tokens; zero when it was not measured.
     #[serde(default)]
     pub image_ms: f64,
-    /// What a second of sound takes beside its tokens; zero when nobody measured it.
+    /// What a second of sound takes beside its tokens; zero when it was not measured.
     #[serde(default)]
     pub audio_second_ms: f64,
     /// What it takes to load an adapter that the replica did not use lately.

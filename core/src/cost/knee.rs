@@ -30,7 +30,7 @@ impl Mix {
     }
 }
 
-/// What a replica does for so many clients that ask without a pause.
+/// The throughput of a replica while `concurrency` clients send without a pause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rung {
     pub concurrency: u32,
@@ -66,7 +66,7 @@ impl KneePoint {
         })
     }
 
-    /// Predicts the knee of a replica that nobody has loaded.
+    /// Predicts the knee of a replica that was never loaded.
     pub fn predict(times: &StepTimes, mix: Mix) -> Self {
         let mut rungs = Vec::new();
         let mut concurrency = 1;
@@ -93,8 +93,9 @@ pub fn still_grows(ladder: &[Rung]) -> bool {
     }
 }
 
-/// Predicts the requests a minute that so many clients get. A prompt is read whole in one step, so
-/// steps with and without one alternate; spread evenly, prompts would hide behind the floor.
+/// Predicts the requests a minute that `concurrency` clients get. A prompt is read whole in one
+/// step, so steps with and without a prompt alternate; spread evenly, prompts would hide behind the
+/// floor.
 pub fn predict_rate(times: &StepTimes, mix: Mix, concurrency: u32) -> f64 {
     let clients = f64::from(concurrency);
     let (prompt, steps) = (f64::from(mix.prompt_tokens), f64::from(mix.output_tokens.max(1)));

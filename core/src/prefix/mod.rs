@@ -1,6 +1,6 @@
-//! What is cached, and where? An estimate: what was sent to each replica, forgotten oldest first.
-//! Nobody tells it what an engine has really kept, and it holds no text, only the chained hashes of
-//! blocks. Memory has one limit in bytes for all replicas together.
+//! What is cached, and where? An estimate: the prompts sent to each replica, forgotten oldest
+//! first. Engines do not report what they have really kept. The index holds no text, only the
+//! chained hashes of blocks. Memory has one limit in bytes for all replicas together.
 //!
 //! A replica is always believed to hold a block's whole prefix with it: a prompt is renewed from its
 //! last block to its first, so the end of a prompt is forgotten before its beginning. Hence blocks
@@ -30,7 +30,7 @@ pub struct PrefixIndex {
     stretches: Stretches,
     shelves: Shelves,
     slots: FxHashMap<ReplicaId, usize>,
-    /// Who has each slot; `None` for those free or being cleared.
+    /// The replica of each slot; `None` for slots that are free or being cleared.
     replicas: Vec<Option<ReplicaId>>,
     /// Slots whose replica has left and whose blocks are not all cleared yet.
     leaving: Vec<usize>,
@@ -83,8 +83,8 @@ impl PrefixIndex {
         depths.extend(replicas.map(|it| self.slots.get(&it).map_or(0, |slot| self.depths[*slot])));
     }
 
-    /// Finds who is believed to hold the longest beginning of the prompt, and how many blocks of it;
-    /// of several the one with the lowest id.
+    /// Finds the replica that is believed to hold the longest beginning of the prompt, and how many
+    /// blocks of it. Of several, the one with the lowest id.
     pub fn deepest(&mut self, blocks: &[u64]) -> Option<(ReplicaId, u32)> {
         self.descend(blocks);
         let held = self.replicas.iter().zip(&self.depths);
@@ -148,7 +148,7 @@ impl PrefixIndex {
         self.stretches.walk(blocks, |_, stretch, before, alike| {
             for holder in stretch.holders() {
                 let depth = &mut depths[wide(holder.slot)];
-                // Whoever lacks some of what came before has lost all of this.
+                // A replica that lacks some of what came before has lost all of this.
                 if wide(*depth) == before {
                     *depth += holder.held.min(u32::try_from(alike).unwrap_or(u32::MAX));
                 }
@@ -245,7 +245,8 @@ impl PrefixIndex {
         }
     }
 
-    /// Cuts a stretch, and everybody's order with it: the upper part is next newer than the lower.
+    /// Cuts a stretch, and the order of every slot with it: the upper part is next newer than the
+    /// lower.
     fn cut(&mut self, stretch: u32, count: usize) -> u32 {
         let shelves = &mut self.shelves;
         self.stretches.cut(stretch, count, |holder, upper, holds_lower| {
@@ -297,7 +298,8 @@ impl PrefixIndex {
         }
     }
 
-    /// Forgets up to so many blocks of what the slot was sent longest ago; returns how many.
+    /// Forgets up to `blocks` blocks, those that were sent to the slot longest ago; returns how
+    /// many.
     fn forget_oldest(&mut self, slot: usize, blocks: usize) -> usize {
         let Some((entry, stretch)) = self.shelves.oldest(slot) else { return 0 };
         let gone = self.stretches.let_go(stretch, slot, blocks);

@@ -2,7 +2,7 @@
 //! All lists live in one slab, so that memory has one measure and one limit.
 
 /// No entry, no stretch.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// What one entry takes at worst, in each table just after it doubled.
 pub(super) const ENTRY_BYTES_MAX: usize = 2 * (size_of::<ShelfEntry>() + size_of::<u32>());
@@ -31,7 +31,7 @@ pub(super) struct Shelves {
 impl Shelves {
     /// Adds a slot.
     pub(super) fn widen(&mut self) {
-        self.ends.push(Ends { newest: NOBODY, oldest: NOBODY, blocks: 0 });
+        self.ends.push(Ends { newest: NONE, oldest: NONE, blocks: 0 });
     }
 
     /// Counts the blocks on a slot.
@@ -47,7 +47,7 @@ impl Shelves {
     /// Puts a stretch on the slot, as its newest.
     pub(super) fn enter(&mut self, stretch: u32, slot: usize) -> u32 {
         let entry = self.make(stretch);
-        self.link(entry, slot, self.ends[slot].newest, NOBODY);
+        self.link(entry, slot, self.ends[slot].newest, NONE);
         entry
     }
 
@@ -67,7 +67,7 @@ impl Shelves {
     pub(super) fn renew(&mut self, entry: u32, slot: usize) {
         if self.ends[slot].newest != entry {
             self.unlink(entry, slot);
-            self.link(entry, slot, self.ends[slot].newest, NOBODY);
+            self.link(entry, slot, self.ends[slot].newest, NONE);
         }
     }
 
@@ -97,7 +97,7 @@ impl Shelves {
     }
 
     fn make(&mut self, stretch: u32) -> u32 {
-        let fresh = ShelfEntry { stretch, newer: NOBODY, older: NOBODY };
+        let fresh = ShelfEntry { stretch, newer: NONE, older: NONE };
         let entry = self.free.pop().unwrap_or_else(|| narrow(self.entries.len()));
         if wide(entry) == self.entries.len() {
             self.entries.push(fresh);
@@ -122,7 +122,7 @@ impl Shelves {
 
     /// Returns the place that says what is newer than `entry`; of nothing, that is the oldest.
     fn newer_of(&mut self, entry: u32, slot: usize) -> &mut u32 {
-        if entry == NOBODY {
+        if entry == NONE {
             &mut self.ends[slot].oldest
         } else {
             &mut self.entries[wide(entry)].newer
@@ -130,7 +130,7 @@ impl Shelves {
     }
 
     fn older_of(&mut self, entry: u32, slot: usize) -> &mut u32 {
-        if entry == NOBODY {
+        if entry == NONE {
             &mut self.ends[slot].newest
         } else {
             &mut self.entries[wide(entry)].older

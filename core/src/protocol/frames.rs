@@ -19,9 +19,9 @@ pub struct Frames(LinePlace);
 enum LinePlace {
     /// This far into the preface.
     Preface(usize),
-    /// In a frame's head, of which so many bytes are known.
+    /// In a frame's head, of which this many bytes are known.
     Head([u8; HEAD_BYTES], usize),
-    /// In a frame, of which so many bytes are left.
+    /// In a frame, of which this many bytes are left.
     Payload(usize),
     /// It is no HTTP/2.
     Other,

@@ -62,7 +62,7 @@ impl DrainRate {
         self.reading = Some((now, Work::ZERO));
     }
 
-    /// Predicts how long so much work takes to leave; `None` when nothing is known.
+    /// Predicts how long the work `ahead` takes to leave; `None` when nothing is known.
     pub fn wait(&self, ahead: Work) -> Option<Duration> {
         if ahead == Work::ZERO {
             return Some(Duration::ZERO);

@@ -1,7 +1,8 @@
-//! Who goes next? Requests wait here while the fleet is at its knee, where a longer engine queue adds
-//! latency and no throughput. The line orders them by class, tenant and deadline; contracts say whose
-//! work was promised; the gate admits sessions by the KV they will hold. Nothing here knows a replica
-//! or a policy: it sees plain figures, and whoever asks says what is free.
+//! Which request goes next? Requests wait here while the fleet is at its knee, where a longer
+//! engine queue adds latency and no throughput. The line orders them by class, tenant and deadline.
+//! Contracts say which work was promised. The gate admits sessions by the KV they will hold.
+//! Nothing here knows a replica or a policy: it sees plain figures, and the caller says what is
+//! free.
 //!
 //! Order is by work, not by count: ten short questions are not the same as ten long documents.
 

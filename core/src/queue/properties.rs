@@ -100,7 +100,7 @@ impl Model {
         let open = |it: &&Ticket| Self::is_open(lanes, it.lane);
         let eligible: Vec<Ticket> = self.waiting.values().filter(open).copied().collect();
         let next = line.next(self.now, |it| Self::is_open(lanes, it), |it| it.request.0 % 5 == 0);
-        // Somebody goes exactly if somebody may.
+        // A request goes exactly if one may.
         prop_assert_eq!(next.is_some(), !eligible.is_empty());
         let Some(next) = next else { return Ok(()) };
         prop_assert!(eligible.contains(&next));

@@ -1,6 +1,6 @@
-//! Slices to replicas, in one generation. Every key has exactly one slice; who made an assignment
-//! by other means than the planner is held to it by [`Assignment::from_rows`]. Loads are no part of
-//! it: they change all the time, and an assignment that changes all the time cannot be told by its
+//! Slices to replicas, in one generation. Every key has exactly one slice; an assignment that was
+//! not made by the planner is held to that by [`Assignment::from_rows`]. Loads are no part of it:
+//! they change all the time, and an assignment that changes all the time cannot be told by its
 //! differences.
 
 use thiserror::Error;
@@ -84,7 +84,8 @@ pub struct Row {
     pub since: u64,
     /// When its holders last changed; a slice that just moved is left alone for a while.
     pub settled_at: Moment,
-    /// Who held the state of these keys before the last change of holders, and may still have it.
+    /// The replica that held the state of these keys before the last change of holders, and may
+    /// still have it.
     pub previous: Option<Place>,
 }
 
@@ -103,7 +104,7 @@ pub enum Flaw {
     Holders { low: u64 },
 }
 
-/// Who holds which keys. Cheap to look up, dear to change: it is made whole and then shared.
+/// The holders of every key. Cheap to look up, costly to change: it is made whole and then shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     pub(super) generation: Generation,
@@ -148,7 +149,7 @@ impl Default for Assignment {
 }
 
 impl Assignment {
-    /// Makes the assignment that everything begins from: all keys, nobody holds them.
+    /// Makes the assignment that everything begins from: all keys, without holders.
     pub fn empty() -> Self {
         let note =
             Note { why: SliceReason::First, since: 0, settled_at: Moment::ZERO, previous: None };
@@ -225,7 +226,7 @@ impl Assignment {
         self.lows.len()
     }
 
-    /// Tells whether nobody holds anything.
+    /// Tells whether no slice has a holder.
     pub const fn is_empty(&self) -> bool {
         self.holders.is_empty()
     }
@@ -252,7 +253,7 @@ impl Assignment {
         (0..self.len()).map(|it| self.get(it))
     }
 
-    /// Finds the slice of a key. Whoever looks up often asks a [`super::Lookup`].
+    /// Finds the slice of a key. For frequent look-ups there is [`super::Lookup`].
     pub fn position(&self, key: SliceKey) -> usize {
         self.lows.partition_point(|low| *low <= key.0) - 1
     }
@@ -265,8 +266,8 @@ impl Assignment {
         &self.holders[at(self.firsts[position])..at(self.firsts[position + 1])]
     }
 
-    /// Lists everybody who holds anything, in order of place.
-    pub fn everybody(&self) -> Vec<Place> {
+    /// Lists every replica that holds anything, in order of place.
+    pub fn all_holders(&self) -> Vec<Place> {
         let mut places = self.holders.clone();
         places.sort_unstable();
         places.dedup();
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(it.iter().map(Held::to_row).collect::<Vec<_>>(), rows);
         assert_eq!(it.find(SliceKey(9)).holders, [Place(1), Place(2)]);
         assert_eq!(it.find(SliceKey(10)).holders, [Place(3)]);
-        assert_eq!(it.everybody().len(), 3);
+        assert_eq!(it.all_holders().len(), 3);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Moves what brings everybody into the band around the mean at the least price. New replicas are
-//! filled to the mean by whoever is above it, cold ones are brought up to the band, hot ones down to
-//! it. Each step takes the one piece that relieves most per state to be computed again; if none
+//! Moves what brings every replica into the band around the mean at the least price. New replicas
+//! are filled to the mean from those above it, cold ones are brought up to the band, hot ones down
+//! to it. Each step takes the one piece that relieves most per state to be computed again; if none
 //! fits, a piece is cut to fit, two are swapped, or a single hot key gets one more holder.
 
 use super::assignment::SliceReason;

@@ -37,7 +37,7 @@ impl Churn {
         if old.is_empty() {
             return churn;
         }
-        let before = old.everybody();
+        let before = old.all_holders();
         let stays = |it: Place| fleet.iter().any(|member| member.place == it && !member.draining);
         let gone: Vec<Place> = before.iter().copied().filter(|it| !stays(*it)).collect();
         let (mut one, mut other) = (0, 0);

@@ -1,8 +1,9 @@
 //! Gives every piece as many holders as its bounds say: this is where the pieces of a dead replica
 //! find new homes. Heaviest first, each to where it fits below the mean, tried in an order that is
-//! random but the same for everybody; so who is together on one replica is not together on the next,
-//! and two workloads share as few replicas as chance allows (shuffle sharding). What hardly weighs
-//! anything goes anywhere inside the band: the few below the mean would get every small workload.
+//! random but the same on every router. So workloads that are together on one replica are not
+//! together on the next, and two workloads share as few replicas as chance allows (shuffle
+//! sharding). What hardly weighs anything goes anywhere inside the band: the few replicas below the
+//! mean would get every small workload.
 
 use super::assignment::SliceReason;
 use super::draft::Draft;

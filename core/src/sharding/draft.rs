@@ -1,6 +1,6 @@
 //! The assignment while it is being planned: pieces that become slices, seats that stand for
-//! replicas, and who is hottest. The phases change it only through the deeds here, which keep the
-//! books of both sides.
+//! replicas, and which seat is hottest. The phases change it only through the deeds here, which
+//! keep the books of both sides.
 //!
 //! Load is counted as *lift*: what a piece adds to the utilisation of each of its holders,
 //! `load / capacity of all holders`. Holders share a slice in proportion to their capacity, so the
@@ -70,16 +70,17 @@ pub(super) struct Ruled {
     pub(super) exclusive: bool,
     /// Whose seats its pieces may be on.
     pub(super) group: u32,
-    /// Who holds any of it, and how many pieces; `None` when nothing bounds them together.
+    /// The seats that hold any of it, and how many pieces; `None` when nothing bounds them
+    /// together.
     pub(super) members: Option<BTreeMap<u32, u32>>,
 }
 
-/// Seats that share load among themselves: those of everybody, or those of one exclusive rule.
+/// Seats that share load among themselves: the common ones, or those of one exclusive rule.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) seats: Vec<u32>,
     pub(super) zones: usize,
-    /// The utilisation everybody would have if load were water.
+    /// The utilisation that every seat would have if load were water.
     pub(super) mean: f64,
 }
 
@@ -364,7 +365,7 @@ impl Draft<'_> {
         if 0.0 < self.map.state_total() { self.map.state_total() } else { self.map.total() }
     }
 
-    /// Where nobody knows the state of keys, load stands for it.
+    /// Where the state of keys is unknown, load stands for it.
     pub(super) fn state_of(&self, slice: &Slice) -> f64 {
         if 0.0 < self.map.state_total() {
             self.map.state_of(slice)

@@ -93,8 +93,8 @@ impl LoadMap {
         map
     }
 
-    /// Returns the map with `load` more, spread evenly over all keys: a little of it keeps slices
-    /// that nobody uses yet from all being put in one place.
+    /// Returns the map with `load` more, spread evenly over all keys: a little of it keeps unused
+    /// slices from all being put in one place.
     #[must_use]
     pub fn with_uniform(mut self, load: f64) -> Self {
         self.uniform += load.max(0.0);

@@ -1,7 +1,8 @@
-//! Key to replicas, for every request. A clerk holds one assignment and an index over its slices;
-//! asking allocates nothing. It also knows what to do before the planner does: when a holder is
-//! dead, the next in rendezvous order stands in, and since that follows from key, assignment and who
-//! is alive alone, all clerks choose the same one without a word between them.
+//! Key to replicas, for every request. A lookup holds one assignment and an index over its slices;
+//! a look-up allocates nothing. It also covers the time until the planner reacts: when a holder is
+//! dead, the next replica in rendezvous order stands in. That follows from the key, the assignment
+//! and the set of live replicas alone, so all routers choose the same one without a message between
+//! them.
 
 use std::sync::Arc;
 
@@ -14,19 +15,19 @@ use super::numbers::{at, rendezvous, short};
 /// Slices per place of the index, on average, before it grows.
 const INDEX_BITS_MAX: u32 = 16;
 
-/// Looks up who holds a key.
+/// Finds the holders of a key.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     assignment: Arc<Assignment>,
     /// For each value of the key's first bits, the slice of the first such key.
     index: Vec<u32>,
     shift: u32,
-    /// Everybody who may stand in, with capacity, in order of place.
+    /// Every replica that may stand in, with its capacity, in order of place.
     roster: Vec<(Place, f64)>,
 }
 
 impl Lookup {
-    /// Makes a clerk; `roster` is who exists and how much each can do.
+    /// Makes a lookup; `roster` lists the existing replicas and the capacity of each.
     pub fn new(
         assignment: Arc<Assignment>,
         roster: impl IntoIterator<Item = (Place, f64)>,
@@ -65,7 +66,7 @@ impl Lookup {
         from + self.assignment.lows[from + 1..=to].partition_point(|low| *low <= key.0)
     }
 
-    /// Lists who holds the key, in order of place.
+    /// Lists the holders of the key, in order of place.
     pub fn holders(&self, key: SliceKey) -> &[Place] {
         self.assignment.holders_at(self.position(key))
     }
@@ -74,16 +75,16 @@ impl Lookup {
         self.assignment.get(self.position(key))
     }
 
-    /// Chooses one holder for whoever wants just one: each in proportion to its capacity, the same
-    /// one for the same key, and only the keys of a dead one go elsewhere.
+    /// Chooses one holder: each in proportion to its capacity, the same one for the same key, and
+    /// only the keys of a dead one go elsewhere.
     pub fn pick(&self, key: SliceKey, is_alive: impl Fn(Place) -> bool) -> Option<Place> {
         let holders = self.holders(key).iter().copied();
         let holders = holders.filter(|it| is_alive(*it)).map(|it| (it, self.capacity(it)));
         first_of(key, holders).or_else(|| self.stand_in(key, &is_alive, &[]))
     }
 
-    /// Names the next replica for a key beyond its holders and those in `taken`: who steps in for
-    /// a dead holder, and where to spill.
+    /// Names the next replica for a key beyond its holders and those in `taken`: the stand-in for a
+    /// dead holder, and where to spill.
     pub fn stand_in(
         &self,
         key: SliceKey,

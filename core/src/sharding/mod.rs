@@ -1,15 +1,15 @@
-//! Who owns which keys? An auto-sharder as a library, in the line of Slicer and Dicer: it cuts a key
-//! space of 64 bits into slices, assigns each to one or more replicas, and follows the load. It
-//! knows nothing of requests or language models, reads no clock and draws no chance: whoever plans
-//! the same round twice gets the same assignment.
+//! Which replicas own which keys? An auto-sharder as a library, in the line of Slicer and Dicer: it
+//! cuts a key space of 64 bits into slices, assigns each to one or more replicas, and follows the
+//! load. It knows nothing of requests or language models, reads no clock and draws no chance: the
+//! same round planned twice gives the same assignment.
 //!
 //! - A [`LoadMeter`] measures load by slice and hot keys while requests pass; a [`LoadMap`] adds up
 //!   what several of them saw.
-//! - The [`Planner`] takes load, fleet, rules and the last [`Assignment`] and makes the next one: it
-//!   splits, merges, moves, swaps, replicates, dereplicates and drains. Beside the result stand what
-//!   it cost ([`Churn`]) and how much better anybody could have done ([`Balance`]).
-//! - A [`Lookup`] answers who holds a key, without allocating, and who stands in for a dead holder,
-//!   the same everywhere.
+//! - The [`Planner`] takes load, fleet, rules and the last [`Assignment`] and makes the next one:
+//!   it splits, merges, moves, swaps, replicates, dereplicates and drains. Beside the result stand
+//!   its cost ([`Churn`]) and the best possible balance ([`Balance`]).
+//! - A [`Lookup`] finds the holders of a key, without allocating, and the stand-in for a dead
+//!   holder, the same everywhere.
 //! - A [`Diff`] tells what changed; a [`Sizer`] tells how many replicas a workload needs.
 //!
 //! A fleet of map-tile caches, as an example. Tiles are keys; downtown is hot.
@@ -24,7 +24,7 @@
 //! let roster = fleet.map(|it| (it.place, it.capacity));
 //! let planner = Planner::new(PlannerSettings::default());
 //!
-//! // Nobody has asked for anything yet: every cache gets its part of the map.
+//! // No tile was asked for yet: every cache gets its part of the map.
 //! let empty = Arc::new(Assignment::empty());
 //! let first = planner.plan(Moment::ZERO, &empty, &fleet, &[], &LoadMap::default());
 //! let lookup = Lookup::new(first.assignment.clone(), roster);
@@ -47,7 +47,7 @@
 //! assert_eq!(Diff::between(&first.assignment, &next.assignment).apply(&first.assignment).unwrap(),
 //!            *next.assignment);
 //!
-//! // One cache dies: every lookup sends its tiles to the same stand-ins, before anybody plans.
+//! // One cache dies: every lookup sends its tiles to the same stand-ins, before the next plan.
 //! let dead = fleet[0].place;
 //! let asked = tile(17, 4);
 //! assert_ne!(lookup.pick(asked, |it| it != dead), Some(dead));

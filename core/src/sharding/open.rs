@@ -1,5 +1,6 @@
-//! First phase: the last assignment becomes a draft, without those who are gone. Whoever is not in
-//! the fleet, or is leaving it, holds nothing any more; that is not a choice and costs no budget.
+//! First phase: the last assignment becomes a draft, without the replicas that are gone. A replica
+//! that is not in the fleet, or is leaving it, holds nothing any more; that is not a choice and
+//! costs no budget.
 
 use crate::domain::{Moment, Place};
 
@@ -19,9 +20,8 @@ pub(super) fn open<'a>(
     map: &'a LoadMap,
 ) -> Draft<'a> {
     let seats = seats(fleet);
-    let everybody =
-        Bounds { cap: settings.bounds.cap.max(settings.bounds.floor), ..settings.bounds };
-    let all = Ruled { bounds: everybody, whole: false, exclusive: false, group: 0, members: None };
+    let common = Bounds { cap: settings.bounds.cap.max(settings.bounds.floor), ..settings.bounds };
+    let all = Ruled { bounds: common, whole: false, exclusive: false, group: 0, members: None };
     let capacity: f64 = seats.iter().map(|it| it.capacity).sum();
     let mut draft = Draft {
         capacity_mean: capacity / count(seats.len().max(1)),
@@ -106,7 +106,7 @@ fn push(draft: &mut Draft<'_>, base: &Assignment, position: usize, fleet: &[Flee
     draft.pieces.push(piece);
 }
 
-/// Notes why a holder is missing, and who may still have the state.
+/// Notes why a holder is missing, and which replica may still have the state.
 fn note_gone(draft: &Draft<'_>, piece: &mut Piece, gone: Place, fleet: &[FleetMember]) {
     let draining = fleet.iter().any(|it| it.place == gone);
     let left = piece.holders.first().map(|it| draft.seats[at(*it)].place);

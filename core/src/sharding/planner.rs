@@ -60,7 +60,8 @@ impl Planner {
         let capacity: f64 =
             fleet.iter().filter(|it| !it.draining).map(|it| it.capacity.max(0.0)).sum();
         if fleet.iter().all(|it| it.draining) {
-            // With nobody to give anything to, what was known is the best guess of who comes back.
+            // Without replicas to give anything to, the last assignment is the best guess of which
+            // replicas come back.
             let (churn, balance, deeds) = Default::default();
             return Plan { assignment: Arc::clone(base), churn, balance, deeds };
         }
@@ -69,7 +70,7 @@ impl Planner {
         carve(&mut draft, rules);
         reserve(&mut draft);
         if base.is_empty() {
-            // Split before anybody holds anything: then placing is spreading.
+            // Split before there are holders: then placing is spreading.
             split(&mut draft);
         }
         draft.index();

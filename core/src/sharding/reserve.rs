@@ -1,5 +1,5 @@
 //! Third phase: seats for exclusive rules. Such a rule and the seats it has form a group of their
-//! own; everybody else's pieces leave these seats, and its own pieces leave all others. Seats it has
+//! own; all other pieces leave these seats, and its own pieces leave all others. Seats it has
 //! already are kept, others are taken in rendezvous order, so that two routers take the same.
 
 use super::assignment::SliceReason;

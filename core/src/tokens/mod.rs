@@ -1,11 +1,12 @@
-//! How long is this prompt, and how long will its answer be? Learned from what engines report at the
-//! end of each answer: bytes per token for each model, the length of each conversation so far, lengths of
-//! answers for each workload. It counts no tokens itself: a tokenizer reads every byte of a prompt, and
-//! a price wants the length to a few percent. All it remembers is bounded in number; the least recently
-//! taught makes room.
+//! How long is this prompt, and how long will its answer be? Learned from what engines report at
+//! the end of each answer: bytes per token for each model, the length of each conversation so far,
+//! lengths of answers for each workload. It counts no tokens itself: a tokenizer reads every byte
+//! of a prompt, and a price wants the length to a few percent. Every table is bounded in number;
+//! the least recently updated entry makes room.
 //!
-//! Nobody is taught by others beyond a bound. Each workload, and with it each tenant, has a memory of its
-//! own; what is shared by all of a model is where a workload starts from, and one answer moves it little.
+//! What one workload teaches others is bounded. Each workload, and with it each tenant, has a
+//! memory of its own; what all workloads of a model share is where a new one starts from, and one
+//! answer moves it little.
 
 mod answers;
 mod known;
@@ -66,7 +67,7 @@ pub struct Miss {
     pub missed_tokens: u64,
 }
 
-/// What was learned of a model from all who use it.
+/// What was learned of a model from all its workloads.
 #[derive(Clone, Debug, Default)]
 struct ModelLengths {
     weight: BytesPerToken,
@@ -175,7 +176,8 @@ impl Lengths {
         let of_model = self.models.get(extent.model).map_or(&prior, |it| &it.weight);
         let own = self.workloads.get(workload(key, extent)).map(|it| it.weight);
         let bytes_per_token = own.unwrap_or_default().bytes_per_token(of_model);
-        // Where attachments lie in a prompt nobody has noted, so beginnings are of text alone.
+        // The index does not note where attachments lie in a prompt, so beginnings are of text
+        // alone.
         let known = is_text(extent).then(|| self.known.longest(key, extent, outline)).flatten();
         let (bytes, tokens) = known.map_or((0, 0.0), |it| (it.bytes, it.tokens));
         let rest = extent.text_bytes.saturating_sub(bytes);

@@ -1,6 +1,6 @@
-//! Bytes per token: a ratio of sums, in which older prompts fade. Long prompts weigh more, as they do in
-//! the cost, but none so much that one odd document sets the ratio. What cannot be text at all teaches
-//! nothing: a prompt whose history is kept at the engine, a list of token ids.
+//! Bytes per token: a ratio of sums, in which older prompts fade. Long prompts weigh more, as they
+//! do in the cost, but a cap keeps one odd document from setting the ratio. What cannot be text at
+//! all teaches nothing: a prompt whose history is kept at the engine, a list of token ids.
 
 use super::possible::BYTES_PER_TOKEN_MAX;
 
@@ -22,14 +22,15 @@ const SHARED: std::ops::RangeInclusive<f64> = 2.0..=8.0;
 /// What one prompt may move that by, as a factor either way.
 const STEP: f64 = 2.0;
 
-/// Bytes per token of a model, as all who use it have shown.
+/// Bytes per token of a model, as shown by all its senders.
 #[derive(Clone, Debug)]
 pub(super) struct BytesPerToken {
     bytes: f64,
     tokens: f64,
 }
 
-/// Bytes per token as one sender has shown, who leans on all others while it has shown little.
+/// Bytes per token as shown by one sender. It leans on the model's figure while it has shown
+/// little.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnBytesPerToken {
     bytes: f64,
@@ -77,7 +78,7 @@ impl OwnBytesPerToken {
     }
 }
 
-/// Tells whether so many bytes of any text in any script may come to so many tokens.
+/// Tells whether `bytes` of text in any script can be `tokens` tokens.
 pub(super) fn is_text(bytes: u32, tokens: u32) -> bool {
     let most = tokens.saturating_mul(BYTES_PER_TOKEN_MAX);
     0 < tokens && (tokens..=most).contains(&bytes)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Where the admin port is and who may use it.
+/// Where the admin port is and what opens it.
 #[derive(Clone, Debug)]
 pub struct AdminSettings {
     pub listen: SocketAddr,

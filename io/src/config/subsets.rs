@@ -1,6 +1,6 @@
-//! What does not go together in the sections about subsets. Single values were checked before, and
-//! what the bounds mean is the planner's; it would take the lesser of two that contradict each
-//! other without a word, so they are refused here, where somebody still reads the answer.
+//! What does not go together in the sections about subsets. Single values were checked before. The
+//! planner would take the lesser of two bounds that contradict each other without a word, so they
+//! are refused here, where the operator still reads the answer.
 
 use std::collections::BTreeMap;
 

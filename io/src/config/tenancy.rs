@@ -12,7 +12,7 @@ use crate::proxy::{TenantSettings, Tenants, UnknownKeys};
 
 const MIB: usize = 1 << 20;
 
-/// Settles who waits where; the default classes stand where none is listed.
+/// Settles the line and its classes; the default classes stand where none is listed.
 pub(super) fn settle_line(
     raw: LineSection,
     classes: Slots<ClassSection>,
@@ -81,7 +81,7 @@ fn settle_class(raw: ClassSection) -> Option<queue::Class> {
     })
 }
 
-/// Settles who is who, and reports names, keys, classes and pools that do not go together.
+/// Settles the tenants, and reports names, keys, classes and pools that do not go together.
 pub(super) fn settle_tenants<'a, P: Iterator<Item = &'a str>>(
     raw: Slots<TenantSection>,
     keys: Keys,
@@ -120,31 +120,31 @@ pub(super) fn settle_tenants<'a, P: Iterator<Item = &'a str>>(
     Tenants::new(settled, keys.unknown.map_or(UnknownKeys::Refuse, |it| it.0.0))
 }
 
-/// Checks that whoever wants strangers refused says who is none.
+/// Checks that a file which refuses unknown keys lists some known ones.
 fn check_unknown(tenants: &Slots<TenantSection>, keys: &Keys, findings: &mut Findings) {
     let refuses = keys.unknown.as_ref().is_some_and(|it| it.0.0 == UnknownKeys::Refuse);
     if refuses && tenants.is_empty() && !findings.is_refused("tenants") {
-        let what = "refuses nobody, because without tenants every key is served";
+        let what = "refuses nothing, because without tenants every key is served";
         let remedy = "add [[tenants]] with the keys that may pass, or remove it";
         findings.report("keys.unknown", Wrong::new(what, remedy));
     }
 }
 
-/// Checks what a tenant says of itself: that somebody can be it, and that metrics can tell it.
+/// Checks one tenant's entry: that a client can be it, and that metrics can tell it.
 fn check_tenant(tenant: &TenantSection, at: usize, findings: &mut Findings) {
     let reserved = match tenant.name.as_str() {
-        "default" => Some("everybody without a key of their own"),
+        "default" => Some("requests without a tenant"),
         "other" => Some("the tenants beyond the first hundred"),
         _ => None,
     };
-    if let Some(whom) = reserved {
-        let what = format!("is what metrics call {whom}");
+    if let Some(other) = reserved {
+        let what = format!("is what metrics call {other}");
         findings.report(&format!("tenants[{at}].name"), Wrong::new(what, "choose another name"));
     }
     let path = format!("tenants[{at}].key_sha256");
     if tenant.key_sha256.is_empty() && !findings.is_refused(&path) {
         let remedy = "give the SHA-256 of at least one: printf %s KEY | sha256sum";
-        findings.report(&path, Wrong::new("has no key, so nobody is this tenant", remedy));
+        findings.report(&path, Wrong::new("has no key, so no request is of this tenant", remedy));
     }
 }
 

@@ -20,7 +20,7 @@ const PORT: u16 = 53;
 const LIMIT: Duration = Duration::from_secs(2);
 const DATAGRAM_BYTES_MAX: usize = 4096;
 
-/// Asks who is there, and how long that holds.
+/// Asks for the replicas, and how long the answer holds.
 pub(super) async fn resolve(source: &Source) -> io::Result<(BTreeSet<Origin>, Duration)> {
     match source {
         Source::Addresses { name, port, server } => {
@@ -46,7 +46,7 @@ pub(super) async fn resolve(source: &Source) -> io::Result<(BTreeSet<Origin>, Du
                     DnsRecord::Address(_) => None,
                 })
             };
-            // Those of a higher number are for when nobody of the lowest is there.
+            // Services of a higher number are for when none of the lowest is there.
             let first = services().map(|it| it.0).min();
             let there = services()
                 .filter(|it| Some(it.0) == first)

@@ -166,7 +166,7 @@ mod tests {
         assert!(read(&file).unwrap().is_none());
         let view = brain().assignment(Moment::from_nanos(6_000_000_000));
         assert!(view.divided && !view.assignment.is_empty());
-        let name = (view.assignment.everybody()[0], "http://gpu-0:8000".to_owned());
+        let name = (view.assignment.all_holders()[0], "http://gpu-0:8000".to_owned());
         write(&file, &view, &BTreeMap::from([name])).unwrap();
         let kept = read(&file).unwrap().unwrap();
         assert_eq!(kept.generation(), view.assignment.generation());

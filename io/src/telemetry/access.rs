@@ -12,7 +12,7 @@ use cleave_core::domain::Usage;
 use super::settings::LogFormat;
 use super::writer::LogWriter;
 
-/// Written at this size, or when somebody flushes.
+/// Written at this size, or on a flush.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// What is said of one request.

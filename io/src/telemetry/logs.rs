@@ -23,8 +23,9 @@ pub fn start(settings: &LogSettings) -> Result<(), ParseError> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Queued)
-        // A line that cannot be written would be reported on standard error, which is where it could
-        // not be written, and that report panics: nobody's request, and no signal, may end so.
+        // A line that cannot be written would be reported on standard error, which is where it
+        // could not be written, and that report panics: no request, and no signal, may end like
+        // that.
         .log_internal_errors(false)
         .with_target(false);
     let started = match settings.format {
@@ -39,7 +40,7 @@ pub fn start(settings: &LogSettings) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Has the last lines written before the process ends; one that nobody reads does not keep it.
+/// Has the last lines written before the process ends; a pipe that is not read does not keep it.
 pub fn finish() {
     LogWriter::stderr().flush(FLUSH_LIMIT);
 }

@@ -317,7 +317,7 @@ fn settle(tokens_owed: &mut BTreeMap<u64, u32>, outputs: &mut Vec<Output>) {
 fn tokens_that_are_given_are_not_computed() {
     let mut engine = engine(16, 64, 4);
     engine.submit(at_ms(0), Job { given_tokens: 9, ..job(1, 1, 12, 1) }).unwrap();
-    // All but one token are given, however many somebody claims to give.
+    // All but one token are given, however many are claimed.
     engine.submit(at_ms(0), Job { given_tokens: 99, ..job(2, 2, 12, 1) }).unwrap();
     let mut outputs = Vec::new();
     engine.on_time(at_ms(9), &mut outputs);

@@ -140,14 +140,14 @@ mod tests {
         bench.in_flight(&[1000; 12]);
         assert_eq!(bench.pick_for(key(1, 7), &prompt), home, "load is not looked at");
         let sets: BTreeSet<u32> = (0..40).flat_map(|it| used(&mut bench, it)).collect();
-        assert_eq!(sets.len(), 12, "together the workloads use everybody");
+        assert_eq!(sets.len(), 12, "together the workloads use every replica");
     }
 
     #[test]
     fn a_set_follows_the_share_of_load_and_keeps_what_it_had() {
         let mut bench = Bench::new(DICER_RING, 12);
         let before = used(&mut bench, 0);
-        // The bench sends as workload 0; nobody else sends, so all twelve are its own.
+        // The bench sends as workload 0 and there is no other, so all twelve are its own.
         bench.serve(&prompt(&[(0, 100)]), 0);
         assert_eq!(used(&mut bench, 0), before);
         bench.wait(60);

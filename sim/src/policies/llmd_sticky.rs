@@ -37,7 +37,8 @@ impl BookedRule for LlmdSticky {
             let best = if is_sticky(it) { &mut sticky } else { &mut others };
             *best = best.min(tokens(it));
         }
-        // With no holder the first is infinite; with nobody else the second, and nothing is later.
+        // With no holder the first is infinite; with no other replica the second, and nothing is
+        // later.
         let is_open = SATURATED_S < (sticky - others) / TOKENS_PER_SECOND;
         lowest_by_chance(among.len(), chance, |it| {
             if !is_open && !is_sticky(it) {

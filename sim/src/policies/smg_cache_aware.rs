@@ -1,4 +1,4 @@
-//! SMG's `cache_aware`: whoever holds the longest beginning takes the request if that is more than
+//! SMG's `cache_aware`: the holder of the longest beginning takes the request if that is more than
 //! 0.3 of it. A holder is passed over only if it is itself too far above the mean in flight, by a
 //! half and by min(64, max(4, ⌈2·√mean⌉)): its spill gate. The one the request spills to is
 //! remembered too, so a hot beginning comes to lie in more places. Misses, spills and ties go by

@@ -21,7 +21,7 @@ pub struct GroupResults {
     pub ttft_s: Quantiles,
     /// From arrival until the router first sent it somewhere.
     pub wait_s: Quantiles,
-    /// Share of the deadlines for a first token that were kept; none where nobody had one.
+    /// Share of the deadlines for a first token that were kept; none where no request had one.
     pub deadlines_met: Option<f64>,
     /// Share of them that were missed although the request was sent to a replica; the others were
     /// refused.

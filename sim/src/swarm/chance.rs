@@ -193,7 +193,8 @@ impl Draws {
         lies.collect()
     }
 
-    /// Draws contracts that nobody fills, so that all of them are kept and none refuses anything.
+    /// Draws contracts that are never filled, so that all of them are kept and none refuses
+    /// anything.
     pub(super) fn contracts(&mut self) -> Vec<(Tenant, Limits)> {
         let limits = Limits {
             work_per_min: Some(Work::from_parts(u64::MAX)),

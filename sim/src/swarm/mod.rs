@@ -60,7 +60,7 @@ impl Trial {
         if let Some(mix) = draws.mix() {
             storm = storm.labelled(seed, mix);
         }
-        // A fleet that is well may still be too slow for the storm; nobody is too slow for this.
+        // A fleet that is well may still be too slow for the storm; no fleet is too slow for this.
         let rate_scale = Scale::new(1.0 / CALM_SLOWDOWN).expect("above zero");
         let calm = Replay { seed: !seed, rate_scale, requests_max: 50, ..Replay::default() };
         // Drawn last, so that a seed is the world it was before there were any.

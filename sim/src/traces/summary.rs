@@ -33,7 +33,7 @@ pub struct TraceSummary {
     pub output: Lengths,
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// Share of input tokens whose block and all before it somebody had sent earlier.
+    /// Share of input tokens whose block and all before it were sent earlier.
     pub ideal_hit: f64,
     pub unique_blocks: u64,
 }

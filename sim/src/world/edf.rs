@@ -33,8 +33,8 @@ struct EdfJob {
 }
 
 impl Edf {
-    /// Takes a job that keeps the server so long, and one replica by itself so long; moments never
-    /// decrease.
+    /// Takes a job of `work_ns` for the server, or `alone_ns` on one replica by itself; moments
+    /// never decrease.
     pub(super) fn on_arrival(&mut self, now: Moment, due: Moment, work_ns: u64, alone_ns: u64) {
         let (came_ns, due_ns) = (now.as_nanos(), due.as_nanos());
         self.due += 1;
@@ -74,8 +74,8 @@ impl Edf {
         }
     }
 
-    /// Counts those who must be missed in the span up to `due_ns` that has the most too much, and starts
-    /// anew behind it.
+    /// Counts the jobs that must be missed in the span up to `due_ns` that has the most too much,
+    /// and starts anew behind it.
     fn miss(&mut self, due_ns: u64) {
         let (mut work_ns, mut most, mut from) = (0_u64, 0, self.busy.len());
         for (place, job) in self.busy.iter().enumerate().rev() {

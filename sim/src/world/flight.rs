@@ -20,7 +20,7 @@ pub(super) struct Flight {
     pub(super) hashes: Arc<[u64]>,
     pub(super) prompt_tokens: u32,
     pub(super) output_tokens: u32,
-    /// Tokens that some cache had when it was sent, and that anybody ever sent before it.
+    /// Tokens that some cache had when it was sent, and that were ever sent before it.
     pub(super) anywhere_tokens: u32,
     pub(super) seen_tokens: u32,
     pub(super) asked_ms: f64,

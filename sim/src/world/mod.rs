@@ -61,7 +61,7 @@ pub enum RunError {
     Stuck { in_flight: usize },
 }
 
-/// Somebody who looks on from outside, where there is a clock and a terminal.
+/// An observer outside the run, where there is a clock and a terminal.
 pub trait Watch {
     /// Another request has arrived.
     fn on_arrival(&mut self) {}
@@ -72,7 +72,7 @@ pub trait Watch {
     }
 }
 
-/// Nobody looks on.
+/// No observer.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 

@@ -1,8 +1,8 @@
-//! The fleet as it would be with one cache and one line for all: every prefix that fits into the sum
-//! of all KV is at hand everywhere at no cost, and whoever places requests knows exactly what is left to
-//! do where. So a placement is a matter of load alone, and one line in order of arrival could do no
-//! better without moving requests that run. It shows what a shared cache would give; it is not
-//! a theorem, and a rule that spares decoding more can come out a little above it.
+//! The fleet as it would be with one cache and one line for all: every prefix that fits into the
+//! sum of all KV is at hand everywhere at no cost, and placement knows exactly what is left to do
+//! where. So a placement is a matter of load alone, and one line in order of arrival could do no
+//! better without moving requests that run. It shows what a shared cache would give; it is not a
+//! theorem, and a rule that spares decoding more can come out a little above it.
 
 use std::collections::BTreeMap;
 

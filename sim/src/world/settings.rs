@@ -125,7 +125,7 @@ pub enum FaultKind {
     Crash { replica: usize },
     /// Connections stand, nothing moves.
     Hang { replica: usize },
-    /// Every step takes so many times as long.
+    /// Every step takes `factor` times as long.
     Slow { replica: usize, factor: f64 },
     /// Its metrics are read as before, but no longer change; of all replicas when none is named.
     Freeze { replica: Option<usize> },
@@ -173,7 +173,8 @@ pub enum Absent {
 }
 
 impl WorldSettings {
-    /// Says who is to be counted apart when measuring starts `now`; nobody where nothing goes wrong.
+    /// Says which requests are to be counted apart when measuring starts `now`; none where nothing
+    /// goes wrong.
     pub(super) fn others(&self, now: Moment) -> Option<Others> {
         let harm = self.faults.iter().filter(|it| it.kind.is_harm());
         let culprit = self.faults.iter().find_map(|it| match it.kind {

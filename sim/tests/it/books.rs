@@ -9,7 +9,7 @@ use cleave_sim::results::Results;
 use cleave_sim::traces::{Replay, Synthetic, Workload, presets};
 use cleave_sim::world::*;
 
-/// Prompts that share prefixes, so many a second for a minute.
+/// Prompts that share prefixes, `per_second` for a minute.
 fn workload(per_second: f64) -> Workload {
     let Some(Synthetic::SharedPrefix(mut it)) = presets::named("smg-600-prefixes") else {
         panic!("the preset is there")

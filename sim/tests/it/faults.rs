@@ -17,7 +17,7 @@ fn stage(per_second: f64, seconds: u64) -> Vec<Stage> {
     vec![Stage { per_second, lasts: Duration::from_secs(seconds), pause: Duration::ZERO }]
 }
 
-/// Chats of so many tenants for a minute, each prompt its own.
+/// Chats of `tenants` tenants for a minute, each prompt its own.
 fn chats(tenants: u64) -> Workload {
     let synthetic = Synthetic::SharedPrefix(SharedPrefix {
         groups: 200,
@@ -67,7 +67,7 @@ fn a_hang_is_found_within_five_seconds_and_what_waited_is_served() {
     assert_eq!(found.reason, Reason::Hung);
     let hung_for = found.hung_for.expect("it hangs");
     assert!(hung_for <= Duration::from_secs(5), "{hung_for:?}");
-    assert!(world.put_out().iter().all(|it| it.replica == 3), "nobody else");
+    assert!(world.put_out().iter().all(|it| it.replica == 3), "no other replica");
     let it = world.measures();
     assert_eq!(it.refused, 0, "nothing is lost that had not begun");
     assert!(it.cut < it.arrived / 50, "{} of {} cut", it.cut, it.arrived);
@@ -98,7 +98,7 @@ fn a_slow_replica_is_put_out_against_its_peers() {
     let world = play(settings(&[(10, Some(40), slow)]), chats(20));
     let found = world.put_out().first().expect("it is put out");
     assert_eq!((found.replica, found.reason), (2, Reason::Slow));
-    assert!(world.put_out().iter().all(|it| it.replica == 2), "nobody else");
+    assert!(world.put_out().iter().all(|it| it.replica == 2), "no other replica");
 }
 
 fn poisoned(hangs: bool, tenants: u64, enabled: bool) -> (World, Quarantined) {
@@ -112,7 +112,8 @@ fn poisoned(hangs: bool, tenants: u64, enabled: bool) -> (World, Quarantined) {
     (world, quarantined)
 }
 
-/// Plays a tenant whose requests bring replicas down, one in so many, with and without quarantine.
+/// Plays a tenant of which one request in every few brings its replica down, with and without
+/// quarantine.
 fn check_contained(hangs: bool, tenants: u64, brought_down_max: u64) {
     let (open, without) = poisoned(hangs, tenants, false);
     let (held, with) = poisoned(hangs, tenants, true);

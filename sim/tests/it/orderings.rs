@@ -1,6 +1,5 @@
-//! Known results come out. Each test is a finding published by somebody else, replayed here; the
-//! recorded trace is used where it lies beside the repository, and its test says so and passes
-//! without it.
+//! Known results come out. Each test is a published finding, replayed here; the recorded trace is
+//! used where it lies beside the repository, and its test says so and passes without it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +28,7 @@ fn run(name: &str, replicas: usize, kv_tokens: u32, workload: &mut Workload) -> 
 }
 
 /// Plays the first ten minutes of the Mooncake conversation trace at twice its rate, on 8 replicas.
-#[expect(clippy::print_stderr, reason = "whoever runs the tests must know what was not tested")]
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 fn conversation(policy: &str) -> Option<Results> {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces");
     let trace = traces.join("mooncake-conversation.dev.jsonl.gz");
@@ -46,7 +45,7 @@ fn conversation(policy: &str) -> Option<Results> {
     Some(run(policy, 8, 524_288, &mut workload))
 }
 
-/// Plays agents with a repository of 40,000 tokens each, so many at a time, on 4 replicas.
+/// Plays agents with a repository of 40,000 tokens each, `at_once` at a time, on 4 replicas.
 fn agents(policy: &str, at_once: u32) -> Results {
     let agents = MultiTurn {
         sessions: u64::from(at_once) * 2,

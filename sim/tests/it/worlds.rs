@@ -136,7 +136,8 @@ fn a_router_that_restarts_cuts_what_it_relayed_and_serves_on() {
 
 #[test]
 fn a_tenant_that_kills_replicas_strikes_others_and_is_counted_apart() {
-    // Every group is a tenant of its own in none of the presets, so the poison is everybody's.
+    // In none of the presets is every group a tenant of its own, so the poison may be in any
+    // tenant's requests.
     let poison = FaultKind::Poison { tenant: Tenant(0), hangs: false };
     let it = measures(PolicyKind::RANDOM, &[(10, Some(3), poison)]);
     assert_eq!(it.bystanders, 0, "the culprit is no bystander");

@@ -146,7 +146,7 @@ impl LoadClient {
             if self.plan.streams && phase == MEASURE {
                 self.seen.chunks += events(piece, &mut line_ended);
             }
-            // A stream may last longer than anybody wants to wait for it.
+            // A stream may last longer than a bench can wait for it.
             if phase == STOP { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
         })?;
         if !head.closes {

@@ -73,7 +73,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = repo::target_dir().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let proxies = proxies(args)?;
-    // Threads inherit the core of whoever starts them, so this comes before the first thread.
+    // Threads inherit the core of the thread that starts them, so this comes before the first
+    // thread.
     let own = std::process::id().to_string();
     let pinned = works(Command::new("taskset").args(["--pid", "--cpu-list", LOAD_CORE, &own]));
     ensure!(pinned, "cannot pin the load to core {LOAD_CORE}: two cores are needed");
@@ -98,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Lists who takes part, after installing what may be installed.
+/// Lists the proxies that take part, after installing what may be installed.
 fn proxies(args: &Args) -> Result<Vec<Proxy>> {
     let missing: Vec<&str> = ["nginx", "haproxy"]
         .into_iter()

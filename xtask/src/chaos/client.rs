@@ -1,5 +1,5 @@
-//! The load: threads that chat in sessions, streamed or not, and compare every character of what they
-//! get with what a replica that nobody torments says. What happened to each request is written down,
+//! The load: threads that chat in sessions, streamed or not, and compare every character of what
+//! they get with what an untormented replica says. What happened to each request is written down,
 //! with every pause it saw.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const LONG_PROMPT_TOKENS: usize = 100_000;
 /// What every turn of a session begins with, so that it is better served where it was before.
 const PREAMBLE_WORDS: usize = 4_000;
-/// A question that everybody asks, as health checks and benchmarks do.
+/// A question that all clients ask, as health checks and benchmarks do.
 const GREETING: &str = "hello, are you there?";
 
 /// One request as the load knows it.
@@ -45,7 +45,7 @@ pub(super) enum RequestKind {
     Plain,
     /// A stream after a prompt that takes seconds to compute.
     Long,
-    /// A plain answer to what everybody asks.
+    /// A plain answer to the common question.
     Greeting,
 }
 
@@ -209,7 +209,7 @@ impl ChaosClient {
     fn ask(&mut self, kind: RequestKind, session: u64, turn: u32) -> Record {
         let wants_usage = self.rng.random_bool(0.25);
         let question = Question::new(self.reference, kind, self.number, session, turn)
-            .expect("nobody torments the reference");
+            .expect("the reference is left alone");
         let question = &question;
         let request = question.request(self.number, session, kind.is_stream(), wants_usage);
         let sent = Instant::now();

@@ -1,6 +1,6 @@
-//! The processes that are tormented: eight mock replicas and a reference that nobody torments, each a
-//! process of its own, and a router in front of the eight. A replica that was killed comes back on its
-//! old port, as one under an orchestrator does.
+//! The processes that are tormented: eight mock replicas and a reference that is left alone, each a
+//! process of its own, and a router in front of the eight. A replica that was killed comes back on
+//! its old port, as one under an orchestrator does.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ fn mock(
     address: SocketAddr,
     speed: &str,
 ) -> Result<Server> {
-    // A step that reads much of a long prompt holds up everybody's next token.
+    // A step that reads much of a long prompt holds up the next token of every other request.
     let arguments = ["--seed", SEED, "--speed", speed, "--batched-tokens", "2048"];
     rig::start_mock(binary, folder, name, address, &arguments)
 }

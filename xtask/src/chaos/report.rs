@@ -1,6 +1,6 @@
 //! What the run came to: the fate of every request, how soon each fault was noticed and how soon
-//! clients had their streams moving again, who moved without need, who was put out without cause. The
-//! bars that must hold are checked here, by name.
+//! clients had their streams moving again, which sessions moved without need, which replicas were
+//! put out without cause. The bars that must hold are checked here, by name.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,8 +18,8 @@ const AFTERMATH: Duration = Duration::from_secs(20);
 const BROKEN_PER_MILLE_MAX: f64 = 1.0;
 /// What a crashed replica was writing must be sent elsewhere within this.
 const REROUTED_MS_MAX: u128 = 1_000;
-/// A hang must be found within this, or within so many times the silence that its work explains. The
-/// log rounds to a tenth of a second.
+/// A hang must be found within this, or within this many times the silence that its work explains.
+/// The log rounds to a tenth of a second.
 const HUNG_SECONDS_MAX: f64 = 5.05;
 const HUNG_FACTOR_MAX: f64 = 3.0;
 
@@ -38,7 +38,7 @@ pub(super) struct ChaosReport {
     wrong: BTreeMap<String, u32>,
     moves: Moves,
     ejected_without_cause: Vec<String>,
-    /// What everybody asks, refused as if it were poison.
+    /// The common question, refused as if it were poison.
     greetings_blamed: usize,
     hangs_found: Vec<HangFound>,
     faults: Vec<FaultFigures>,

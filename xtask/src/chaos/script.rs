@@ -119,7 +119,7 @@ impl FaultKind {
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) kind: FaultKind,
-    /// Who had it; several for poison, none for the router's own.
+    /// The replicas that had it; several for poison, none for the router's own.
     pub(super) replicas: Vec<usize>,
     pub(super) began: Instant,
     pub(super) ended: Instant,
@@ -127,7 +127,7 @@ pub(super) struct Fault {
     pub(super) log_from: usize,
 }
 
-/// Runs every kind of fault so many times, each round in an order of its own.
+/// Runs every kind of fault `rounds` times, each round in an order of its own.
 pub(super) fn run(fleet: &mut Fleet, seed: u64, rounds: u32) -> Result<Vec<Fault>> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut faults = Vec::new();
@@ -206,8 +206,8 @@ fn wait_until_out(fleet: &Fleet, victim: usize) {
     thread::sleep(Duration::from_secs(2));
 }
 
-/// Sends a request that no replica survives, so many times and so many at once; returns those that
-/// died of it, alive again.
+/// Sends a request that no replica survives, `times` times and `at_once` at once; returns those
+/// that died of it, alive again.
 fn poison(fleet: &mut Fleet, times: usize, at_once: usize) -> Result<Vec<usize>> {
     for replica in 0..REPLICAS {
         fleet.set_faults(replica, r#"{"poison":true}"#)?;

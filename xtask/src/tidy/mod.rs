@@ -4,6 +4,7 @@
 
 mod files;
 mod names;
+mod plain;
 mod promises;
 mod words;
 
@@ -39,6 +40,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
         findings.extend(files::machine_paths(&source.path, &source.text));
         names.note(&source);
         findings.extend(words::foreign(&source));
+        findings.extend(plain::unclear(&source));
     }
     findings.extend(names.doubled());
     for path in repo::files(root, &SCRIPTS)? {
@@ -46,7 +48,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
         findings.extend(files::leftover_in_text(&path.to_string_lossy(), &text));
         findings.extend(files::machine_paths(&path.to_string_lossy(), &text));
     }
-    // Prose may speak of leftovers; it may not speak of somebody's machine.
+    // Prose may speak of leftovers; it may not name a path of one machine.
     for path in repo::files(root, &["md"])? {
         findings.extend(files::machine_paths(&path.to_string_lossy(), &read(root, &path)?));
     }

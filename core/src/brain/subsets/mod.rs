@@ -219,7 +219,7 @@ impl Subsets {
         if self.expected.is_some_and(|until| now < until) {
             let known = |place: &Place| self.peers.iter().any(|it| it.place == *place);
             let usual = members.first().map_or(1.0, |it| it.capacity);
-            let absent = self.assignment.everybody().into_iter().filter(|it| !known(it));
+            let absent = self.assignment.all_holders().into_iter().filter(|it| !known(it));
             members.extend(absent.map(|it| FleetMember::new(it, usual)));
         } else {
             self.expected = None;

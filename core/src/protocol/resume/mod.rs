@@ -1,7 +1,8 @@
-//! A streamed answer that another replica can go on with: what was said so far, what the other one is
-//! asked, and how its events must look so that the client sees one answer. Works on whole events; what
-//! was passed on to the client is the truth, and half an event never was. It decides nothing about
-//! replicas, and it never guesses: where the rest would not fit exactly, it says so.
+//! A streamed answer that another replica can continue: what was sent so far, what the other
+//! replica is asked, and how its events must look so that the client sees one answer. Works on
+//! whole events: what was passed on to the client is the truth, and half an event never was. It
+//! decides nothing about replicas, and it never guesses: where the rest would not fit exactly, it
+//! says so.
 
 mod event;
 mod request;
@@ -65,7 +66,7 @@ pub struct Resume {
     request: Request,
     /// What the first event said of itself; all later ones say the same.
     envelope: Option<Envelope>,
-    /// Whether the client knows who speaks.
+    /// Whether the role was sent to the client.
     role_said: bool,
     said: String,
     /// Tokens said, by the engine's count if it counts along, else one for each event with words.
@@ -106,7 +107,7 @@ impl Resume {
     /// Takes in the next whole event, and says what the client gets of it.
     pub fn on_event(&mut self, event: &[u8]) -> EventAction {
         match event::read(event) {
-            // Its own words say more than ours, where nobody else can go on.
+            // The engine's own words say more than ours, where no other replica can go on.
             Read::Chunk(chunk) if chunk.is_fault() && !self.hopeless => EventAction::Cut,
             Read::Chunk(chunk) if chunk.choices.is_some() => self.on_chunk(event, &chunk),
             Read::Done => {

@@ -59,13 +59,13 @@ impl Request {
         })
     }
 
-    /// Tells how many tokens may follow `tokens`; `None` if nobody said.
+    /// Tells how many tokens may follow `tokens`; `None` if the request sets no limit.
     pub(super) fn left(&self, tokens: u32) -> Option<u32> {
         self.caps.iter().map(|it| it.1.saturating_sub(tokens)).min()
     }
 
-    /// Writes the body that asks for the rest, after `words` of so many tokens. Without words it is the
-    /// same request once more.
+    /// Writes the body that asks for the rest, after `words` of `tokens` tokens. Without words it
+    /// is the same request once more.
     pub(super) fn continued(
         &self,
         body: &[u8],

@@ -84,7 +84,7 @@ struct Sent {
     max_tokens: u32,
 }
 
-/// Reads from a request for the rest what was said so far, as an engine would.
+/// Reads from a request for the rest what was sent already, as an engine would.
 fn said_in(body: &[u8]) -> String {
     let sent: Sent = serde_json::from_slice(body).unwrap();
     if let Some(prompt) = sent.prompt {
@@ -173,8 +173,8 @@ fn seen(stream: &str) -> Seen {
     seen
 }
 
-/// Streams an answer that breaks off after so many events, again and again; returns what the client
-/// gets, `None` where it must be told that the rest will not come.
+/// Streams an answer that breaks off again and again, each time after a given number of events.
+/// Returns what the client gets, `None` where it must be told that the rest will not come.
 fn streamed(
     api: Api,
     body: &str,
@@ -244,7 +244,7 @@ proptest! {
         size in 1..4_usize,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
     ) {
-        // All tokens but the last of the whole have one size, whoever says them.
+        // All tokens but the last of the whole have one size, from either replica.
         let Some(stream) = streamed(Api::Chat, CHAT, &text, &[size], &cuts) else { return Ok(()) };
         let (input, output) = (u32::try_from(PROMPT_TOKENS).unwrap(), text.len().div_ceil(size));
         let output = u32::try_from(output).unwrap();

@@ -1,4 +1,4 @@
-//! Rounds in which everything changes at once: load, its shape, hot keys, who is there. The set-up
+//! Rounds in which everything changes at once: load, its shape, hot keys, the replicas. The set-up
 //! follows Dicer's chaos test as its authors describe it, with up to five hot keys instead of one,
 //! and bounds of 0.10 and 0.30 where theirs are 0.35 and 0.70.
 

@@ -67,7 +67,7 @@ fn a_whole_workload_is_one_slice_with_as_many_holders_as_its_rule_says() {
     let plan = settle(&planner, &before.assignment, &fleet(12), &[whole], &workload(6.0));
     let held = plan.assignment.find(SliceKey(WORKLOAD.low));
     assert_eq!((held.slice, held.holders.len()), (WORKLOAD, 5));
-    // 6.0 on five of twelve replicas: nobody can do better than 1.2 on each of them.
+    // 6.0 on five of twelve replicas: 1.2 on each of them is the best possible.
     let bound = plan.balance.imbalance_bound;
     assert!((bound - (1.2 - plan.balance.mean)).abs() < 1e-6, "{bound}");
     let grown = Rule { whole: true, ..rule(7, 7) };
@@ -90,7 +90,11 @@ fn an_exclusive_workload_has_its_replicas_to_itself() {
     assert!(others.flat_map(|it| it.holders).all(|it| !own.contains(it)));
     let too_many = Rule { exclusive: true, ..rule(3, 3) };
     let plan = settle(&planner, &empty(), &fleet(3), &[too_many], &workload(1.0));
-    assert_eq!(plan.assignment.everybody().len(), 3, "given up when nobody else would be left");
+    assert_eq!(
+        plan.assignment.all_holders().len(),
+        3,
+        "given up when no other replica would be left"
+    );
 }
 
 #[test]
@@ -186,7 +190,7 @@ fn subsets_of_workloads_overlap_no_more_than_chance_would_have_it() {
             exclusive: false,
         })
         .collect();
-    // Those who ask for nothing yet are spread as well as those who do.
+    // Workloads without load yet are spread as well as those with load.
     for load in [0.05, 0.0] {
         let range = |it: &Rule| RangeLoad { slice: it.slice, load, state: 0.0 };
         let ranges: Vec<RangeLoad> = rules.iter().map(range).collect();

@@ -107,8 +107,8 @@ impl Planned<'_> {
     }
 }
 
-/// Plans rounds one after the other, each on what the last one left, and holds each to a law. Rounds
-/// with nobody to give anything to change nothing, which is a law of its own.
+/// Plans rounds one after the other, each on what the last one left, and holds each to a law.
+/// Rounds without any replica change nothing, which is a law of its own.
 fn hold(
     rounds: &[Round],
     settings: PlannerSettings,

@@ -9,7 +9,7 @@ struct Sums {
     choice: f64,
 }
 
-/// Restarts everybody; a restarted replica returns as `back(number)`.
+/// Restarts every replica; a restarted replica returns as `back(number)`.
 fn roll(settings: PlannerSettings, replicas: u64, back: impl Fn(u64) -> u64) -> (Sums, Balance) {
     let planner = Planner::new(settings);
     let width = u64::MAX / 128 + 1;

@@ -10,7 +10,7 @@ use super::*;
 const REQUESTS_PER_S: u64 = 400;
 const PLAN_EVERY_MS: u64 = 2000;
 
-/// The load by replica that really is, given who holds what.
+/// The true load by replica, given the holders.
 fn excess(lookup: &Lookup, fleet: &[FleetMember], hot: f64) -> f64 {
     let (mut loads, mut total) = (vec![0.0; fleet.len()], 0.0);
     for held in lookup.assignment().iter() {

@@ -8,8 +8,8 @@ use super::text::{Text, TextValue};
 use super::{Slots, slots};
 use crate::config::problem::Wrong;
 
-/// Fields of a body by which a client steers an engine: where it fetches KV from, on which rank it runs,
-/// before whom it is scheduled. They are refused or taken out.
+/// Fields of a body by which a client steers an engine: where it fetches KV from, on which rank it
+/// runs, with which priority it is scheduled. They are refused or taken out.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct EngineFields {

@@ -49,9 +49,9 @@ pub(super) struct Raw {
     /// Threads that carry requests; each owns its connections.
     #[schemars(range(min = 1, max = 1024), extend("x-default" = "one per core"))]
     pub threads: Option<NonZeroUsize>,
-    /// How a replica is picked for a request, in every pool that does not say otherwise.
-    /// `priced` weighs for every replica, in milliseconds, what a request would wait there, what is cached
-    /// there and whom it would hold up.
+    /// How a replica is picked for a request, in every pool that does not say otherwise. `priced`
+    /// weighs for every replica, in milliseconds, the wait there, what is cached there and the
+    /// delay for others.
     pub policy: Text<PolicyKind>,
     /// File of coefficients, as `cleave calibrate` writes it: what work takes on each class of replicas.
     /// For every pool that does not name its own. Without one, times are guessed from the model's name.
@@ -93,7 +93,7 @@ pub(super) struct Raw {
     pub classes: Slots<ClassSection>,
     #[schemars(extend("x-applies" = "reload"))]
     pub keys: Keys,
-    /// Tenants: who has which keys, classes, share and contract.
+    /// Tenants: their keys, classes, shares and contracts.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<TenantSection>", extend("x-applies" = "reload"))]
     pub tenants: Slots<TenantSection>,
@@ -143,10 +143,10 @@ pub(super) struct PoolSection {
     pub engine_fields: Option<EngineFields>,
     /// In place of the top-level `engine_headers`.
     pub engine_headers: Option<EngineHeaders>,
-    /// Who may find whose prompts in a replica's cache. With `shared` everybody, as engines do it by
-    /// themselves. With `per_tenant` each tenant only its own: every tenant, or API key where there are
-    /// none, gets a `cache_salt` of its own in the body that goes out, which vLLM, SGLang and
-    /// TensorRT-LLM heed. Bodies for which the router cannot do so are refused.
+    /// Which tenants share a replica's prefix cache. With `shared` all do, as engines do it by
+    /// themselves. With `per_tenant` each tenant finds only its own prompts: every tenant, or API
+    /// key where there are none, gets a `cache_salt` of its own in the body that goes out, which
+    /// vLLM, SGLang and TensorRT-LLM heed. Bodies for which the router cannot do so are refused.
     #[serde(default = "cache_default")]
     pub cache: Text<CacheScope>,
     /// The `tokenizer.json` of the pool's models, to count prompts as the engines do. Without it they

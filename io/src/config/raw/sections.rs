@@ -113,9 +113,9 @@ pub(in crate::config) struct TimeoutsSection {
     pub body: Text<Duration>,
     /// For a whole request body, however steadily it comes.
     pub body_whole: Text<Duration>,
-    /// For a client to take anything of what it is sent. One that takes nothing for so long is treated
-    /// as one that left: its request is cancelled at the replica.
-    /// A caller with many such answers has five seconds for most of them.
+    /// For a client to take anything of what it is sent. A client that takes nothing for this time
+    /// is treated as one that left: its request is cancelled at the replica. A caller with many
+    /// such answers has five seconds for most of them.
     pub write: Text<Duration>,
     /// To connect to a replica.
     pub connect: Text<Duration>,

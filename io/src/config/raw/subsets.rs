@@ -37,9 +37,9 @@ pub(in crate::config) struct SubsetsSection {
     /// a limit it uses them one after the other, as each shows that it lives.
     #[schemars(range(min = 0, max = 100_000), extend("x-default" = "no limit"))]
     pub spill_max: Option<u32>,
-    /// A header whose value names the workload, in place of the model. It is believed, so whoever
-    /// stands before the router must set it or take it away: a client that chooses its workload
-    /// chooses its replicas. Tenants are kept apart all the same.
+    /// A header whose value names the workload, in place of the model. It is believed, so the proxy
+    /// before the router must set it or take it away: a client that chooses its workload chooses
+    /// its replicas. Tenants are kept apart all the same.
     #[schemars(extend("x-default" = "none"))]
     pub workload_header: Option<Text<HeaderName>>,
     /// Folder in which each pool's assignment is kept, so that after a restart the same sessions go
@@ -102,7 +102,8 @@ pub(in crate::config) struct WorkloadSection {
     /// Whether it may use replicas beyond its subset when that is full or down.
     #[serde(default = "spill_default")]
     pub spill: bool,
-    /// With `exclusive` nobody else uses its replicas, as long as enough are left for the others.
+    /// With `exclusive` no other workload uses its replicas, as long as enough are left for the
+    /// others.
     #[serde(default = "isolation_default")]
     pub isolation: Text<Isolation>,
 }
@@ -140,7 +141,7 @@ impl TextValue for WorkloadId {
     }
 }
 
-/// Who else may use a workload's replicas.
+/// Which other workloads may use a workload's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum Isolation {
     Shared,

@@ -1,4 +1,4 @@
-//! The sections about who waits and who may use how much: the line, classes, tenants and their keys.
+//! The sections about waiting and sharing: the line, classes, tenants and their keys.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,8 @@ pub(in crate::config) struct LineSection {
     /// Whether requests wait here. Without it they wait in the engines, and classes and fairness have
     /// nothing to order.
     pub hold: bool,
-    /// Requests that may wait at once, in each pool; beyond it whoever has most waiting is refused.
+    /// Requests that may wait at once, in each pool; beyond it the tenant with the most waiting is
+    /// refused.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub length_max: usize,
     /// Request bodies that may wait at once, in MiB, in each pool.
@@ -70,7 +71,7 @@ pub(in crate::config) struct ClassSection {
     pub wait_max: Text<Duration>,
 }
 
-/// Somebody with keys of their own, a share and perhaps a contract.
+/// A client or a group of clients with keys, a share and perhaps a contract.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct TenantSection {
@@ -109,7 +110,7 @@ pub(in crate::config) struct ContractSection {
     /// Requests a minute.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub requests_per_min: Option<u64>,
-    /// How much may be saved up for a burst: what the contract gives in so much time.
+    /// How much may be saved up for a burst: what the contract gives in this time.
     #[schemars(extend("x-default" = "nothing"))]
     pub burst: Option<Text<Duration>>,
 }
@@ -118,8 +119,8 @@ pub(in crate::config) struct ContractSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Keys {
-    /// What becomes of a key that is no tenant's: `refuse` answers 401, `share` serves it like
-    /// everybody without a contract. `/v1/models` is answered without a key in any case.
+    /// What becomes of a key that is no tenant's: `refuse` answers 401, `share` serves it like a
+    /// request without a contract. `/v1/models` is answered without a key in any case.
     #[schemars(extend("x-default" = "`\"refuse\"`"))]
     pub unknown: Option<Text<UnknownKeysText>>,
     /// Keys the salts that keep tenants apart (`cache = "per_tenant"`); 16 characters at least. Give all

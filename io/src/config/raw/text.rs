@@ -22,7 +22,7 @@ use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
 use crate::replicas::Origin;
 use crate::telemetry::LogFormat;
 
-/// Longer than anybody means; keeps sums and doublings of durations far from overflow.
+/// Longer than any sensible value; keeps sums and doublings of durations far from overflow.
 const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A kind of value that is written as text.
@@ -86,7 +86,7 @@ impl TextValue for SocketAddr {
 }
 
 impl TextValue for Duration {
-    // JSON Schema's own `duration` is ISO 8601, which nobody writes by hand.
+    // JSON Schema's own `duration` is ISO 8601, which is hardly ever written by hand.
     const FORMAT: &'static str = "time-span";
     const EXAMPLE: &'static str = "5s";
 

@@ -1,4 +1,5 @@
-//! What is told of a pool's assignment: who may use which replicas, and what changes of it cost.
+//! Metrics of a pool's assignment: which workloads may use which replicas, and what changes of it
+//! cost.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Every metric, by name: a file for each thing that is told of, and here what holds them together.
-//! Handles are made once per pool; a request touches only those. The rest is read off the books when
-//! somebody asks. The guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
+//! Every metric, by name: a file for each kind, and here what holds them together. Handles are made
+//! once per pool; a request touches only those. The rest is read off the books at a scrape. The
+//! guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
 
 mod assignment;
 mod clients;
@@ -85,7 +85,7 @@ impl Metrics {
         self.panics.on_panic(kind);
     }
 
-    /// Sets what is read off the pools only when somebody asks. Replicas that left disappear.
+    /// Sets what is read off the pools only at a scrape. Replicas that left disappear.
     pub fn set_pool<'a>(
         &self,
         pool: &str,
@@ -101,7 +101,7 @@ impl Metrics {
         self.assignment.set(pool, it);
     }
 
-    /// Sets who waits and what tenants have used in a pool.
+    /// Sets what waits and what tenants have used in a pool.
     pub fn set_line<'a>(
         &self,
         pool: &str,

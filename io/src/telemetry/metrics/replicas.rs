@@ -1,4 +1,4 @@
-//! What is told of every replica, read off the books when somebody asks.
+//! Metrics of every replica, read off the books at a scrape.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

@@ -22,7 +22,7 @@ const BLOCK_TOKENS: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
 #[derive(Deserialize)]
 struct BailianLine {
     chat_id: i64,
-    #[serde(default = "nobody")]
+    #[serde(default = "no_parent")]
     parent_chat_id: i64,
     timestamp: f64,
     input_length: u32,
@@ -31,7 +31,7 @@ struct BailianLine {
     hash_ids: Vec<u64>,
 }
 
-fn nobody() -> i64 {
+fn no_parent() -> i64 {
     -1
 }
 

@@ -13,12 +13,12 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::bench::mock::MODEL;
 
-/// Streams are opened so many at a time, with a pause between.
+/// Streams are opened in batches of this size, with a pause between.
 const BATCH: u32 = 20;
 const BATCH_PAUSE: Duration = Duration::from_millis(40);
 /// Connects come in bursts of a hundredth of a second.
 const BURST: Duration = Duration::from_millis(10);
-/// A request that takes so long is lost.
+/// A request that takes longer than this is lost.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]

@@ -97,7 +97,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = repo::target_dir().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     ensure!(u64::from(args.streams) * 2 < files, "only {files} files may be open");
-    // Threads inherit the core of whoever starts them, so this comes before the first thread.
+    // Threads inherit the core of the thread that starts them, so this comes before the first
+    // thread.
     let own = std::process::id().to_string();
     let pinned = works(Command::new("taskset").args(["--pid", "--cpu-list", LOAD_CORE, &own]));
     ensure!(pinned, "cannot pin the load to core {LOAD_CORE}: two cores are needed");
