@@ -209,7 +209,8 @@ impl Brain {
     /// Tells whether any replica may take the request at all, whether or not it has room; those who
     /// may are the candidates then.
     fn is_anybody_there(&mut self, now: Moment, arrival: &Arrival) -> bool {
-        let ask = Ask { now, key: arrival.key, outline: &arrival.outline, first_token: None };
+        let ask =
+            Ask { now, key: arrival.key, outline: &arrival.outline, home: None, first_token: None };
         self.could_pick(&ask)
     }
 

@@ -76,7 +76,8 @@ impl Brain {
             self.candidates.clear();
             return Ok(home);
         }
-        let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
+        let ask = Ask { home: self.sessions.home(ask.now, ask.key), ..*ask };
+        let chosen = self.policy.pick(&ask, &self.candidates, &mut self.chance);
         self.subsets.on_picked(self.candidates[chosen].place);
         Ok(self.candidates[chosen].id)
     }
