@@ -16,7 +16,7 @@ use super::fleet::{MODEL, replica_number};
 use super::tally::Sample;
 use crate::stream;
 
-/// What was said, by whom.
+/// One message of a conversation, with its role.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Message {
     pub(super) role: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct ChatClient {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct TurnBody<'a> {
     model: &'static str,
     messages: &'a [Message],
     stream: bool,
@@ -54,7 +54,7 @@ impl ChatClient {
     /// Sends the history and returns the answer and what it cost.
     pub(super) async fn ask(&self, messages: &[Message]) -> anyhow::Result<(String, Sample)> {
         let stream_options = StreamOptions { include_usage: true };
-        let body = Body { model: MODEL, messages, stream: true, stream_options };
+        let body = TurnBody { model: MODEL, messages, stream: true, stream_options };
         let request = Request::post(&self.url)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::from(serde_json::to_vec(&body)?))?;

@@ -107,12 +107,12 @@ impl Args {
         Settings {
             name: self.name,
             models: self.models,
-            engine: engine::Settings {
+            engine: engine::EngineSettings {
                 times: self.hardware.times(),
                 kv_tokens: self.kv_tokens,
                 batched_tokens_max: self.batched_tokens,
                 seqs_max: self.max_seqs,
-                ..engine::Settings::default()
+                ..engine::EngineSettings::default()
             },
             speed: self.speed,
             seed: self.seed,
@@ -127,7 +127,7 @@ impl Args {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "whoever started it reads the address here")]
+#[expect(clippy::print_stdout, reason = "the address is read here by the caller")]
 fn announce(address: &str) {
     println!("mock replica listening on http://{address}");
 }

@@ -87,7 +87,7 @@ pub(super) enum Verdict {
     Serve,
     Fail,
     Hang,
-    /// Spoil the answer after so many chunks.
+    /// Spoil the answer after a number of chunks.
     Spoil {
         how: Spoil,
         chunks: u32,

@@ -45,7 +45,7 @@ pub(crate) struct Settings {
     pub(crate) name: Option<String>,
     /// Names it serves; the first is the one it uses when a request names none.
     pub(crate) models: Vec<String>,
-    pub(crate) engine: engine::Settings,
+    pub(crate) engine: engine::EngineSettings,
     /// How much faster than an H200 time passes; infinity runs steps without waiting at all.
     pub(crate) speed: f64,
     /// Replicas with one seed give one answer to one prompt.
@@ -58,7 +58,7 @@ impl Default for Settings {
         Self {
             name: None,
             models: vec!["mock-8b".to_owned()],
-            engine: engine::Settings::default(),
+            engine: engine::EngineSettings::default(),
             speed: 1.0,
             seed: 0,
             faults: Faults::default(),

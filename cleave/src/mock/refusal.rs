@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Whose words an answer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum ErrorDialect {
     OpenAi,
     Anthropic,
 }
@@ -89,18 +89,18 @@ impl Refusal {
         }
     }
 
-    pub(super) fn into_response(self, dialect: Dialect) -> Response {
+    pub(super) fn into_response(self, dialect: ErrorDialect) -> Response {
         let (status, message) = (self.status(), self.message());
         let (openai, anthropic) = self.types();
         let body = match dialect {
-            Dialect::OpenAi => {
+            ErrorDialect::OpenAi => {
                 let param = matches!(self, Self::UnknownModel { .. }).then_some("model");
                 let code = status.as_u16();
                 to_json(&OpenAiBody {
                     error: OpenAiError { message: &message, r#type: openai, param, code },
                 })
             }
-            Dialect::Anthropic => to_json(&AnthropicBody {
+            ErrorDialect::Anthropic => to_json(&AnthropicBody {
                 r#type: "error",
                 error: AnthropicError { r#type: anthropic, message: &message },
             }),

@@ -16,7 +16,7 @@ use twox_hash::XxHash3_64;
 use super::answer::{self, Shape};
 use super::faults::{Faults, Spoiled, Verdict};
 use super::metrics::Page;
-use super::refusal::{Dialect, Refusal, json, to_json};
+use super::refusal::{ErrorDialect, Refusal, json, to_json};
 use super::shapes::{chat, completions, embeddings, messages, responses};
 use super::{Replica, ask};
 
@@ -55,7 +55,7 @@ async fn health(State(replica): State<Replica>) -> StatusCode {
     if ill { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
 }
 
-/// Puts the replica's name on every answer, so that tests see who gave it.
+/// Puts the replica's name on every answer, so that tests see which replica gave it.
 async fn put_name(State(replica): State<Replica>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if let Ok(name) = HeaderValue::from_str(&replica.shared.name) {
@@ -75,8 +75,12 @@ async fn strike(State(replica): State<Replica>, request: Request, next: Next) ->
     }
 }
 
-fn dialect(request: &Request) -> Dialect {
-    if request.uri().path() == "/v1/messages" { Dialect::Anthropic } else { Dialect::OpenAi }
+fn dialect(request: &Request) -> ErrorDialect {
+    if request.uri().path() == "/v1/messages" {
+        ErrorDialect::Anthropic
+    } else {
+        ErrorDialect::OpenAi
+    }
 }
 
 /// Replaces all faults by those in the body; an empty object takes them all away.
@@ -88,18 +92,18 @@ async fn replace_faults(State(replica): State<Replica>, body: Bytes) -> Response
             replica.shared.driver.set_slow_factor(faults.slow_factor);
             json(to_json(&faults))
         }
-        Err(refusal) => refusal.into_response(Dialect::OpenAi),
+        Err(refusal) => refusal.into_response(ErrorDialect::OpenAi),
     }
 }
 
 #[derive(Serialize)]
-struct ModelList<'a> {
+struct ServedModels<'a> {
     object: &'a str,
-    data: Vec<Model<'a>>,
+    data: Vec<ServedModel<'a>>,
 }
 
 #[derive(Serialize)]
-struct Model<'a> {
+struct ServedModel<'a> {
     id: &'a str,
     object: &'a str,
     created: u64,
@@ -111,7 +115,7 @@ struct Model<'a> {
 
 async fn models(State(replica): State<Replica>) -> Response {
     let max_model_len = replica.shared.driver.capacity_tokens();
-    let model = |id| Model {
+    let model = |id| ServedModel {
         id,
         object: "model",
         created: 1_700_000_000,
@@ -121,7 +125,7 @@ async fn models(State(replica): State<Replica>) -> Response {
         max_model_len,
     };
     let data = replica.shared.models.iter().map(|id| model(id.as_str())).collect();
-    json(to_json(&ModelList { object: "list", data }))
+    json(to_json(&ServedModels { object: "list", data }))
 }
 
 #[derive(Serialize)]

@@ -6,7 +6,7 @@ use crate::fleet::BreakerSettings;
 use crate::policy::PolicyKind;
 use crate::queue::{self, Classes, GateSettings};
 
-use super::quarantine::QuarantineSettings;
+use super::poison::QuarantineSettings;
 use super::subsets::SubsetSettings;
 
 /// Everything one pool's brain is told at its start.
@@ -62,7 +62,7 @@ pub struct LineSettings {
     pub holds: bool,
     /// Whether new sessions wait while the fleet's KV is full.
     pub gates: bool,
-    pub limits: queue::LineSettings,
+    pub limits: queue::QueueLimits,
     pub gate: GateSettings,
     pub classes: Classes,
 }
@@ -80,7 +80,7 @@ impl Default for LineSettings {
             holds: true,
             // By KV alone it makes new sessions wait where compute is idle, so it is asked for.
             gates: false,
-            limits: queue::LineSettings::default(),
+            limits: queue::QueueLimits::default(),
             gate: GateSettings::default(),
             classes: Classes::default(),
         }

@@ -3,7 +3,7 @@
 use crate::domain::{Moment, ReplicaId, Report};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
-use crate::queue::{ClassSnapshot, GateSnapshot, Tenant, Usage};
+use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
 use crate::tokens::Misses;
 
 use super::{Brain, Foresight};
@@ -43,7 +43,7 @@ pub struct QueueSnapshot {
 pub struct TenantSnapshot {
     pub tenant: Tenant,
     pub waiting: usize,
-    pub usage: Usage,
+    pub usage: ContractUsage,
 }
 
 /// One replica at one moment.
@@ -108,19 +108,20 @@ impl Brain {
                 sessions: self.sessions.count(it.id),
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
-                report: it.hearsay.report(),
+                report: it.reported.report(),
                 in_flight_mu: it.in_flight_mu(),
                 capacity_mu_per_min: it.capacity_mu_per_min(),
                 pace: it.pace.factor(),
                 drift: it.ledger.drift,
             }
         });
+        let (quarantined, quarantined_total) = self.poison.held();
         Snapshot {
             policy: self.settings.policy,
             requests_in_flight: self.requests.len(),
             sessions_moved_total: self.sessions_moved_total,
-            quarantined: self.quarantine.held(),
-            quarantined_total: self.quarantine.held_total(),
+            quarantined,
+            quarantined_total,
             misses: self.lengths.misses(),
             queue: self.queue(),
             foresight: self.foresight.clone(),
@@ -141,7 +142,7 @@ impl Brain {
     }
 
     /// Shows where a tenant stands; nothing for one without a contract.
-    pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<Usage> {
+    pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<ContractUsage> {
         let account = self.hold.contracts.account(tenant);
         account.is_limited().then(|| account.usage_at(now))
     }
@@ -149,11 +150,12 @@ impl Brain {
     /// Shows what each tenant with a name has used, and everybody else together.
     pub fn tenants(&self) -> Vec<TenantSnapshot> {
         let accounts = self.hold.contracts.iter();
-        let snapshot = |(tenant, account): (Tenant, &crate::queue::Account)| TenantSnapshot {
-            tenant,
-            waiting: self.hold.line.waiting_of(tenant),
-            usage: account.usage(),
-        };
+        let snapshot =
+            |(tenant, account): (Tenant, &crate::queue::ContractAccount)| TenantSnapshot {
+                tenant,
+                waiting: self.hold.line.waiting_of(tenant),
+                usage: account.usage(),
+            };
         accounts.map(snapshot).collect()
     }
 
@@ -169,11 +171,11 @@ impl Brain {
             in_flight_mu: it.in_flight_mu(),
             capacity_mu_per_min: it.capacity_mu_per_min(),
             pace: it.pace.factor(),
-            elsewhere: it.hearsay.booked_elsewhere(now).load,
+            elsewhere: it.reported.booked_elsewhere(now).load,
             waiting_prompt_tokens: 0,
             answering_prompt_tokens: 0,
             output_tokens: 0,
-            report: it.hearsay.report(),
+            report: it.reported.report(),
         });
         let mut loads: Vec<ReplicaLoad> = replicas.collect();
         for booking in self.requests.values() {

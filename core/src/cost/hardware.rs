@@ -2,7 +2,7 @@
 //! their time, and how much they get done. Shared by all replicas of the class. It is not the
 //! `Coefficients` of a file, which also say where they come from and how far to trust them.
 
-use super::{Coefficients, Knee, Mix, RequestCost, StepTimes};
+use super::{Coefficients, KneePoint, Mix, RequestCost, StepTimes};
 
 /// What the reference class makes in a minute at its knee.
 const REFERENCE_MU_PER_MIN: f64 = 100.0;
@@ -22,7 +22,7 @@ pub struct Hardware {
 impl Hardware {
     /// Knows nothing but step times: the knee is predicted, and the class is its own reference.
     pub fn of_steps(class: &str, step: StepTimes) -> Self {
-        let knee = Knee::predict(&step, Mix::USUAL);
+        let knee = KneePoint::predict(&step, Mix::USUAL);
         Self {
             class: class.to_owned(),
             step,

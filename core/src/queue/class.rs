@@ -1,6 +1,6 @@
-//! Classes: what is promised to whom, and what share of the fleet stands behind the promise. A weight
-//! is a share of the work that is done while others wait too, so the least class still gets its own;
-//! strict priorities were not used because the lowest of them starves.
+//! Classes: the promise to each kind of request, and the share of the fleet that stands behind it.
+//! A weight is a share of the work that is done while several classes wait, so the least class
+//! still gets its own. Strict priorities were not used because the lowest of them starves.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::domain::whole_u32;
 
-/// So many classes fit a dashboard and a head.
+/// More classes than this fit neither a dashboard nor a head.
 pub const CLASSES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 64;
 
@@ -137,7 +137,7 @@ fn is_name(name: &str) -> bool {
 
 impl Default for Classes {
     /// `interactive` gets sixteen times the work of `batch` while both wait, and four times that of
-    /// `standard`: enough that somebody who looks at a screen hardly notices the others.
+    /// `standard`: enough that a person at a screen hardly notices the others.
     fn default() -> Self {
         let class = |name: &str, weight, first_token_ms, wait_s| Class {
             name: name.to_owned(),

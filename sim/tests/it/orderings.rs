@@ -1,6 +1,6 @@
-//! Known results come out. Each test is a finding published by somebody else, replayed here; those on
-//! the recorded trace, which is too large for the repository, are run by `cargo xtask test --only
-//! traces` and fail without it.
+//! Known results come out. Each test is a published finding, replayed here; those on the recorded
+//! trace, which is too large for the repository, are run by `cargo xtask test --only traces` and fail
+//! without it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use cleave_sim::results::Results;
 use cleave_sim::traces::{
     MultiTurn, Replay, Scale, SharedPrefix, Spread, Stage, Starts, Synthetic, Workload,
 };
-use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, World};
+use cleave_sim::world::{ReplicaSettings, Unwatched, World, WorldSettings};
 
 fn run(name: &str, replicas: usize, kv_tokens: u32, workload: &mut Workload) -> Results {
     let policy: PolicyKind =
         PolicyKind::among(cleave_sim::policies::ALL, name).expect("the policy exists");
     let mut replica = ReplicaSettings::default();
     replica.engine.kv_tokens = kv_tokens;
-    let mut world = World::new(Settings {
+    let mut world = World::new(WorldSettings {
         replicas: vec![replica; replicas],
         brain: brain::Settings::without_line(policy),
-        ..Settings::default()
+        ..WorldSettings::default()
     });
     world.start_measuring();
     world.run(workload, &mut Unwatched).expect("the world comes to its end");
@@ -41,7 +41,7 @@ fn conversation(policy: &str) -> Results {
     run(policy, 8, 524_288, &mut workload)
 }
 
-/// Plays agents with a repository of 40,000 tokens each, so many at a time, on 4 replicas.
+/// Plays agents with a repository of 40,000 tokens each, `at_once` at a time, on 4 replicas.
 fn agents(policy: &str, at_once: u32) -> Results {
     let agents = MultiTurn {
         sessions: u64::from(at_once) * 2,

@@ -1,5 +1,5 @@
-//! Rules on whole files: length, header, leftovers, metric names, paths of somebody's machine, and
-//! the code map. Vocabulary has a file of its own.
+//! Rules on whole files: length, header, leftovers, metric names, paths of one machine, and the
+//! code map. Names and vocabulary have files of their own.
 
 use crate::finding::Finding;
 use crate::source::{Source, identifiers};
@@ -22,7 +22,7 @@ pub(super) fn too_long(source: &Source) -> Option<Finding> {
     })
 }
 
-/// Wants `//!` first, so that whoever opens the file reads what it is for before anything else.
+/// Wants `//!` first, so that a reader learns what a file is for before anything else.
 pub(super) fn without_header(source: &Source) -> Option<Finding> {
     let first = source.text.lines().find(|it| !it.trim().is_empty()).unwrap_or_default();
     (!source.is_test_file() && !first.starts_with("//!"))
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_found_in_comments_but_not_in_strings() {
+    fn leftovers_are_found_in_comments_and_not_in_strings() {
         let found = |text| leftover_in_rust(&rust("a.rs", text)).len();
         assert_eq!(found("// TODO: later\n"), 1);
         assert_eq!(found("/* FIXME */ let a = 1;\n"), 1);

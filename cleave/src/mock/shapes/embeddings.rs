@@ -9,18 +9,18 @@ use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
-use super::prompts::Prompts;
+use super::prompts::PromptInput;
 use crate::mock::Replica;
 use crate::mock::answer;
 use crate::mock::ask;
-use crate::mock::refusal::{Dialect, Refusal, json, to_json};
+use crate::mock::refusal::{ErrorDialect, Refusal, json, to_json};
 
 const DIMENSIONS: usize = 64;
 
 #[derive(Deserialize)]
-struct Body {
+struct EmbeddingsBody {
     model: Option<String>,
-    input: Prompts,
+    input: PromptInput,
 }
 
 #[derive(Serialize)]
@@ -29,11 +29,11 @@ struct Reply<'a> {
     object: &'static str,
     model: &'a str,
     data: Vec<Embedded>,
-    usage: Usage,
+    usage: EmbeddingsUsage,
 }
 
 #[derive(Serialize)]
-struct Usage {
+struct EmbeddingsUsage {
     prompt_tokens: u32,
     total_tokens: u32,
 }
@@ -47,11 +47,11 @@ struct Embedded {
 
 pub(in crate::mock) async fn embeddings(State(replica): State<Replica>, body: Bytes) -> Response {
     let embedded = embed(&replica, &body).await;
-    embedded.map_or_else(|refusal| refusal.into_response(Dialect::OpenAi), json)
+    embedded.map_or_else(|refusal| refusal.into_response(ErrorDialect::OpenAi), json)
 }
 
 async fn embed(replica: &Replica, body: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let body: Body = ask::read(body)?;
+    let body: EmbeddingsBody = ask::read(body)?;
     let model = replica.resolve(body.model.as_deref())?;
     let inputs = body.input.into_bytes()?;
     let tokens = answer::read_only(replica, &inputs).await?;
@@ -61,7 +61,7 @@ async fn embed(replica: &Replica, body: &[u8]) -> Result<Vec<u8>, Refusal> {
         embedding: vector(input),
     });
     let data = data.collect();
-    let usage = Usage { prompt_tokens: tokens, total_tokens: tokens };
+    let usage = EmbeddingsUsage { prompt_tokens: tokens, total_tokens: tokens };
     Ok(to_json(&Reply { id: "embd-mock", object: "list", model, data, usage }))
 }
 

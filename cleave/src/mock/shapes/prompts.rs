@@ -1,4 +1,4 @@
-//! Prompts given as text or as tokens. A token's number is its four bytes.
+//! A prompt, given as text or as tokens. A token's number is its four bytes.
 
 use serde::Deserialize;
 
@@ -8,7 +8,7 @@ use crate::mock::refusal::Refusal;
 /// One prompt or several, each as text or as tokens.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Prompts(TextOr<PromptItem>);
+pub(super) struct PromptInput(TextOr<PromptItem>);
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
@@ -18,7 +18,7 @@ enum PromptItem {
     Tokens(Vec<u32>),
 }
 
-impl Prompts {
+impl PromptInput {
     /// Returns the bytes of each prompt.
     pub(super) fn into_bytes(self) -> Result<Vec<Vec<u8>>, Refusal> {
         let items = match self.0 {

@@ -104,12 +104,12 @@ impl Subsets {
     /// Lists the replicas of a workload: those it is pinned or confined to, or those that were planned.
     /// Nobody is confined to replicas that are gone for good.
     fn held(&self, now: Moment, key: SliceKey) -> Option<&[Place]> {
-        let clerk = self.clerk.as_ref()?;
+        let lookup = self.lookup.as_ref()?;
         let workload = workload_of(key);
         let pinned = self.orders.pinned.get(&workload).map(Vec::as_slice);
         let confined = || self.troubles.confines(now, workload);
         let is_there = |places: &&[Place]| places.iter().any(|it| !self.is_lost(now, *it));
-        Some(pinned.or_else(|| confined().filter(is_there)).unwrap_or_else(|| clerk.holders(key)))
+        Some(pinned.or_else(|| confined().filter(is_there)).unwrap_or_else(|| lookup.holders(key)))
     }
 
     /// Finds the only replica beyond its subset that a workload may use, if there is but one: the one it
@@ -168,7 +168,7 @@ impl Subsets {
     /// own and never more than it may spill to, dead or alive: what kills its replicas must not go
     /// through the whole fleet. Whoever has a step open has that one only.
     fn extend(&mut self, now: Moment, key: SliceKey, count: usize) {
-        let Some(clerk) = &self.clerk else { return };
+        let Some(lookup) = &self.lookup else { return };
         let workload = workload_of(key);
         if !self.may_leave(workload) {
             return;
@@ -181,7 +181,7 @@ impl Subsets {
             let free = |place: Place| !self.is_reserved(place);
             let next = match self.step {
                 Some(step) => Some(step.place).filter(|it| free(*it) && !self.chosen.contains(it)),
-                None => clerk.stand_in(key, free, &self.chosen),
+                None => lookup.stand_in(key, free, &self.chosen),
             };
             let Some(next) = next else { return };
             self.chosen.push(next);
@@ -195,11 +195,11 @@ impl Subsets {
 
     /// Tells whether somebody has a replica to himself.
     fn is_reserved(&self, place: Place) -> bool {
-        let Some(clerk) = &self.clerk else { return false };
+        let Some(lookup) = &self.lookup else { return false };
         let exclusive = self.settings.workloads.iter().filter(|it| it.exclusive);
         exclusive.into_iter().any(|it| {
             let low = Slice::of_prefix(it.workload).low;
-            clerk.holders(SliceKey(low)).contains(&place)
+            lookup.holders(SliceKey(low)).contains(&place)
         })
     }
 
@@ -272,8 +272,8 @@ impl Subsets {
         key: SliceKey,
         request: Option<(ReplicaId, Moment)>,
     ) {
-        if let Some(clerk) = &self.clerk {
-            self.troubles.on_lost(now, workload_of(key), request, clerk.holders(key));
+        if let Some(lookup) = &self.lookup {
+            self.troubles.on_lost(now, workload_of(key), request, lookup.holders(key));
         }
     }
 

@@ -263,7 +263,7 @@ fn what_nobody_sets_is_as_the_other_rooms_default_it() {
     assert_eq!(proxy.session_headers, crate::proxy::default_session_headers());
     assert_eq!(tenants.limits("default"), []);
     assert_eq!(admin.listen.to_string(), "127.0.0.1:9090");
-    assert_eq!(telemetry, crate::telemetry::Settings::default());
+    assert_eq!(telemetry, crate::telemetry::LogSettings::default());
     assert_eq!(pools[0].brain, cleave_core::brain::Settings::default());
     assert_eq!(pools[0].probe, crate::replicas::ProbeSettings::default());
 }
