@@ -21,7 +21,7 @@ pub use bucket::{Allowance, Use};
 pub use claim::Claim;
 pub use class::{CLASSES_MAX, Class, ClassId, Classes, ClassesError, Weight};
 pub use contract::{Account, Contracts, Limits, OverContract, Reservation, Usage, Used};
-pub use gate::{Admission, Gate, GateSettings, GateSnapshot};
+pub use gate::{Gate, GateAnswer, GateSettings, GateSnapshot};
 pub use line::{ClassSnapshot, Full, Lane, Line, LineSettings, Tenant, Ticket};
 pub use pace::Pace;
 pub use work::{Work, WorkSum};
