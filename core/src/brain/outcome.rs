@@ -6,9 +6,10 @@ use crate::domain::{Moment, RequestId, Usage};
 use super::admission::Bill;
 use super::books::{Computed, believed};
 use super::event::{Action, Failure, Outcome, Refusal};
+use super::health::{self, Health};
 use super::poison::HeldBack;
 use super::request::{Booking, Due};
-use super::{Brain, RETRY_AFTER, health};
+use super::{Brain, RETRY_AFTER};
 
 impl Brain {
     /// A try failed. The order is that of what each step must know: who was in flight at a death is noted while
@@ -126,8 +127,8 @@ impl Brain {
         match outcome {
             Outcome::Cut => {
                 self.placement.on_lost(now, &booking, false, &self.fleet);
-                self.check(now, actions, |it, fleet, found| {
-                    it.on_cut(now, fleet, booking.replica, found);
+                self.check(now, actions, |_, fleet, found| {
+                    Health::on_cut(now, fleet, booking.replica, found);
                 });
                 self.convict(now, booking.key, booking.fingerprint);
             }
