@@ -1,5 +1,6 @@
-//! Where a router's admin port is and what opens it, the same for every command that asks there. The
-//! token is read from a file and never from a flag, because flags are seen by everybody on the machine.
+//! Where a router's admin port is and what opens it, the same for every command that asks there.
+//! The token is read from a file and never from a flag, because every user of the machine can see
+//! flags.
 
 use std::path::PathBuf;
 

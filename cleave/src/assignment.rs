@@ -1,4 +1,4 @@
-//! `cleave assignment`: who holds which keys, as people read it: a bar for the key space, then
+//! `cleave assignment`: the holders of every key, for people to read: a bar for the key space, then
 //! workloads and slices with their replicas. It asks a running router's admin port.
 
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
 //! `cleave check-config`: says everything that is wrong with a configuration, or in a few lines
-//! what it amounts to. It starts nothing and contacts nobody, so it can run anywhere.
+//! what it amounts to. It starts nothing and contacts nothing, so it can run anywhere.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

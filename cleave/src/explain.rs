@@ -59,7 +59,7 @@ impl Args {
         }
         let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
         let asked = client.request(request.body(Full::default())?).await;
-        let answer = asked.with_context(|| format!("nobody answers on {admin}"))?;
+        let answer = asked.with_context(|| format!("no answer from {admin}"))?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();

@@ -11,6 +11,7 @@ mod membership;
 mod mock;
 mod serve;
 mod simulate;
+mod stream;
 mod style;
 mod successor;
 mod top;
@@ -62,14 +63,14 @@ fn main() -> ExitCode {
     )
 }
 
-/// Tells whether it only stopped because nobody reads its output any more, as in `cleave … | head`.
+/// Tells whether it only stopped because its output is not read any more, as in `cleave … | head`.
 /// A connection that breaks is told with what was done on it, so it is never the outermost error.
 fn has_no_reader(error: &anyhow::Error) -> bool {
     let outermost = error.chain().next().and_then(|it| it.downcast_ref::<io::Error>());
     outermost.is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Says what went wrong, and waits no longer than a moment for somebody to read it.
+/// Says what went wrong, and waits no longer than a moment for the line to be read.
 fn fail(error: &anyhow::Error) -> ExitCode {
     telemetry::last_words(&format!("error: {error:#}"));
     ExitCode::FAILURE

@@ -1,5 +1,6 @@
-//! Who is in each pool: the replicas that the configuration lists, and those that were discovered. Either
-//! may change while the router runs; whenever one does, the router takes on the whole of both.
+//! The replicas of each pool: those that the configuration lists, and those that were discovered.
+//! Either may change while the router runs; whenever one does, the router takes on the whole of
+//! both.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +14,12 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) struct Membership {
     pub(crate) router: Arc<Router>,
-    state: Mutex<State>,
+    state: Mutex<MembershipState>,
     tasks: TaskTracker,
 }
 
 #[derive(Default)]
-struct State {
+struct MembershipState {
     configured: Vec<PoolSettings>,
     tenants: Tenants,
     /// By the pool's name.
@@ -80,13 +81,13 @@ impl Membership {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MembershipState> {
         // Every change is a whole value put in place of another.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl MembershipState {
     fn pools(&self) -> Vec<PoolSettings> {
         let mut pools = self.configured.clone();
         for pool in &mut pools {

@@ -92,7 +92,7 @@ impl Serve {
         let given = self.take_over.then(successor::take_listener).transpose()?;
         let fitting = connections_that_fit(config.proxy.limits.connections_max);
         let server = Server::bind(Arc::clone(&router), given)?.with_connections_max(fitting);
-        let port = AdminPort::open(&config.admin, &router, self.take_over).await?;
+        let port = RunningAdmin::open(&config.admin, &router, self.take_over).await?;
         let membership = Membership::new(Arc::clone(&router));
         membership.configure(&config);
         if self.take_over {
@@ -197,17 +197,17 @@ fn announce(config: &Config, server: &Server, admin_listen: SocketAddr) -> anyho
 }
 
 /// The admin port while it is served.
-struct AdminPort {
-    settings: admin::Settings,
+struct RunningAdmin {
+    settings: admin::AdminSettings,
     router: Arc<Router>,
     address: SocketAddr,
     end: CancellationToken,
 }
 
-impl AdminPort {
+impl RunningAdmin {
     /// Opens the port; `patient` waits for the process before us to let go of it.
     async fn open(
-        settings: &admin::Settings,
+        settings: &admin::AdminSettings,
         router: &Arc<Router>,
         patient: bool,
     ) -> anyhow::Result<Self> {
@@ -221,8 +221,8 @@ impl AdminPort {
         };
         let (address, end) = (server.local_addr()?, CancellationToken::new());
         TaskTracker::new().spawn(server.run(end.clone()));
-        // Opened again, it is where it was, whoever chose the port.
-        let settings = admin::Settings { listen: address, ..settings.clone() };
+        // Opened again, it is where it was, even if the port was chosen by the system.
+        let settings = admin::AdminSettings { listen: address, ..settings.clone() };
         let router = Arc::clone(router);
         Ok(Self { settings, router, address, end })
     }
@@ -269,7 +269,7 @@ async fn or_warn(task: impl Future<Output = anyhow::Result<()>>) {
 /// What is handed to a successor.
 struct Handing {
     listener: OwnedFd,
-    port: tokio::sync::Mutex<AdminPort>,
+    port: tokio::sync::Mutex<RunningAdmin>,
     stop: CancellationToken,
     taken: CancellationToken,
 }
@@ -292,7 +292,7 @@ impl Handing {
                 }
                 Err(error) => {
                     error!("no successor, going on: {error:#}");
-                    *port = AdminPort::open(&port.settings, &port.router, true).await?;
+                    *port = RunningAdmin::open(&port.settings, &port.router, true).await?;
                 }
             }
         }
@@ -336,7 +336,7 @@ fn connections_that_fit(connections_max: usize) -> usize {
     if wanted <= limit {
         return connections_max;
     }
-    // Idle clients need no file towards a replica, but some must be left for those who ask.
+    // Idle clients need no file towards a replica, but some must be left for requests.
     let files = usize::try_from(limit).unwrap_or(usize::MAX);
     let fitting = files.saturating_sub(FILES_BESIDE_MIN).max(files / 2) / 4 * 3;
     let fitting = fitting.clamp(1, connections_max);

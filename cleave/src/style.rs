@@ -10,7 +10,8 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// Decides by who reads: no colours in a file, none where `NO_COLOR` is set to anything.
+    /// Decides by where the output goes: no colours in a file, none where `NO_COLOR` is set to
+    /// anything.
     pub(crate) fn of(is_terminal: bool, no_color: Option<&str>) -> Self {
         let refused = no_color.is_some_and(|it| !it.is_empty());
         if is_terminal && !refused { Self::Coloured } else { Self::Plain }

@@ -41,7 +41,7 @@ fn start_and_wait(listener: OwnedFd) -> anyhow::Result<u32> {
         .context("cannot start")?;
     match first_line(&mut child) {
         Ok(line) => {
-            // Whoever reads our output is told that it serves, and where, as at our own start.
+            // The reader of our output is told that it serves, and where, as at our own start.
             _ = io::stdout().write_all(line.as_bytes());
             Ok(child.id())
         }

@@ -1,8 +1,8 @@
-//! What one decision costs, for `cargo xtask bench decision`, which runs this program once for each size
-//! of fleet and prompt. `time` prints nanoseconds of the median decision and of the one in a hundred;
-//! `count` makes so many decisions and prints nothing, to be counted from outside, instruction by
-//! instruction: on a shared machine times lie and counts do not. `hash` times what comes before the
-//! decision: finding the prompt in a body and hashing it.
+//! What one decision costs, for `cargo xtask bench decision`, which runs this program once for each
+//! size of fleet and prompt. `time` prints nanoseconds of the median decision and of the slowest in
+//! a hundred. `count` makes a given number of decisions and prints nothing, to be counted from
+//! outside, instruction by instruction: on a shared machine times lie and counts do not. `hash`
+//! times what comes before the decision: finding the prompt in a body and hashing it.
 
 #![expect(clippy::print_stdout, reason = "a program that measures prints what it measured")]
 
@@ -156,7 +156,7 @@ impl World {
     }
 }
 
-/// Makes a prompt of so many blocks, of which the first are everybody's.
+/// Makes a prompt of `blocks` blocks, of which the first are common to all sessions.
 fn prompt(session: usize, blocks: usize) -> Outline {
     let name = |at: usize| if at < SHARED_BLOCKS { at } else { (session + 1) * 1_000_003 + at };
     let blocks = (0..blocks).map(|at| {

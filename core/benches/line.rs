@@ -1,6 +1,7 @@
-//! How long does the line take to let a request in and to say who goes next, when a hundred thousand
-//! of a thousand tenants wait? Every operation is timed by itself, because it is done under a lock and
-//! what matters is the worst of them, not the mean. Run by `cargo xtask bench line`.
+//! How long does the line take to let a request in and to say which goes next, when a hundred
+//! thousand of a thousand tenants wait? Every operation is timed by itself, because it is done
+//! under a lock and what matters is the worst of them, not the mean. Run by `cargo xtask bench
+//! line`.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 #![expect(clippy::print_stdout, reason = "what is measured is printed")]
@@ -9,9 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use cleave_core::domain::{Moment, RequestId};
-use cleave_core::queue::{
-    ClassId, Classes, Lane, Line, LineSettings, Tenant, Ticket, Weight, Work,
-};
+use cleave_core::queue::{ClassId, Classes, Lane, Line, QueueLimits, Tenant, Ticket, Weight, Work};
 
 const WAITING: u64 = 100_000;
 const TENANTS: u64 = 1_000;
@@ -53,7 +52,7 @@ fn timed<T>(times: &mut Vec<Duration>, work: impl FnOnce() -> T) -> T {
 }
 
 fn main() {
-    let settings = LineSettings { count_max: 2_000_000, bytes_max: usize::MAX };
+    let settings = QueueLimits { count_max: 2_000_000, bytes_max: usize::MAX };
     let mut line = Line::new(settings, &Classes::default());
     let mut displaced = Vec::new();
     for number in 0..WAITING {

@@ -1,7 +1,7 @@
 //! How long a round of planning and a lookup take: `cargo xtask bench planner`. A fleet of the size
-//! given on the command line, 64 slices for each replica, load that wobbles by a third, and in every
-//! second round somebody missing. Times are of the processor where the kernel tells them, so that
-//! it matters less who else uses the machine.
+//! given on the command line, 64 slices for each replica, load that wobbles by a third, and in
+//! every second round one replica missing. Times are of the processor where the kernel tells them,
+//! so that other users of the machine matter less.
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "it measures and tells")]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use cleave_core::domain::{Moment, Place, SliceKey};
 use cleave_core::sharding::{
-    Assignment, Clerk, LoadMap, Member, Planner, RangeLoad, Settings, Slice,
+    Assignment, FleetMember, LoadMap, Lookup, Planner, PlannerSettings, RangeLoad, Slice,
 };
 
 const SLICES: u64 = 64;
@@ -21,9 +21,9 @@ fn main() {
     let replicas = args.next().and_then(Result::ok).unwrap_or(1000);
     let rounds = args.next().and_then(Result::ok).unwrap_or(50);
     let lookups = args.next().and_then(Result::ok).unwrap_or(10_000_000);
-    let fleet: Vec<Member> =
-        (0..replicas).map(|it| Member::new(Place::of(&format!("gpu-{it}")), 1.0)).collect();
-    let settings = Settings { slices_min: 64, slices_max: 96, ..Settings::default() };
+    let fleet: Vec<FleetMember> =
+        (0..replicas).map(|it| FleetMember::new(Place::of(&format!("gpu-{it}")), 1.0)).collect();
+    let settings = PlannerSettings { slices_min: 64, slices_max: 96, ..PlannerSettings::default() };
     let planner = Planner::new(settings);
     let empty = Arc::new(Assignment::empty());
     let begun = Watch::start();
@@ -42,8 +42,8 @@ fn main() {
         println!("a round: {mean:?} on average");
     }
     if let Ok(lookups) = u32::try_from(lookups).map(|it| it.max(1)) {
-        let clerk = Clerk::new(base, fleet.iter().map(|it| (it.place, it.capacity)));
-        println!("a lookup: {:?}", lookup(&clerk, lookups) / lookups);
+        let lookup = Lookup::new(base, fleet.iter().map(|it| (it.place, it.capacity)));
+        println!("a lookup: {:?}", time_lookups(&lookup, lookups) / lookups);
     }
 }
 
@@ -80,10 +80,10 @@ fn load(replicas: u64, round: u64) -> LoadMap {
     LoadMap::new(&(0..slices).map(range).collect::<Vec<_>>(), &[])
 }
 
-fn lookup(clerk: &Clerk, lookups: u32) -> Duration {
+fn time_lookups(lookup: &Lookup, lookups: u32) -> Duration {
     let begun = Watch::start();
     for number in 0..lookups {
-        black_box(clerk.holders(SliceKey(spread(u64::from(number)))));
+        black_box(lookup.holders(SliceKey(spread(u64::from(number)))));
     }
     begun.elapsed()
 }

@@ -6,9 +6,9 @@
 
 use serde::Serialize;
 
-use crate::results::{Interval, Results, Spread};
+use crate::results::{Interval, Quantiles, Results};
 use crate::traces::Workload;
-use crate::world::{RunError, Settings, Unwatched, World};
+use crate::world::{RunError, Unwatched, World, WorldSettings};
 
 /// The bounds of one workload on one fleet.
 #[derive(Clone, Debug, Serialize)]
@@ -18,7 +18,7 @@ pub struct Bounds {
     /// The same for one cache as large as the fleet's together.
     pub pooled_hit: f64,
     /// First token on a replica that has nothing else to do and finds everything ever sent.
-    pub floor: Spread,
+    pub floor: Quantiles,
     /// No fleet as fast as this one has a lower mean time to the first token.
     pub ttft_mean_s: f64,
     /// By class, the share of deadlines for a first token that no order keeps more of.
@@ -39,10 +39,10 @@ impl Bounds {
     pub fn mean(seeds: &[Self]) -> Self {
         let mut mean = seeds.first().expect("a comparison has a seed").clone();
         let over = |figure: fn(&Self) -> f64| Interval::of_each(seeds, figure).mean;
-        let spread = |figure: fn(&Self) -> Spread| {
-            let all: Vec<Spread> = seeds.iter().map(figure).collect();
-            let over = |part: fn(&Spread) -> f64| Interval::of_each(&all, part).mean;
-            Spread {
+        let spread = |figure: fn(&Self) -> Quantiles| {
+            let all: Vec<Quantiles> = seeds.iter().map(figure).collect();
+            let over = |part: fn(&Quantiles) -> f64| Interval::of_each(&all, part).mean;
+            Quantiles {
                 mean: over(|it| it.mean),
                 p50: over(|it| it.p50),
                 p90: over(|it| it.p90),
@@ -74,7 +74,7 @@ impl Bounds {
 
 /// Computes the bounds of a workload on a fleet, after a warm-up if there is one.
 pub fn bounds(
-    settings: Settings,
+    settings: WorldSettings,
     warmup: Option<&mut Workload>,
     workload: &mut Workload,
 ) -> Result<Bounds, RunError> {
@@ -85,7 +85,7 @@ pub fn bounds(
     world.start_measuring();
     world.run(workload, &mut Unwatched)?;
     let ideal = world.ideal().expect("a pooled world collects them");
-    let floor = Spread::of(ideal.floor());
+    let floor = Quantiles::of(ideal.floor());
     Ok(Bounds {
         infinite_hit: ideal.infinite_hit(),
         pooled_hit: ideal.pooled_hit(),

@@ -1,5 +1,5 @@
 //! One run as plain numbers, with their units in their names. It reads measures and never runs
-//! anything; whoever shows them to people is `report`.
+//! anything; `report` shows them to people.
 
 mod groups;
 mod intervals;
@@ -10,11 +10,11 @@ use crate::measure::{Histogram, Measures, Tally, jain, ratio, real};
 use crate::world::World;
 
 pub use groups::{GroupResults, GroupSummary};
-pub use intervals::{Interval, Summary, summarize};
+pub use intervals::{Interval, MetricSummary, summarize};
 
 /// A distribution in five figures, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct Quantiles {
     pub mean: f64,
     pub p50: f64,
     pub p90: f64,
@@ -22,7 +22,7 @@ pub struct Spread {
     pub max: f64,
 }
 
-impl Spread {
+impl Quantiles {
     pub fn of(histogram: &Histogram) -> Self {
         Self {
             mean: histogram.mean_s(),
@@ -49,9 +49,9 @@ pub struct Results {
     pub retries: u64,
     /// From the start of measuring to the last end.
     pub span_s: f64,
-    pub ttft_s: Spread,
-    pub tpot_s: Spread,
-    pub end_to_end_s: Spread,
+    pub ttft_s: Quantiles,
+    pub tpot_s: Quantiles,
+    pub end_to_end_s: Quantiles,
     /// Requests that kept the promise, as a share of all and per second.
     pub good_share: f64,
     pub good_per_s: f64,
@@ -72,8 +72,8 @@ pub struct Results {
     pub sessions_moved: u64,
     /// Jain's index over tenants of work served in time per work asked for.
     pub fairness: f64,
-    /// Of the requests that ended after the first fault and did not cause it, the share on whose
-    /// replica it fell, or that nobody was left to take; none without faults.
+    /// Of the requests that ended after the first fault and did not cause it, the share whose
+    /// replica it hit, or that no replica was left to take; none without faults.
     pub struck: Option<f64>,
     /// Replicas that requests which do harm have reached; none where no tenant sends any.
     pub reached: Option<u64>,
@@ -81,7 +81,8 @@ pub struct Results {
     pub blast_radius: Option<f64>,
     /// Share of prompt tokens found in the cache in the run without the faults.
     pub hit_calm: Option<f64>,
-    /// Those who came after the first fault and did not cause it, with the faults and without.
+    /// The requests that came after the first fault and did not cause it, with the faults and
+    /// without.
     pub others: Option<GroupResults>,
     pub others_calm: Option<GroupResults>,
     pub classes: Vec<GroupResults>,
@@ -125,9 +126,9 @@ impl Results {
             too_long: it.too_long,
             retries: it.retries,
             span_s,
-            ttft_s: Spread::of(&it.ttft),
-            tpot_s: Spread::of(&it.tpot),
-            end_to_end_s: Spread::of(&it.end_to_end),
+            ttft_s: Quantiles::of(&it.ttft),
+            tpot_s: Quantiles::of(&it.tpot),
+            end_to_end_s: Quantiles::of(&it.end_to_end),
             good_share: ratio(real(it.good), arrived),
             good_per_s: ratio(real(it.good), span_s),
             prompt_tokens: it.prompt_tokens,

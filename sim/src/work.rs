@@ -1,7 +1,6 @@
-//! What a request costs, in milliseconds of a busy replica: the currency in which load, fairness and
-//! bounds are counted. A step's floor is left out, because a busy replica shares it among so many
-//! that whose it is cannot be said; so these are what a request adds, never what it would take alone
-//! (that is [`alone_ms`]).
+//! What a request costs, in milliseconds of a busy replica: the unit in which load, fairness and
+//! bounds are counted. A step's floor is left out, because a busy replica shares it among its whole
+//! batch. So these are what a request adds, never what it would take alone (that is [`alone_ms`]).
 
 use cleave_core::cost::{StepTimes, StepWork};
 

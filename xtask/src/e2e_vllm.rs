@@ -1,6 +1,6 @@
-//! `cargo xtask e2e-vllm`: the router in front of an engine that nobody here wrote. Two vLLM replicas
-//! on the processor, with a tiny model of random weights, by the recipe in `../shared/engines`. Not
-//! part of `cargo xtask test`: it needs 6 GB of disk, 8 GB of memory and some minutes.
+//! `cargo xtask e2e-vllm`: the router in front of a real engine. Two vLLM replicas on the
+//! processor, with a tiny model of random weights, by the recipe in `../shared/engines`. Not part
+//! of `cargo xtask test`: it needs 6 GB of disk, 8 GB of memory and some minutes.
 
 use std::fs;
 use std::net::SocketAddr;

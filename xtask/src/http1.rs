@@ -111,8 +111,8 @@ pub(crate) fn post(address: SocketAddr, path: &str, body: &str) -> io::Result<(H
     ))
 }
 
-/// Finds a port that nobody has. Somebody else may take it before its user does; then that start
-/// fails and says so.
+/// Finds a free port. Another process may take it before its user does; then that start fails and
+/// says so.
 pub(crate) fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

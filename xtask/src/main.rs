@@ -44,11 +44,11 @@ struct Cli {
 enum Command {
     /// Check what rustfmt and Clippy do not see: lengths, headers, leftovers, words
     Tidy,
-    /// Check who may know whom, between crates and between their modules
+    /// Check which crate and module may use which
     Layers,
     /// Run everything that must hold before a change lands
     Test(test::Args),
-    /// Throw inputs nobody thought of at what reads bytes from the network
+    /// Throw random inputs at what reads bytes from the network
     Fuzz(fuzz::Args),
     /// Torment a router and eight mock replicas, and count what clients notice
     Chaos(chaos::Args),

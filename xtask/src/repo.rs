@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// What a build, an editor or an installer leaves behind; nobody wrote it.
+/// What a build, an editor or an installer leaves behind; it is not written by hand.
 const GENERATED: [&str; 7] = [
     "target",
     "node_modules",

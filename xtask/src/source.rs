@@ -19,7 +19,7 @@ pub(crate) struct Source {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TextKind {
     Code,
     Comment,
     Text,
@@ -75,11 +75,11 @@ impl Source {
             .unwrap_or(lines.len())
     }
 
-    fn push(&mut self, kind: Kind, letter: char) {
+    fn push(&mut self, kind: TextKind, letter: char) {
         for (own, out) in [
-            (Kind::Code, &mut self.code),
-            (Kind::Comment, &mut self.comments),
-            (Kind::Text, &mut self.strings),
+            (TextKind::Code, &mut self.code),
+            (TextKind::Comment, &mut self.comments),
+            (TextKind::Text, &mut self.strings),
         ] {
             let blank = if letter == '\n' { '\n' } else { ' ' };
             out.push(if own == kind { letter } else { blank });
@@ -93,18 +93,18 @@ pub(crate) fn identifiers(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Tells what begins here and how many characters it takes.
-fn next_piece(rest: &[char], before: Option<char>) -> (Kind, usize) {
+fn next_piece(rest: &[char], before: Option<char>) -> (TextKind, usize) {
     let follows_name = before.is_some_and(|it| it.is_alphanumeric() || it == '_');
     match rest {
-        ['/', '/', ..] => (Kind::Comment, until(rest, |it| it == '\n')),
-        ['/', '*', ..] => (Kind::Comment, block_comment(rest)),
-        ['"', ..] => (Kind::Text, quoted(rest)),
+        ['/', '/', ..] => (TextKind::Comment, until(rest, |it| it == '\n')),
+        ['/', '*', ..] => (TextKind::Comment, block_comment(rest)),
+        ['"', ..] => (TextKind::Text, quoted(rest)),
         ['r' | 'b', ..] if !follows_name => {
-            raw_string(rest).map_or((Kind::Code, 1), |it| (Kind::Text, it))
+            raw_string(rest).map_or((TextKind::Code, 1), |it| (TextKind::Text, it))
         }
-        ['\'', '\\', _, tail @ ..] => (Kind::Text, 4 + until(tail, |it| it == '\'')),
-        ['\'', _, '\'', ..] => (Kind::Text, 3),
-        _ => (Kind::Code, 1),
+        ['\'', '\\', _, tail @ ..] => (TextKind::Text, 4 + until(tail, |it| it == '\'')),
+        ['\'', _, '\'', ..] => (TextKind::Text, 3),
+        _ => (TextKind::Code, 1),
     }
 }
 

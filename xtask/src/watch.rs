@@ -57,7 +57,7 @@ impl Watch {
         let thread = thread::spawn(move || {
             let mut changes: Vec<Change> = Vec::new();
             while !seen.load(Relaxed) {
-                // While the router restarts there is nobody to ask.
+                // While the router restarts nothing answers.
                 for replica in look(admin).unwrap_or_default() {
                     note(&mut changes, replica);
                 }
@@ -91,7 +91,7 @@ fn note(changes: &mut Vec<Change>, now: ReplicaStatus) {
         return;
     }
     let ReplicaStatus { url, state, reason } = now;
-    // A new process knows nobody yet, which is no judgement.
+    // A new process knows no replica yet, which is no judgement.
     let up = matches!(state.as_str(), "up" | "joining");
     let out = state == "out";
     changes.push(Change { at: Instant::now(), url, up, out, state, reason });

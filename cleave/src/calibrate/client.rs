@@ -12,14 +12,14 @@ use hyper_util::rt::TokioExecutor;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::stream::{Answer, Arriving, Unusable};
+use crate::stream::{self, Answer};
 
 const BODY_BYTES_MAX: usize = 8 << 20;
 const REFUSAL_CHARS_MAX: usize = 300;
 
 /// By which path a replica is asked, and whether it lets itself be kept from stopping early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dialect {
+pub(super) struct RequestForm {
     pub(super) api: Api,
     pub(super) ignore_eos: bool,
 }
@@ -32,21 +32,21 @@ pub(super) enum Api {
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct Question {
     pub(super) prompt: String,
     pub(super) output_tokens: u32,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum AskError {
+pub(super) enum QuestionError {
     /// The replica does not want this request; it may want others.
     Refused { status: StatusCode, words: String },
     /// The replica cannot be measured.
     Broken(anyhow::Error),
 }
 
-impl AskError {
+impl QuestionError {
     pub(super) fn into_error(self) -> anyhow::Error {
         match self {
             Self::Refused { status, words } => anyhow!("the replica answered {status}: {words}"),
@@ -56,28 +56,28 @@ impl AskError {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct QuestionBody<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    messages: Option<[Message<'a>; 1]>,
+    messages: Option<[QuestionMessage<'a>; 1]>,
     max_tokens: u32,
     temperature: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
     ignore_eos: Option<bool>,
     stream: bool,
-    stream_options: StreamOptions,
+    stream_options: UsageOption,
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct QuestionMessage<'a> {
     role: &'static str,
     content: &'a str,
 }
 
 #[derive(Serialize)]
-struct StreamOptions {
+struct UsageOption {
     include_usage: bool,
 }
 
@@ -119,14 +119,14 @@ impl ReplicaClient {
     pub(super) async fn ask(
         &self,
         model: &str,
-        dialect: Dialect,
-        ask: &Ask,
-    ) -> Result<Answer, AskError> {
+        dialect: RequestForm,
+        ask: &Question,
+    ) -> Result<Answer, QuestionError> {
         let (prompt, messages) = match dialect.api {
             Api::Completions => (Some(ask.prompt.as_str()), None),
-            Api::Chat => (None, Some([Message { role: "user", content: &ask.prompt }])),
+            Api::Chat => (None, Some([QuestionMessage { role: "user", content: &ask.prompt }])),
         };
-        let body = Body {
+        let body = QuestionBody {
             model,
             prompt,
             messages,
@@ -134,25 +134,26 @@ impl ReplicaClient {
             temperature: 0.0,
             ignore_eos: dialect.ignore_eos.then_some(true),
             stream: true,
-            stream_options: StreamOptions { include_usage: true },
+            stream_options: UsageOption { include_usage: true },
         };
-        let request = self.post(dialect.api, &body).map_err(AskError::Broken)?;
+        let request = self.post(dialect.api, &body).map_err(QuestionError::Broken)?;
         let sent_at = Instant::now();
         let response = self
             .http
             .request(request)
             .await
-            .map_err(|error| AskError::Broken(self.unreachable(error)))?;
+            .map_err(|error| QuestionError::Broken(self.unreachable(error)))?;
         let status = response.status();
         if !status.is_success() {
-            let words = self.collect(response).await.map_err(AskError::Broken)?;
+            let words = self.collect(response).await.map_err(QuestionError::Broken)?;
             let words = String::from_utf8_lossy(&words).chars().take(REFUSAL_CHARS_MAX).collect();
-            return Err(AskError::Refused { status, words });
+            return Err(QuestionError::Refused { status, words });
         }
-        self.listen(response, sent_at).await.map_err(AskError::Broken)
+        let answer = stream::listen(response.into_body(), sent_at).await;
+        answer.map_err(|error| QuestionError::Broken(error.into()))
     }
 
-    fn post(&self, api: Api, body: &Body<'_>) -> anyhow::Result<Request<Full<Bytes>>> {
+    fn post(&self, api: Api, body: &QuestionBody<'_>) -> anyhow::Result<Request<Full<Bytes>>> {
         let path = match api {
             Api::Completions => "/v1/completions",
             Api::Chat => "/v1/chat/completions",
@@ -161,22 +162,6 @@ impl ReplicaClient {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::from(serde_json::to_vec(body)?))?;
         Ok(request)
-    }
-
-    async fn listen(
-        &self,
-        response: Response<Incoming>,
-        sent_at: Instant,
-    ) -> anyhow::Result<Answer> {
-        let mut body = response.into_body();
-        let mut arriving = Arriving::new(sent_at);
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| explain(Unusable::CutOff))?;
-            if let Ok(data) = frame.into_data() {
-                arriving.take(&data, Instant::now()).map_err(explain)?;
-            }
-        }
-        arriving.finish().map_err(explain)
     }
 
     async fn collect(&self, response: Response<Incoming>) -> anyhow::Result<Bytes> {
@@ -190,17 +175,4 @@ impl ReplicaClient {
             format!("cannot reach {}; is the replica up, and is this its address?", self.base);
         anyhow::Error::from(error).context(told)
     }
-}
-
-fn explain(unusable: Unusable) -> anyhow::Error {
-    anyhow!(match unusable {
-        Unusable::CutOff => "the replica broke off an answer; look into its log",
-        Unusable::NoUsage => {
-            "the answer's stream reports no usage, so its tokens are unknown; use an engine that \
-             knows stream_options.include_usage"
-        }
-        Unusable::NotOpenAi => {
-            "the answer is no OpenAI stream; give the address of the engine itself"
-        }
-    })
 }

@@ -1,6 +1,6 @@
-//! What an engine says about itself on `/metrics`, under the names of several engines. Only what keeps a
-//! calibration honest is read: whether somebody else is being served, and how much of a prompt was
-//! cached where the answer does not say.
+//! What an engine says about itself on `/metrics`, under the names of several engines. Only what
+//! keeps a calibration honest is read: whether other clients are being served, and how much of a
+//! prompt was cached where the answer does not say.
 
 use super::client::ReplicaClient;
 
@@ -19,7 +19,7 @@ const CACHE_CONFIG: &str = "vllm:cache_config_info";
 
 /// One look at an engine; nothing where the engine does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Report {
+pub(super) struct EngineCounters {
     pub(super) running: Option<f64>,
     pub(super) waiting: Option<f64>,
     /// Tokens written since the engine started.
@@ -29,7 +29,7 @@ pub(super) struct Report {
     pub(super) kv_tokens: Option<f64>,
 }
 
-impl Report {
+impl EngineCounters {
     /// Asks the engine; one without metrics reports nothing.
     pub(super) async fn fetch(client: &ReplicaClient) -> anyhow::Result<Self> {
         let (status, body) = client.get("/metrics").await?;
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn each_engine_is_read_in_its_own_words() {
-        let vllm = Report::parse(
+        let vllm = EngineCounters::parse(
             "# HELP vllm:num_requests_running Requests.\n\
              vllm:num_requests_running{engine=\"0\",model_name=\"a b\"} 2.0\n\
              vllm:num_requests_running{engine=\"1\",model_name=\"a b\"} 1.0\n\
@@ -99,17 +99,19 @@ mod tests {
         );
         assert_eq!((vllm.requests(), vllm.hit_tokens), (Some(7.0), Some(512.0)));
         assert_eq!(vllm.kv_tokens, Some(1_600.0));
-        let sglang = Report::parse("sglang:num_running_reqs{a=\"b\"} 3\nsglang:num_queue_reqs 1\n");
+        let sglang =
+            EngineCounters::parse("sglang:num_running_reqs{a=\"b\"} 3\nsglang:num_queue_reqs 1\n");
         assert_eq!(sglang.requests(), Some(4.0));
-        let llama =
-            Report::parse("llamacpp:requests_processing 1\nllamacpp:tokens_predicted_total 9");
+        let llama = EngineCounters::parse(
+            "llamacpp:requests_processing 1\nllamacpp:tokens_predicted_total 9",
+        );
         assert_eq!((llama.requests(), llama.generated_tokens), (Some(1.0), Some(9.0)));
     }
 
     #[test]
     fn a_page_of_something_else_reports_nothing() {
         for page in ["", "<html>hello 1</html>", "up 1\n", "vllm:num_requests_running NaN"] {
-            assert_eq!(Report::parse(page), Report::default(), "{page}");
+            assert_eq!(EngineCounters::parse(page), EngineCounters::default(), "{page}");
         }
     }
 }

@@ -7,7 +7,7 @@ use cleave_core::cost::Mix;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(super) enum GridSize {
     Full,
     Quick,
 }
@@ -35,7 +35,7 @@ pub(super) struct Limits {
     pub(super) output_tokens: u32,
 }
 
-impl Pace {
+impl GridSize {
     /// How often a cell is measured: an odd number, because the median counts.
     pub(super) fn repeats(self, cell: Cell) -> u32 {
         match (self, cell) {
@@ -95,10 +95,10 @@ const QUICK: Axes = Axes {
 
 /// Lists the cells that the replica can take, in the order in which they are measured. A plan that is
 /// cut short has seen some of everything.
-pub(super) fn plan(pace: Pace, limits: &Limits) -> Vec<Cell> {
+pub(super) fn plan(pace: GridSize, limits: &Limits) -> Vec<Cell> {
     let axes = match pace {
-        Pace::Full => &FULL,
-        Pace::Quick => &QUICK,
+        GridSize::Full => &FULL,
+        GridSize::Quick => &QUICK,
     };
     let prompts = axes
         .cached
@@ -141,7 +141,7 @@ impl Cell {
                     && new + cached <= limits.prompt_tokens
             }
             Self::Batch { answers, context, output } => {
-                // A tenth of the cache is left, so that nobody is pushed out while answers grow.
+                // A tenth of the cache is left, so that nothing is evicted while answers grow.
                 let held = answers * (context + output);
                 context + output < limits.context_tokens
                     && held <= limits.kv_tokens - limits.kv_tokens / 10
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_plan_has_every_kind_of_cell_early() {
-        for pace in [Pace::Full, Pace::Quick] {
+        for pace in [GridSize::Full, GridSize::Quick] {
             let plan = plan(pace, &ROOMY);
             let start = &plan[..4];
             assert!(start.iter().any(|it| matches!(it, Cell::Prompt { .. })), "{start:?}");
@@ -199,7 +199,7 @@ mod tests {
             prompt_tokens: 1_500,
             output_tokens: 40,
         };
-        let plan = plan(Pace::Full, &tight);
+        let plan = plan(GridSize::Full, &tight);
         assert!(8 <= plan.len(), "{plan:?}");
         for cell in plan {
             match cell {
@@ -209,6 +209,6 @@ mod tests {
                 }
             }
         }
-        assert!(Pace::Full.mix(&tight).prompt_tokens <= 1_024);
+        assert!(GridSize::Full.mix(&tight).prompt_tokens <= 1_024);
     }
 }

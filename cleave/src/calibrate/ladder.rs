@@ -1,6 +1,7 @@
-//! The ladder of concurrencies: so many clients ask without a pause, then twice as many, until twice as
-//! many get no more done. Only the time in which all of them were busy counts: neither the first round,
-//! which begins at one moment as no real load does, nor the last, in which clients leave one by one.
+//! The ladder of concurrencies: some clients ask without a pause, then twice as many, until twice
+//! as many get no more done. Only the time in which all of them were busy counts: neither the first
+//! round, which begins at one moment as no real load does, nor the last, in which clients leave one
+//! by one.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,10 +9,10 @@ use cleave_core::cost::{Mix, Rung, still_grows};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use super::client::{Ask, AskError};
+use super::client::{Question, QuestionError};
 use super::measure::{Bench, Halt};
 use super::opening::Subject;
-use super::stream::{Answer, ms_between};
+use crate::stream::{Answer, ms_between};
 
 /// Lists the concurrencies, lowest first.
 pub(super) fn concurrencies(clients_max: u32) -> impl Iterator<Item = u32> {
@@ -41,10 +42,10 @@ pub(super) async fn climb(bench: &mut Bench<'_>, mix: Mix, clients: u32) -> Resu
     let total = requests(clients);
     bench.spend(total)?;
     let prompts = &mut bench.subject.prompts;
-    let asks: Vec<Ask> = (0..total)
+    let asks: Vec<Question> = (0..total)
         .map(|at| {
             let output_tokens = spread(mix.output_tokens, at);
-            Ask { prompt: prompts.write(mix.prompt_tokens), output_tokens }
+            Question { prompt: prompts.write(mix.prompt_tokens), output_tokens }
         })
         .collect();
     let (next, answers) = (Cell::new(0), RefCell::new(Vec::new()));
@@ -54,7 +55,7 @@ pub(super) async fn climb(bench: &mut Bench<'_>, mix: Mix, clients: u32) -> Resu
             let answer = client.ask(model, *dialect, ask).await?;
             answers.borrow_mut().push((Instant::now(), answer));
         }
-        Ok::<(), AskError>(())
+        Ok::<(), QuestionError>(())
     }));
     bench.within_time(work).await?.map_err(|it| Halt::Broken(it.into_error()))?;
     let (mut ends, answers): (Vec<Instant>, Vec<Answer>) = answers.into_inner().into_iter().unzip();

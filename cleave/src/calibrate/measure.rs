@@ -1,28 +1,29 @@
-//! Sends the grid to a replica and turns what the client saw into samples for the fit. It stops when
-//! told, when time or requests are spent, or when somebody else is served, and keeps what it has: a
-//! sample is whole or it is not there.
+//! Sends the grid to a replica and turns what the client saw into samples for the fit. It stops
+//! when told, when time or requests are spent, or when other clients are served, and keeps what it
+//! has: a sample is whole or it is not there.
 
 use std::time::Duration;
 
-use cleave_core::cost::{Mix, Rung, Sample, StepWork};
+use cleave_core::cost::{Mix, Rung, StepSample, StepWork};
 use futures_util::future::try_join_all;
 use indicatif::ProgressBar;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Ask, AskError};
-use super::engine_metrics::Report;
-use super::grid::{Cell, Pace, plan};
+use super::client::{Question, QuestionError};
+use super::engine_metrics::EngineCounters;
+use super::grid::{Cell, GridSize, plan};
 use super::ladder;
 use super::opening::{Subject, whole};
-use super::stream::{Answer, ms_between};
+use crate::stream::{Answer, ms_between};
 
 const REQUESTS_MAX: u32 = 5_000;
 /// Fewer intervals between tokens say too little, and so does a smaller part of an answer: pieces that
 /// were held up somewhere and came all at once tell nothing about the engine.
 const INTERVALS_MIN: usize = 4;
 const PART_OF_ANSWER_MIN: usize = 4;
-/// Tokens beyond ours, as a share of ours and at least so many, that the engine's own count may have.
+/// Tokens beyond ours that the engine's own count may have: a share of ours, and at least a
+/// minimum.
 const FOREIGN_SHARE: f64 = 0.02;
 const FOREIGN_TOKENS: f64 = 32.0;
 
@@ -32,7 +33,7 @@ pub(super) enum Halt {
     Interrupted,
     OutOfTime,
     OutOfRequests,
-    /// The engine wrote so many tokens for somebody else.
+    /// The engine wrote this many tokens for other clients.
     Foreign(f64),
     Broken(anyhow::Error),
 }
@@ -41,7 +42,7 @@ pub(super) enum Halt {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) cell: Cell,
-    pub(super) sample: Sample,
+    pub(super) sample: StepSample,
 }
 
 /// All that was measured.
@@ -58,7 +59,7 @@ pub(super) struct Findings {
 /// A measurement under way.
 pub(super) struct Bench<'a> {
     pub(super) subject: &'a mut Subject,
-    pub(super) pace: Pace,
+    pub(super) pace: GridSize,
     pub(super) force: bool,
     pub(super) stop: &'a CancellationToken,
     pub(super) progress: &'a ProgressBar,
@@ -71,14 +72,14 @@ pub(super) struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub(super) fn new(
         subject: &'a mut Subject,
-        pace: Pace,
+        pace: GridSize,
         force: bool,
         stop: &'a CancellationToken,
         progress: &'a ProgressBar,
     ) -> Self {
         let time = match pace {
-            Pace::Full => Duration::from_secs(540),
-            Pace::Quick => Duration::from_secs(110),
+            GridSize::Full => Duration::from_secs(540),
+            GridSize::Quick => Duration::from_secs(110),
         };
         let deadline = Instant::now() + time;
         Self {
@@ -152,7 +153,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures one cell as often as the pace asks for and returns the median, or why there is none.
-    async fn measure(&mut self, cell: Cell) -> Result<Result<Sample, String>, Halt> {
+    async fn measure(&mut self, cell: Cell) -> Result<Result<StepSample, String>, Halt> {
         if matches!(cell, Cell::Prompt { cached: 1.., .. }) && !self.caches_prefixes {
             return Ok(Err("the replica reports no cached prefix".to_owned()));
         }
@@ -184,16 +185,16 @@ impl<'a> Bench<'a> {
     /// Puts a prefix into the replica's cache.
     async fn prime(&mut self, tokens: u32) -> Result<Result<String, String>, Halt> {
         let prefix = self.subject.prompts.write(tokens);
-        let ask = Ask { prompt: format!("{prefix} first"), output_tokens: 1 };
+        let ask = Question { prompt: format!("{prefix} first"), output_tokens: 1 };
         Ok(self.ask_all(vec![ask]).await?.map(|_| prefix))
     }
 
     /// Measures how long the first token of one prompt takes.
-    async fn prompt(&mut self, prefix: &str, new: u32) -> Result<Result<Sample, String>, Halt> {
+    async fn prompt(&mut self, prefix: &str, new: u32) -> Result<Result<StepSample, String>, Halt> {
         let before = if prefix.is_empty() { None } else { self.hit_tokens().await? };
         let fresh = self.subject.prompts.write(new);
         let prompt = if prefix.is_empty() { fresh } else { format!("{prefix} {fresh}") };
-        let answer = match self.ask_all(vec![Ask { prompt, output_tokens: 1 }]).await? {
+        let answer = match self.ask_all(vec![Question { prompt, output_tokens: 1 }]).await? {
             Ok(answers) => answers.into_iter().next().expect("one was asked for"),
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -212,24 +213,24 @@ impl<'a> Bench<'a> {
         let cached = cached.min(answer.prompt_tokens.saturating_sub(1));
         let mut work = StepWork::default();
         work.add(answer.prompt_tokens - cached, cached);
-        Ok(Ok(Sample { work, answers: 1.0, ms: answer.ttft_ms() }))
+        Ok(Ok(StepSample { work, answers: 1.0, ms: answer.ttft_ms() }))
     }
 
     async fn hit_tokens(&self) -> Result<Option<f64>, Halt> {
-        let report = Report::fetch(&self.subject.client).await.map_err(Halt::Broken)?;
+        let report = EngineCounters::fetch(&self.subject.client).await.map_err(Halt::Broken)?;
         Ok(report.hit_tokens)
     }
 
-    /// Measures how long a step takes that writes one token for each of so many answers.
+    /// Measures how long a step takes that writes one token for each of `answers` answers.
     async fn batch(
         &mut self,
         answers: u32,
         context: u32,
         output: u32,
-    ) -> Result<Result<Sample, String>, Halt> {
+    ) -> Result<Result<StepSample, String>, Halt> {
         let prompts = &mut self.subject.prompts;
         let asks = (0..answers)
-            .map(|_| Ask { prompt: prompts.write(context), output_tokens: output })
+            .map(|_| Question { prompt: prompts.write(context), output_tokens: output })
             .collect();
         Ok(self.ask_all(asks).await?.and_then(|answers| {
             read_batch(&answers).ok_or_else(|| "the answers did not run side by side".to_owned())
@@ -239,7 +240,7 @@ impl<'a> Bench<'a> {
     /// Sends requests at once and waits for all answers; a refusal of any is a reason in words.
     pub(super) async fn ask_all(
         &mut self,
-        asks: Vec<Ask>,
+        asks: Vec<Question>,
     ) -> Result<Result<Vec<Answer>, String>, Halt> {
         self.spend(u32::try_from(asks.len()).unwrap_or(u32::MAX))?;
         let Subject { client, model, dialect, .. } = &*self.subject;
@@ -249,8 +250,8 @@ impl<'a> Bench<'a> {
                 self.note(&answers);
                 Ok(Ok(answers))
             }
-            Err(AskError::Refused { status, words }) => Ok(Err(format!("{status} {words}"))),
-            Err(AskError::Broken(error)) => Err(Halt::Broken(error)),
+            Err(QuestionError::Refused { status, words }) => Ok(Err(format!("{status} {words}"))),
+            Err(QuestionError::Broken(error)) => Err(Halt::Broken(error)),
         }
     }
 
@@ -277,7 +278,7 @@ impl<'a> Bench<'a> {
 
     /// Compares what the engine says it wrote with what it wrote for us.
     async fn look_for_others(&self) -> Result<(), Halt> {
-        let report = Report::fetch(&self.subject.client).await.map_err(Halt::Broken)?;
+        let report = EngineCounters::fetch(&self.subject.client).await.map_err(Halt::Broken)?;
         let (Some(before), Some(now)) =
             (self.subject.report.generated_tokens, report.generated_tokens)
         else {
@@ -291,7 +292,7 @@ impl<'a> Bench<'a> {
 
 /// Reads the step time off answers that were written side by side: between the moment when the last of
 /// them had begun and the moment when the first of them ended. Nothing when there is no such time.
-fn read_batch(answers: &[Answer]) -> Option<Sample> {
+fn read_batch(answers: &[Answer]) -> Option<StepSample> {
     let from = answers.iter().map(|it| it.pieces_at[0]).max()?;
     let to = answers.iter().filter_map(|it| it.pieces_at.last().copied()).min()?;
     let mut work = StepWork::default();
@@ -311,7 +312,7 @@ fn read_batch(answers: &[Answer]) -> Option<Sample> {
     }
     gaps_ms.sort_by(f64::total_cmp);
     let ms = gaps_ms[gaps_ms.len() / 2];
-    (0.0 < ms && ms.is_finite()).then_some(Sample { work, answers: 0.0, ms })
+    (0.0 < ms && ms.is_finite()).then_some(StepSample { work, answers: 0.0, ms })
 }
 
 fn to_f64(count: usize) -> f64 {
@@ -328,6 +329,7 @@ mod tests {
             zero + Duration::from_millis(from_ms) + piece * Duration::from_millis(gap_ms)
         };
         Answer {
+            text: String::new(),
             sent_at: zero,
             pieces_at: (0..pieces).map(at).collect(),
             prompt_tokens: 100,

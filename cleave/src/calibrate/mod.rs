@@ -14,7 +14,6 @@ mod plot;
 mod prompts;
 mod replica;
 mod report;
-mod stream;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -4,17 +4,17 @@
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 
-use super::client::{Api, Ask, AskError, Dialect, ReplicaClient};
-use super::engine_metrics::Report;
-use super::grid::{Limits, Pace};
+use super::client::{Api, Question, QuestionError, ReplicaClient, RequestForm};
+use super::engine_metrics::EngineCounters;
+use super::grid::{GridSize, Limits};
 use super::prompts::Prompts;
-use super::stream::{Answer, ms_between};
+use crate::stream::{Answer, ms_between};
 
-const DIALECTS: [Dialect; 4] = [
-    Dialect { api: Api::Completions, ignore_eos: true },
-    Dialect { api: Api::Completions, ignore_eos: false },
-    Dialect { api: Api::Chat, ignore_eos: true },
-    Dialect { api: Api::Chat, ignore_eos: false },
+const DIALECTS: [RequestForm; 4] = [
+    RequestForm { api: Api::Completions, ignore_eos: true },
+    RequestForm { api: Api::Completions, ignore_eos: false },
+    RequestForm { api: Api::Chat, ignore_eos: true },
+    RequestForm { api: Api::Chat, ignore_eos: false },
 ];
 const PILOT_PROMPT_TOKENS: u32 = 256;
 const PILOT_OUTPUT_TOKENS: u32 = 32;
@@ -27,11 +27,11 @@ const KV_TOKENS: u32 = 131_072;
 pub(super) struct Subject {
     pub(super) client: ReplicaClient,
     pub(super) model: String,
-    pub(super) dialect: Dialect,
+    pub(super) dialect: RequestForm,
     pub(super) limits: Limits,
     pub(super) prompts: Prompts,
     /// What the engine reported after the first words.
-    pub(super) report: Report,
+    pub(super) report: EngineCounters,
 }
 
 #[derive(Deserialize)]
@@ -49,12 +49,12 @@ struct Model {
 pub(super) async fn open(
     client: ReplicaClient,
     model: Option<&str>,
-    pace: Pace,
+    pace: GridSize,
     force: bool,
     seed: u64,
 ) -> anyhow::Result<Subject> {
     let model = choose_model(&client, model).await?;
-    let before = Report::fetch(&client).await?;
+    let before = EngineCounters::fetch(&client).await?;
     if !force {
         refuse_busy(&before)?;
     }
@@ -63,8 +63,8 @@ pub(super) async fn open(
     // The first answer may have paid for a cold start; the second one is as all others will be.
     let (_, second) = try_dialect(&client, &model.id, dialect, &mut prompts)
         .await
-        .map_err(AskError::into_error)?;
-    let report = Report::fetch(&client).await?;
+        .map_err(QuestionError::into_error)?;
+    let report = EngineCounters::fetch(&client).await?;
     let limits = limits(pace, &model, &report, &second);
     Ok(Subject { client, model: model.id, dialect, limits, prompts, report })
 }
@@ -93,7 +93,7 @@ async fn choose_model(client: &ReplicaClient, wanted: Option<&str>) -> anyhow::R
     }
 }
 
-fn refuse_busy(report: &Report) -> anyhow::Result<()> {
+fn refuse_busy(report: &EngineCounters) -> anyhow::Result<()> {
     let (running, waiting) = (report.running.unwrap_or(0.0), report.waiting.unwrap_or(0.0));
     ensure!(
         running + waiting < 0.5,
@@ -108,7 +108,7 @@ async fn find_dialect(
     client: &ReplicaClient,
     model: &str,
     prompts: &mut Prompts,
-) -> anyhow::Result<(Dialect, Answer)> {
+) -> anyhow::Result<(RequestForm, Answer)> {
     let mut refusals = Vec::new();
     for dialect in DIALECTS {
         match try_dialect(client, model, dialect, prompts).await {
@@ -116,8 +116,8 @@ async fn find_dialect(
                 prompts.learn(&prompt, answer.prompt_tokens);
                 return Ok((dialect, answer));
             }
-            Err(AskError::Broken(error)) => return Err(error),
-            Err(AskError::Refused { status, words }) => {
+            Err(QuestionError::Broken(error)) => return Err(error),
+            Err(QuestionError::Refused { status, words }) => {
                 refusals.push(format!("{:?}: {status} {words}", dialect.api));
             }
         }
@@ -129,20 +129,20 @@ async fn find_dialect(
 async fn try_dialect(
     client: &ReplicaClient,
     model: &str,
-    dialect: Dialect,
+    dialect: RequestForm,
     prompts: &mut Prompts,
-) -> Result<(String, Answer), AskError> {
+) -> Result<(String, Answer), QuestionError> {
     let prompt = prompts.write(PILOT_PROMPT_TOKENS);
-    let ask = Ask { prompt, output_tokens: PILOT_OUTPUT_TOKENS };
+    let ask = Question { prompt, output_tokens: PILOT_OUTPUT_TOKENS };
     let answer = client.ask(model, dialect, &ask).await?;
     Ok((ask.prompt, answer))
 }
 
 /// Keeps every request to a few seconds, as far as one answer can tell.
-fn limits(pace: Pace, model: &Model, report: &Report, pilot: &Answer) -> Limits {
+fn limits(pace: GridSize, model: &Model, report: &EngineCounters, pilot: &Answer) -> Limits {
     let bearable_ms = match pace {
-        Pace::Full => 8_000.0,
-        Pace::Quick => 2_000.0,
+        GridSize::Full => 8_000.0,
+        GridSize::Quick => 2_000.0,
     };
     let token_ms = pilot.ttft_ms() / f64::from(pilot.prompt_tokens.max(1));
     let last = pilot.pieces_at.last().copied().unwrap_or(pilot.sent_at);
@@ -175,10 +175,11 @@ mod tests {
 
     #[test]
     fn a_replica_that_serves_others_is_refused_with_a_remedy() {
-        let busy = Report { running: Some(2.0), waiting: Some(1.0), ..Report::default() };
+        let busy =
+            EngineCounters { running: Some(2.0), waiting: Some(1.0), ..EngineCounters::default() };
         let error = refuse_busy(&busy).unwrap_err().to_string();
         assert!(error.contains("2 running, 1 waiting") && error.contains("--force"), "{error}");
-        assert!(refuse_busy(&Report { running: Some(0.0), ..busy }).is_err());
-        assert!(refuse_busy(&Report::default()).is_ok());
+        assert!(refuse_busy(&EngineCounters { running: Some(0.0), ..busy }).is_err());
+        assert!(refuse_busy(&EngineCounters::default()).is_ok());
     }
 }

@@ -17,7 +17,7 @@ const PROMPT_COLOUR: &str = "#2563eb";
 const BATCH_COLOUR: &str = "#d97706";
 
 /// One panel: where values on two axes lie on the page.
-struct Panel {
+struct CalibrationPanel {
     left: f64,
     x: Axis,
     y: Axis,
@@ -53,7 +53,7 @@ impl Axis {
     }
 }
 
-impl Panel {
+impl CalibrationPanel {
     fn at(&self, x: f64, y: f64) -> (f64, f64) {
         (self.left + PANEL * self.x.place(x), MARGIN + PANEL * (1.0 - self.y.place(y)))
     }
@@ -148,7 +148,7 @@ fn draw_fit(svg: &mut String, calibration: &Calibration) {
         .map(|it| (it.cell, it.sample.ms, fit.predict_ms(&it.sample)))
         .collect();
     let axis = || Axis::log(cells.iter().flat_map(|it| [it.1, it.2]));
-    let panel = Panel { left: MARGIN, x: axis(), y: axis() };
+    let panel = CalibrationPanel { left: MARGIN, x: axis(), y: axis() };
     panel.frame(svg, "Predicted and measured", "measured, ms", "predicted, ms");
     let ends = [panel.x.low, panel.x.high];
     panel.line(svg, ends.into_iter().map(|it| (it, it)), "stroke=\"#999\" stroke-dasharray=\"4\"");
@@ -189,7 +189,7 @@ fn draw_ladder(svg: &mut String, calibration: &Calibration) {
         .collect();
     let top = points.iter().chain(&predicted).map(|it| it.1).fold(1.0, f64::max);
     let right = points.iter().map(|it| it.0).fold(2.0, f64::max);
-    let panel = Panel {
+    let panel = CalibrationPanel {
         left: 2.0 * MARGIN + PANEL,
         x: Axis { low: 1.0, high: right, is_log: true },
         y: Axis { low: 0.0, high: 1.1 * top, is_log: false },

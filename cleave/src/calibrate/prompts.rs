@@ -33,7 +33,7 @@ impl Prompts {
         self.bytes_per_token = (bytes / f64::from(tokens.max(1))).clamp(0.5, 20.0);
     }
 
-    /// Writes a new text of about so many tokens.
+    /// Writes a new text of about `tokens` tokens.
     pub(super) fn write(&mut self, tokens: u32) -> String {
         let mut text = format!("{:016x}", self.rng.random::<u64>());
         while text.len() < self.bytes(tokens) {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use cleave_core::cost::{
-    Coefficients, CostBook, ErrorQuantiles, Fit, Knee, Origin, RequestCost, Sample, StepTimes, fit,
+    Coefficients, CostBook, ErrorQuantiles, Fit, KneePoint, Origin, RequestCost, StepSample,
+    StepTimes, fit,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::client::ReplicaClient;
-use super::grid::{Cell, Pace};
+use super::grid::{Cell, GridSize};
 use super::measure::{Bench, Findings, Halt};
 use super::{Args, file, opening, plot, report};
 
@@ -22,7 +23,7 @@ const CELLS_MIN: usize = 3;
 /// A median error above this is told to the user.
 const ERROR_SUSPICIOUS: f64 = 0.1;
 
-/// What a calibration found, for whoever wants to see it.
+/// What a calibration found, as one value.
 #[derive(Debug)]
 pub(super) struct Calibration {
     pub(super) coefficients: Coefficients,
@@ -65,7 +66,7 @@ pub(super) async fn calibrate(
 ) -> anyhow::Result<Calibration> {
     let client = ReplicaClient::new(url)?;
     let source = client.base().to_owned();
-    let pace = if args.quick { Pace::Quick } else { Pace::Full };
+    let pace = if args.quick { GridSize::Quick } else { GridSize::Full };
     let seed = Uuid::new_v4().as_u64_pair().0;
     let mut subject = tokio::select! {
         () = stop.cancelled() => bail!("stopped before anything was measured"),
@@ -79,16 +80,16 @@ pub(super) async fn calibrate(
         findings.notes.push(told.to_owned());
     }
     judge(&mut findings)?;
-    let samples: Vec<Sample> = findings.cells.iter().map(|it| it.sample).collect();
+    let samples: Vec<StepSample> = findings.cells.iter().map(|it| it.sample).collect();
     let fit = rounded(fit(&samples));
     if ERROR_SUSPICIOUS < fit.error_held_out.p50 {
         let told = "half of the predictions are off by more than a tenth: the replica or this machine \
                     was busy with something else; measure again, without --quick";
         findings.notes.push(told.to_owned());
     }
-    let knee = Knee::of(findings.mix, &findings.rungs).unwrap_or_else(|| {
+    let knee = KneePoint::of(findings.mix, &findings.rungs).unwrap_or_else(|| {
         findings.notes.push("the knee is predicted, not measured".to_owned());
-        Knee { reached: false, ..Knee::predict(&fit.times, findings.mix) }
+        KneePoint { reached: false, ..KneePoint::predict(&fit.times, findings.mix) }
     });
     let coefficients = Coefficients {
         model: subject.model,
@@ -138,7 +139,7 @@ fn judge(findings: &mut Findings) -> anyhow::Result<()> {
     let told = match findings.halt.take() {
         None => None,
         Some(Halt::Foreign(tokens)) => bail!(
-            "the replica wrote {tokens:.0} tokens for somebody else meanwhile; take it out of \
+            "the replica wrote {tokens:.0} tokens for other clients meanwhile; take it out of \
              rotation, or give --force"
         ),
         Some(Halt::Broken(error)) if !is_enough => return Err(error),

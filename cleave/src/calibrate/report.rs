@@ -9,10 +9,10 @@ use super::replica::Calibration;
 use super::table::{error_row, right_align, table};
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CalibrationDocument<'a> {
     coefficients: &'a Coefficients,
     request: Request,
-    cells: Vec<Line>,
+    cells: Vec<ReportLine>,
     /// Of the cells, of the fit to all of them.
     error_fitted: ErrorQuantiles,
     ladder: Vec<Rung>,
@@ -30,7 +30,7 @@ struct Request {
 }
 
 #[derive(Serialize)]
-struct Line {
+struct ReportLine {
     cell: String,
     new_tokens: f64,
     attention_pairs: f64,
@@ -69,10 +69,10 @@ pub(super) fn print(calibration: &Calibration, args: &Args) -> anyhow::Result<()
     Ok(())
 }
 
-fn document(calibration: &Calibration) -> Document<'_> {
+fn document(calibration: &Calibration) -> CalibrationDocument<'_> {
     let Calibration { coefficients, fit, findings } = calibration;
     let cost = coefficients.request_cost();
-    let cells = findings.cells.iter().map(|it| Line {
+    let cells = findings.cells.iter().map(|it| ReportLine {
         cell: it.cell.to_string(),
         new_tokens: it.sample.work.new_tokens,
         attention_pairs: it.sample.work.attention_pairs,
@@ -80,7 +80,7 @@ fn document(calibration: &Calibration) -> Document<'_> {
         measured_ms: it.sample.ms,
         predicted_ms: fit.predict_ms(&it.sample),
     });
-    Document {
+    CalibrationDocument {
         coefficients,
         request: Request {
             a_new_token_ms: cost.new_token_ms,

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{Args, file};
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct TableLine<'a> {
     model: &'a str,
     floor_ms: f64,
     new_token_ms: f64,
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         file::add(path, fits.iter().map(entry).collect())?;
     }
     if args.json {
-        let lines: Vec<Line<'_>> = fits.iter().map(|(model, fit)| line(model, fit)).collect();
+        let lines: Vec<TableLine<'_>> = fits.iter().map(|(model, fit)| line(model, fit)).collect();
         println!("{}", serde_json::to_string_pretty(&lines)?);
     } else {
         println!("{}\n\n{}", coefficients(&fits), errors(&fits));
@@ -51,8 +51,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn line<'a>(model: &'a str, fit: &Fit) -> Line<'a> {
-    Line {
+fn line<'a>(model: &'a str, fit: &Fit) -> TableLine<'a> {
+    TableLine {
         model,
         floor_ms: fit.times.floor_ms,
         new_token_ms: fit.times.new_token_ms,

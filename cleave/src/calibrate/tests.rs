@@ -76,8 +76,8 @@ async fn a_replica_is_calibrated_from_outside() {
 async fn a_busy_replica_is_refused() {
     let rig = Rig::start(hurried()).await;
     let client = client::ReplicaClient::new(&rig.url).unwrap();
-    let dialect = client::Dialect { api: client::Api::Chat, ignore_eos: true };
-    let ask = client::Ask { prompt: "go on".to_owned(), output_tokens: 400_000 };
+    let dialect = client::RequestForm { api: client::Api::Chat, ignore_eos: true };
+    let ask = client::Question { prompt: "go on".to_owned(), output_tokens: 400_000 };
     let mut others = JoinSet::new();
     others.spawn(async move { client.ask("mock-8b", dialect, &ask).await.is_ok() });
     while rig.replica.stats().running == 0 {

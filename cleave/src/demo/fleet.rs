@@ -26,20 +26,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mock::{self, Replica};
 
-/// The model that everybody asks for.
+/// The model that all clients ask for.
 pub(super) const MODEL: &str = "mock-8b";
 const NAME_PREFIX: &str = "replica-";
-/// Where clients connect unless told otherwise, or unless somebody else is there.
+/// Where clients connect unless told otherwise, or unless the port is taken.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// For replicas on this machine to pass their first probe.
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
-/// For the stream of somebody who tries it by hand when the demo ends.
+/// For a stream that is tried by hand when the demo ends.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// A router and its replicas; dropping it ends the replicas.
 #[derive(Debug)]
-pub(super) struct Fleet {
+pub(super) struct DemoFleet {
     pub(super) address: SocketAddr,
     router: Arc<Router>,
     stop: CancellationToken,
@@ -61,8 +61,8 @@ pub(super) struct Busy {
     pub(super) running: usize,
 }
 
-impl Fleet {
-    /// Starts the router, which has nobody to send to yet.
+impl DemoFleet {
+    /// Starts the router, which has no replicas yet.
     pub(super) fn start(listen: Option<SocketAddr>) -> anyhow::Result<Self> {
         let (router, server) = match listen {
             Some(address) => bind(address)?,
@@ -103,7 +103,7 @@ impl Fleet {
         }
         let origins = replicas.iter().map(|(origin, _)| origin.clone());
         self.router.apply(vec![pool(policy, origins)], Tenants::default());
-        // Only now the old ones end: nobody is sent to a replica that is gone.
+        // Only now the old ones end: no request is sent to a replica that is gone.
         (self.replicas, self.engines) = (replicas, engines);
         timeout(START_MAX, self.all_up()).await.context("the mock replicas did not start")
     }

@@ -1,7 +1,8 @@
-//! The simulated people: each holds one conversation after another with some app, reads each answer,
-//! thinks, and sends the whole history back with the next message. What they say follows from the
-//! seed alone, and answers follow from what was said, so two phases see the same conversations; how
-//! many of them fit into a phase is up to the router. Nobody gives up and nobody retries.
+//! The simulated people: each holds one conversation after another with some app, reads each
+//! answer, thinks, and sends the whole history back with the next message. What they say follows
+//! from the seed alone, and answers follow from what was said, so two phases see the same
+//! conversations; how many of them fit into a phase is up to the router. They neither give up nor
+//! retry.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,22 +36,23 @@ const WORDS: [&str; 24] = [
 
 /// How many people there are and how they behave.
 #[derive(Clone, Debug)]
-pub(super) struct Load {
+pub(super) struct DemoLoad {
     pub(super) sessions: u16,
     pub(super) seed: u64,
-    /// Within so long everybody has come.
+    /// The time within which all people have come.
     pub(super) arrivals: Duration,
     pub(super) think_s: Range<f64>,
     /// The turns after which a person leaves, for runs that must not depend on the clock.
     pub(super) turns_max: Option<u32>,
 }
 
-impl Load {
+impl DemoLoad {
     pub(super) fn new(sessions: u16, seed: u64, arrivals: Duration) -> Self {
         Self { sessions, seed, arrivals, think_s: 0.5..2.5, turns_max: None }
     }
 
-    /// Lets everybody in. Dropping the set makes them leave at once, in the middle of an answer too.
+    /// Lets all people in. Dropping the set makes them leave at once, in the middle of an answer
+    /// too.
     pub(super) fn start(&self, client: &ChatClient, board: &Arc<Board>) -> JoinSet<()> {
         let mut people = JoinSet::new();
         for number in 0..self.sessions {
@@ -94,7 +96,7 @@ impl Board {
 #[derive(Debug)]
 struct Person {
     number: u16,
-    load: Load,
+    load: DemoLoad,
     client: ChatClient,
     board: Arc<Board>,
 }
@@ -148,7 +150,7 @@ impl Conversation {
     }
 
     fn think(&mut self, range_s: &Range<f64>) -> Duration {
-        // An empty range is how a test says that nobody thinks.
+        // An empty range is how a test sets no time to think.
         let seconds = if range_s.is_empty() { 0.0 } else { self.rng.random_range(range_s.clone()) };
         Duration::from_secs_f64(seconds)
     }
@@ -176,7 +178,7 @@ fn chance(seed: u64, what: &str) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(XxHash3_64::oneshot_with_seed(seed, what.as_bytes()))
 }
 
-/// Writes about so many tokens.
+/// Writes about `tokens` tokens.
 fn write(rng: &mut Pcg64Mcg, opening: &str, tokens: usize) -> String {
     let mut text = opening.to_owned();
     while text.len() < TOKEN_BYTES * tokens {
@@ -190,7 +192,7 @@ fn write(rng: &mut Pcg64Mcg, opening: &str, tokens: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Holds a whole conversation with somebody who always says the same.
+    /// Holds a whole conversation with a model that always says the same.
     fn hold(seed: u64, person: u16, number: u32) -> Vec<String> {
         let mut conversation = Conversation::draw(seed, person, number);
         while conversation.turns_left != 0 {

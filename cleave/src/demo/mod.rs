@@ -27,12 +27,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mock;
 use chat::ChatClient;
-use fleet::{Fleet, MODEL};
-use load::{Board, CONVERSATION_TOKENS, Load};
-use screen::Screen;
+use fleet::{DemoFleet, MODEL};
+use load::{Board, CONVERSATION_TOKENS, DemoLoad};
+use screen::DemoScreen;
 use summary::{Outcome, compare};
 use tally::Tallies;
-use view::Frame;
+use view::DemoFrame;
 
 /// What is compared, in the order in which it is shown, and what it means.
 const POLICIES: [(PolicyKind, &str); 2] = [
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Where clients connect [default: 127.0.0.1:8080, or a free port when that is taken]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// End after so long, as in 30s, instead of staying up
+    /// End after this time, as in 30s, instead of staying up
     #[arg(long = "for", value_name = "TIME", value_parser = parse_limit)]
     limit: Option<Duration>,
     /// Mock replicas behind the router
@@ -78,8 +78,10 @@ fn parse_limit(text: &str) -> Result<Duration, String> {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let quiet =
-            telemetry::Settings { level: "error".to_owned(), ..telemetry::Settings::default() };
+        let quiet = telemetry::LogSettings {
+            level: "error".to_owned(),
+            ..telemetry::LogSettings::default()
+        };
         telemetry::start(&quiet)?;
         // Each conversation holds four descriptors; a lower limit only means fewer of them.
         _ = rlimit::increase_nofile_limit(u64::MAX);
@@ -97,12 +99,12 @@ impl Args {
         let demo = Demo {
             replicas: usize::from(self.replicas),
             mock: mock_settings(sessions, self.replicas),
-            load: Load::new(sessions, self.seed, length / 3),
+            load: DemoLoad::new(sessions, self.seed, length / 3),
             length,
             stop,
         };
-        let mut screen = Screen::stdout();
-        let mut fleet = Fleet::start(self.listen)?;
+        let mut screen = DemoScreen::stdout();
+        let mut fleet = DemoFleet::start(self.listen)?;
         screen.say(&demo.opening(fleet.address))?;
         let outcomes = demo.run(&mut fleet, &mut screen).await?;
         screen.say(&compare(&outcomes))?;
@@ -119,15 +121,19 @@ impl Args {
 struct Demo {
     replicas: usize,
     mock: mock::Settings,
-    load: Load,
-    /// How long a phase lasts, unless everybody leaves before.
+    load: DemoLoad,
+    /// How long a phase lasts, unless all people leave before.
     length: Duration,
     stop: CancellationToken,
 }
 
 impl Demo {
-    /// Runs the phases, as many as there is time for before somebody says stop.
-    async fn run(&self, fleet: &mut Fleet, screen: &mut Screen) -> anyhow::Result<Vec<Outcome>> {
+    /// Runs the phases, as many as there is time for before it is told to stop.
+    async fn run(
+        &self,
+        fleet: &mut DemoFleet,
+        screen: &mut DemoScreen,
+    ) -> anyhow::Result<Vec<Outcome>> {
         let mut outcomes = Vec::new();
         for (policy, title) in POLICIES {
             if !self.stop.is_cancelled() {
@@ -147,8 +153,8 @@ impl Demo {
     async fn phase(
         &self,
         title: &str,
-        fleet: &Fleet,
-        screen: &mut Screen,
+        fleet: &DemoFleet,
+        screen: &mut DemoScreen,
     ) -> anyhow::Result<(Duration, Tallies)> {
         let board = Board::new(self.replicas);
         let client = ChatClient::new(&format!("http://{}", fleet.address));
@@ -177,7 +183,7 @@ impl Demo {
             }
             let (elapsed, busy, tallies) = (start.elapsed(), fleet.busy(), board.read());
             let (busy, tallies, length) = (&busy, &tallies, self.length);
-            let frame = Frame { title, is_arriving, elapsed, length, busy, tallies };
+            let frame = DemoFrame { title, is_arriving, elapsed, length, busy, tallies };
             if is_over {
                 screen.leave(&frame)?;
             } else {
@@ -191,7 +197,7 @@ impl Demo {
         let Self { replicas, load, mock, length, .. } = self;
         format!(
             "{replicas} mock replicas (Llama 3 8B on an H200, in real time; {kv} tokens of KV each)
-behind the router on http://{address}, and {sessions} people who chat, with some
+behind the router on http://{address}, and {sessions} people that chat, with some
 {CONVERSATION_TOKENS} tokens a conversation. First {seconds} s under round_robin, then the same
 conversations with cold caches under priced. The first {arriving} s of each, while
 people arrive, do not count.
@@ -221,7 +227,7 @@ fn mock_settings(sessions: u16, replicas: u16) -> mock::Settings {
     let kv_tokens = (2 * share_tokens).max(KV_TOKENS_MIN);
     mock::Settings {
         models: vec![MODEL.to_owned()],
-        engine: engine::Settings { kv_tokens, ..engine::Settings::default() },
+        engine: engine::EngineSettings { kv_tokens, ..engine::EngineSettings::default() },
         ..mock::Settings::default()
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use cleave_io::config;
 
-use super::view::Frame;
+use super::view::DemoFrame;
 use crate::style::Style;
 
-pub(super) struct Screen {
+pub(super) struct DemoScreen {
     out: Box<dyn Write + Send>,
     style: Style,
     is_terminal: bool,
@@ -18,7 +18,7 @@ pub(super) struct Screen {
     lines: usize,
 }
 
-impl Screen {
+impl DemoScreen {
     pub(super) fn stdout() -> Self {
         let out = io::stdout();
         let named = |name: &str| config::environment().find(|it| it.0 == name).map(|it| it.1);
@@ -27,7 +27,7 @@ impl Screen {
         Self { out: Box::new(out), style, is_terminal, lines: 0 }
     }
 
-    /// Shows nothing to anybody.
+    /// Shows nothing.
     #[cfg(test)]
     pub(super) fn nowhere() -> Self {
         Self { out: Box::new(io::sink()), style: Style::Plain, is_terminal: false, lines: 0 }
@@ -49,12 +49,12 @@ impl Screen {
     }
 
     /// Shows one moment of a phase.
-    pub(super) fn show(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+    pub(super) fn show(&mut self, frame: &DemoFrame<'_>) -> io::Result<()> {
         if self.is_terminal { self.redraw(frame) } else { self.say(&frame.line()) }
     }
 
     /// Shows the last moment of a phase, which stays.
-    pub(super) fn leave(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+    pub(super) fn leave(&mut self, frame: &DemoFrame<'_>) -> io::Result<()> {
         if self.is_terminal {
             self.redraw(frame)?;
             self.restore()?;
@@ -63,7 +63,7 @@ impl Screen {
         self.say(&frame.table(self.style))
     }
 
-    fn redraw(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+    fn redraw(&mut self, frame: &DemoFrame<'_>) -> io::Result<()> {
         let text = frame.draw(self.style);
         // Hidden cursor, no wrapping: a narrow window cuts lines instead of tearing the table.
         write!(self.out, "\x1b[?25l\x1b[?7l\r")?;
@@ -87,13 +87,13 @@ impl Screen {
     }
 }
 
-impl fmt::Debug for Screen {
+impl fmt::Debug for DemoScreen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Screen").field("is_terminal", &self.is_terminal).finish_non_exhaustive()
     }
 }
 
-impl Drop for Screen {
+impl Drop for DemoScreen {
     fn drop(&mut self) {
         // A terminal that takes no more bytes has nothing to be put back.
         _ = self.restore();
@@ -125,10 +125,10 @@ mod tests {
     fn written(is_terminal: bool) -> String {
         let paper = Paper::default();
         let out = Box::new(paper.clone());
-        let mut screen = Screen { out, style: Style::Plain, is_terminal, lines: 0 };
+        let mut screen = DemoScreen { out, style: Style::Plain, is_terminal, lines: 0 };
         let (busy, tallies) = ([Busy::default(); 2], Tallies::new(2));
         let time = Duration::from_secs(1);
-        let frame = Frame {
+        let frame = DemoFrame {
             title: "title",
             is_arriving: false,
             elapsed: time,

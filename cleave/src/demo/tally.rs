@@ -18,7 +18,7 @@ pub(super) struct Sample {
 /// Where in its conversation a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Nobody can have it in a cache, but for the system prompt.
+    /// Cannot be in any cache, but for the system prompt.
     First,
     Later,
 }
@@ -52,7 +52,7 @@ impl Tally {
         (0 < self.prompt_tokens).then(|| to_f64(self.cached_tokens) / to_f64(self.prompt_tokens))
     }
 
-    /// Returns the time to the first token that so many percent of the requests did not exceed.
+    /// Returns the time to the first token that `percent` of the requests did not exceed.
     pub(super) fn ttft_ms(&self, percent: usize) -> Option<f64> {
         quantile([&self.first_ttft_ms[..], &self.later_ttft_ms[..]].concat(), percent)
     }
@@ -121,7 +121,7 @@ impl Tallies {
     }
 }
 
-/// Finds the smallest of the values that so many percent of them do not exceed.
+/// Finds the smallest of the values that `percent` of them do not exceed.
 fn quantile(mut values: Vec<f64>, percent: usize) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() * percent).div_ceil(100).max(1);

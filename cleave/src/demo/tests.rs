@@ -1,5 +1,5 @@
-//! The whole demo in this process, with engines that do not wait and people who do not think, bounded
-//! by turns instead of time.
+//! The whole demo in this process, with engines that do not wait and people without time to think,
+//! bounded by turns instead of time.
 
 use super::*;
 
@@ -13,16 +13,16 @@ async fn conversations_that_stay_find_their_cache() {
     let demo = Demo {
         replicas: 8,
         mock: mock::Settings { speed: f64::INFINITY, ..mock_settings(SESSIONS, 8) },
-        load: Load {
+        load: DemoLoad {
             think_s: 0.0..0.0,
             turns_max: Some(TURNS),
-            ..Load::new(SESSIONS, 1, Duration::ZERO)
+            ..DemoLoad::new(SESSIONS, 1, Duration::ZERO)
         },
         length: Duration::from_secs(60 * 60),
         stop: CancellationToken::new(),
     };
-    let mut fleet = Fleet::start(Some("127.0.0.1:0".parse().unwrap())).unwrap();
-    let outcomes = demo.run(&mut fleet, &mut Screen::nowhere()).await.unwrap();
+    let mut fleet = DemoFleet::start(Some("127.0.0.1:0".parse().unwrap())).unwrap();
+    let outcomes = demo.run(&mut fleet, &mut DemoScreen::nowhere()).await.unwrap();
     fleet.stop().await.unwrap();
 
     let [spread, sticky] = &outcomes[..] else { panic!("two phases, not {}", outcomes.len()) };
@@ -45,12 +45,12 @@ async fn a_demo_that_is_stopped_shows_what_it_has() {
     let demo = Demo {
         replicas: 2,
         mock: mock_settings(1, 2),
-        load: Load::new(1, 0, Duration::ZERO),
+        load: DemoLoad::new(1, 0, Duration::ZERO),
         length: Duration::from_secs(60 * 60),
         stop: CancellationToken::new(),
     };
-    let mut fleet = Fleet::start(Some("127.0.0.1:0".parse().unwrap())).unwrap();
-    let mut screen = Screen::nowhere();
+    let mut fleet = DemoFleet::start(Some("127.0.0.1:0".parse().unwrap())).unwrap();
+    let mut screen = DemoScreen::nowhere();
     let (outcomes, ()) = tokio::join!(demo.run(&mut fleet, &mut screen), async {
         tokio::task::yield_now().await;
         demo.stop.cancel();

@@ -14,7 +14,7 @@ const HIT_CELLS: u32 = 6;
 
 /// One moment of one phase.
 #[derive(Debug)]
-pub(super) struct Frame<'a> {
+pub(super) struct DemoFrame<'a> {
     pub(super) title: &'a str,
     /// Whether people are still coming and nothing counts yet.
     pub(super) is_arriving: bool,
@@ -24,7 +24,7 @@ pub(super) struct Frame<'a> {
     pub(super) tallies: &'a Tallies,
 }
 
-impl Frame<'_> {
+impl DemoFrame<'_> {
     /// Draws the table under its title.
     pub(super) fn draw(&self, style: Style) -> String {
         let note = if self.is_arriving { "warming up, " } else { "" };
@@ -90,7 +90,7 @@ fn sum(busy: &[Busy]) -> Busy {
     })
 }
 
-/// Draws a count so that `max` fills the bar; whoever has anything shows.
+/// Draws a count so that `max` fills the bar; a count above zero always shows.
 fn bar(count: u32, max: u32) -> String {
     let cells = (count * BAR_CELLS).div_ceil(max.max(1));
     "█".repeat(usize::try_from(cells).unwrap_or(0))
@@ -133,9 +133,9 @@ mod tests {
         tallies
     }
 
-    fn frame<'a>(busy: &'a [Busy], tallies: &'a Tallies) -> Frame<'a> {
+    fn frame<'a>(busy: &'a [Busy], tallies: &'a Tallies) -> DemoFrame<'a> {
         let (elapsed, length) = (Duration::from_millis(12_900), Duration::from_millis(19_500));
-        Frame { title: "session", is_arriving: false, elapsed, length, busy, tallies }
+        DemoFrame { title: "session", is_arriving: false, elapsed, length, busy, tallies }
     }
 
     #[test]
@@ -177,7 +177,7 @@ all          28                     9      19        3    57% ███░░░
     #[test]
     fn a_frame_says_that_nothing_counts_yet() {
         let (busy, tallies) = ([Busy::default(); 2], Tallies::new(2));
-        let frame = Frame { is_arriving: true, ..frame(&busy, &tallies) };
+        let frame = DemoFrame { is_arriving: true, ..frame(&busy, &tallies) };
         let text = frame.draw(Style::Plain);
         assert!(text.lines().next().is_some_and(|it| it.ends_with(" warming up, 12 s of 20 s")));
         assert!(frame.line().ends_with("(warming up)"));

@@ -11,7 +11,7 @@ use cleave_core::policy::PolicyKind;
 use cleave_sim::engine::{self, Job};
 use cleave_sim::measure::Histogram;
 use cleave_sim::traces::{Replay, SharedPrefix, Stage, Synthetic, Workload};
-use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, World};
+use cleave_sim::world::{ReplicaSettings, Unwatched, World, WorldSettings};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -33,8 +33,8 @@ fn workload() -> Workload {
     Workload::synthetic(&synthetic, &Replay { seed: 9, ..Replay::default() })
 }
 
-fn engine() -> engine::Settings {
-    engine::Settings { block_tokens: BLOCK_TOKENS, ..engine::Settings::default() }
+fn engine() -> engine::EngineSettings {
+    engine::EngineSettings { block_tokens: BLOCK_TOKENS, ..engine::EngineSettings::default() }
 }
 
 /// Plays the arrivals to the driver that stands behind HTTP; returns times to the first token.
@@ -77,10 +77,10 @@ async fn in_real_time() -> Histogram {
 /// Plays the same arrivals to a world of one replica.
 fn in_virtual_time() -> Histogram {
     let policy = PolicyKind::ROUND_ROBIN;
-    let mut world = World::new(Settings {
+    let mut world = World::new(WorldSettings {
         replicas: vec![ReplicaSettings { engine: engine(), weight: 1.0 }],
         brain: brain::Settings::without_line(policy),
-        ..Settings::default()
+        ..WorldSettings::default()
     });
     world.start_measuring();
     world.run(&mut workload(), &mut Unwatched).unwrap();

@@ -18,12 +18,12 @@ use super::Replica;
 use super::ask::{Ask, Tool, render_call};
 use super::driver::Ticket;
 use super::events::Events;
-use super::refusal::{Dialect, Refusal, json, to_json};
+use super::refusal::{ErrorDialect, Refusal, json, to_json};
 use super::text::{self, Author, Draft, TOKEN_BYTES};
 
 /// How one API writes answers.
 pub(super) trait Shape: Sized + Send + 'static {
-    const DIALECT: Dialect;
+    const DIALECT: ErrorDialect;
     const ID_PREFIX: &'static str;
 
     /// Reads a request of this API.
@@ -159,8 +159,8 @@ fn go_on(author: Author, ask: &Ask, room: u32) -> Result<Option<Made>, u32> {
 }
 
 impl Ask {
-    /// Tells how many tokens are written of those the model would write, and how that ends; fails with
-    /// their number where there is no room for so many.
+    /// Tells how many tokens are written of those the model would write, and how that ends; fails
+    /// with their number where it exceeds `room`.
     fn length(&self, natural: u32, room: u32) -> Result<(u32, Finish), u32> {
         let wanted = match self.output_tokens_max {
             Some(max) if self.ignore_eos => max,

@@ -1,7 +1,6 @@
 //! `cleave mock-replica`: the command line of one mock replica in a process of its own.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use cleave_sim::engine;
@@ -14,9 +13,8 @@ use super::{Ended, Faults, Settings};
 /// Run a replica without a GPU: vLLM's APIs, an H200's timing, made-up text
 ///
 /// Faults can also be replaced while it runs: POST /mock/faults with a JSON object of any of
-/// fail_rate, hang_rate, truncate_rate, short_rate, garbage_rate, stall_rate, crash_after, hang_after,
-/// slow_factor, unhealthy, metrics_frozen, poison; what is absent is no fault, so {} takes them all
-/// away. All but unhealthy and metrics_frozen strike requests that generate or embed, never /health or
+/// fail_rate, hang_rate, truncate_rate, short_rate, garbage_rate, stall_rate, slow_factor,
+/// unhealthy, metrics_frozen, poison; what is absent is no fault, so {} takes them all away. All but unhealthy and metrics_frozen strike requests that generate or embed, never /health or
 /// /metrics.
 #[derive(Debug, clap::Args)]
 #[expect(
@@ -62,18 +60,9 @@ pub(crate) struct Args {
     /// Share of answers cut in the middle
     #[arg(long, default_value_t = 0.0, value_parser = parse_share)]
     truncate_rate: f64,
-    /// Abort on the request after this many
-    #[arg(long, value_name = "REQUESTS")]
-    crash_after: Option<u64>,
-    /// Answer nothing any more after this many requests
-    #[arg(long, value_name = "REQUESTS")]
-    hang_after: Option<u64>,
     /// Stretch every step of the engine
     #[arg(long, default_value_t = 1.0, value_parser = parse_slow_factor)]
     slow_factor: f64,
-    /// Answer 503 to everything for so long, as in 5s
-    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration)]
-    start_delay: Duration,
 }
 
 fn parse_speed(text: &str) -> Result<f64, String> {
@@ -118,12 +107,12 @@ impl Args {
         Settings {
             name: self.name,
             models: self.models,
-            engine: engine::Settings {
+            engine: engine::EngineSettings {
                 times: self.hardware.times(),
                 kv_tokens: self.kv_tokens,
                 batched_tokens_max: self.batched_tokens,
                 seqs_max: self.max_seqs,
-                ..engine::Settings::default()
+                ..engine::EngineSettings::default()
             },
             speed: self.speed,
             seed: self.seed,
@@ -131,17 +120,14 @@ impl Args {
                 fail_rate: self.fail_rate,
                 hang_rate: self.hang_rate,
                 truncate_rate: self.truncate_rate,
-                crash_after: self.crash_after,
-                hang_after: self.hang_after,
                 slow_factor: self.slow_factor,
                 ..Faults::default()
             },
-            start_delay: self.start_delay,
         }
     }
 }
 
-#[expect(clippy::print_stdout, reason = "whoever started it reads the address here")]
+#[expect(clippy::print_stdout, reason = "the address is read here by the caller")]
 fn announce(address: &str) {
     println!("mock replica listening on http://{address}");
 }

@@ -37,12 +37,12 @@ impl Clock {
 #[derive(Debug)]
 pub(super) struct Driver {
     clock: Clock,
-    state: Mutex<State>,
+    state: Mutex<DriverState>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct DriverState {
     engine: Engine,
     /// The last moment the engine was told; under an unbounded clock, what time it is.
     now: Moment,
@@ -83,8 +83,8 @@ impl Drop for Ticket {
 }
 
 impl Driver {
-    pub(super) fn new(settings: engine::Settings, clock: Clock) -> Self {
-        let state = State {
+    pub(super) fn new(settings: engine::EngineSettings, clock: Clock) -> Self {
+        let state = DriverState {
             engine: Engine::new(settings),
             now: Moment::ZERO,
             next_id: 0,
@@ -155,13 +155,14 @@ impl Driver {
         self.lock().timings.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked did so between whole calls of the engine, which is therefore sound.
+    fn lock(&self) -> MutexGuard<'_, DriverState> {
+        // A thread that panicked did so between whole calls of the engine, which is therefore
+        // sound.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings the engine up to the present and tells every listener what happened.
-    fn catch_up(&self, state: &mut State) {
+    fn catch_up(&self, state: &mut DriverState) {
         let speed = match self.clock {
             Clock::Scaled { zero, speed } => {
                 state.now = Moment::ZERO + zero.elapsed().mul_f64(speed);
@@ -178,7 +179,7 @@ impl Driver {
     }
 }
 
-impl State {
+impl DriverState {
     fn tell(&mut self, output: Output, speed: f64) {
         let Some(listener) = self.listeners.get_mut(&output.id) else { return };
         let (histogram, since) = match output.event {

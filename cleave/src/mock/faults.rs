@@ -37,10 +37,6 @@ pub(crate) struct Faults {
     pub(crate) garbage_rate: f64,
     /// Share of answers that stop in the middle and never go on.
     pub(crate) stall_rate: f64,
-    /// After so many more requests the next one ends the replica and everything in it.
-    pub(crate) crash_after: Option<u64>,
-    /// After so many more requests none is answered.
-    pub(crate) hang_after: Option<u64>,
     /// Stretches every step of the engine.
     pub(crate) slow_factor: f64,
     /// `/health` answers 503, and everything else as before.
@@ -60,8 +56,6 @@ impl Default for Faults {
             short_rate: 0.0,
             garbage_rate: 0.0,
             stall_rate: 0.0,
-            crash_after: None,
-            hang_after: None,
             slow_factor: 1.0,
             unhealthy: false,
             metrics_frozen: false,
@@ -93,8 +87,7 @@ pub(super) enum Verdict {
     Serve,
     Fail,
     Hang,
-    Crash,
-    /// Spoil the answer after so many chunks.
+    /// Spoil the answer after a number of chunks.
     Spoil {
         how: Spoil,
         chunks: u32,
@@ -131,7 +124,7 @@ impl FaultBox {
         Self(Mutex::new(Inner { faults, rng: Pcg64Mcg::seed_from_u64(seed), page: None }))
     }
 
-    /// Puts other faults in force; limits count from now.
+    /// Puts other faults in force.
     pub(super) fn replace(&self, faults: Faults) {
         self.lock().faults = faults;
     }
@@ -139,12 +132,8 @@ impl FaultBox {
     /// Judges the next request.
     pub(super) fn judge(&self) -> Verdict {
         let Inner { faults, rng, .. } = &mut *self.lock();
-        let crash = count_down(&mut faults.crash_after);
-        let hang = count_down(&mut faults.hang_after);
         let mut strikes = |rate: f64| rng.random_bool(rate.clamp(0.0, 1.0));
-        if crash {
-            Verdict::Crash
-        } else if hang || strikes(faults.hang_rate) {
+        if strikes(faults.hang_rate) {
             Verdict::Hang
         } else if strikes(faults.fail_rate) {
             Verdict::Fail
@@ -183,18 +172,6 @@ impl FaultBox {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Counts one request; says whether the limit was reached before it.
-fn count_down(limit: &mut Option<u64>) -> bool {
-    match limit {
-        None => false,
-        Some(0) => true,
-        Some(left) => {
-            *left -= 1;
-            false
-        }
     }
 }
 

@@ -33,7 +33,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use driver::{Clock, Driver};
@@ -46,14 +45,12 @@ pub(crate) struct Settings {
     pub(crate) name: Option<String>,
     /// Names it serves; the first is the one it uses when a request names none.
     pub(crate) models: Vec<String>,
-    pub(crate) engine: engine::Settings,
+    pub(crate) engine: engine::EngineSettings,
     /// How much faster than an H200 time passes; infinity runs steps without waiting at all.
     pub(crate) speed: f64,
     /// Replicas with one seed give one answer to one prompt.
     pub(crate) seed: u64,
     pub(crate) faults: Faults,
-    /// For so long after the start everything is answered with 503.
-    pub(crate) start_delay: Duration,
 }
 
 impl Default for Settings {
@@ -61,11 +58,10 @@ impl Default for Settings {
         Self {
             name: None,
             models: vec!["mock-8b".to_owned()],
-            engine: engine::Settings::default(),
+            engine: engine::EngineSettings::default(),
             speed: 1.0,
             seed: 0,
             faults: Faults::default(),
-            start_delay: Duration::ZERO,
         }
     }
 }
@@ -93,7 +89,6 @@ struct Shared {
     driver: Arc<Driver>,
     faults: FaultBox,
     crash: CancellationToken,
-    ready_at: Instant,
     started_at: SystemTime,
 }
 
@@ -123,7 +118,6 @@ impl Replica {
             driver: Arc::new(driver),
             faults: FaultBox::new(settings.faults, settings.seed),
             crash: CancellationToken::new(),
-            ready_at: Instant::now() + settings.start_delay,
             started_at: SystemTime::now(),
         };
         Self { shared: Arc::new(shared) }

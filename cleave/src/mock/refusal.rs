@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Whose words an answer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum ErrorDialect {
     OpenAi,
     Anthropic,
 }
@@ -28,7 +28,6 @@ pub(super) enum Refusal {
     },
     /// A failure that was asked for.
     Injected,
-    Starting,
 }
 
 #[derive(Serialize)]
@@ -70,7 +69,6 @@ impl Refusal {
                  {tokens} tokens. Please reduce the length of the prompt or of the answer."
             ),
             Self::Injected => "EngineCore encountered an issue (an injected fault).".to_owned(),
-            Self::Starting => "The replica is starting.".to_owned(),
         }
     }
 
@@ -79,7 +77,6 @@ impl Refusal {
             Self::Bad { .. } | Self::TooLong { .. } => StatusCode::BAD_REQUEST,
             Self::UnknownModel { .. } => StatusCode::NOT_FOUND,
             Self::Injected => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Starting => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -89,22 +86,21 @@ impl Refusal {
             Self::Bad { .. } | Self::TooLong { .. } => ("BadRequestError", "invalid_request_error"),
             Self::UnknownModel { .. } => ("NotFoundError", "not_found_error"),
             Self::Injected => ("InternalServerError", "api_error"),
-            Self::Starting => ("ServiceUnavailableError", "overloaded_error"),
         }
     }
 
-    pub(super) fn into_response(self, dialect: Dialect) -> Response {
+    pub(super) fn into_response(self, dialect: ErrorDialect) -> Response {
         let (status, message) = (self.status(), self.message());
         let (openai, anthropic) = self.types();
         let body = match dialect {
-            Dialect::OpenAi => {
+            ErrorDialect::OpenAi => {
                 let param = matches!(self, Self::UnknownModel { .. }).then_some("model");
                 let code = status.as_u16();
                 to_json(&OpenAiBody {
                     error: OpenAiError { message: &message, r#type: openai, param, code },
                 })
             }
-            Dialect::Anthropic => to_json(&AnthropicBody {
+            ErrorDialect::Anthropic => to_json(&AnthropicBody {
                 r#type: "error",
                 error: AnthropicError { r#type: anthropic, message: &message },
             }),

@@ -1,5 +1,5 @@
-//! Which path leads where, and what happens around every request: the name on the answer, the wait
-//! for the start, the faults.
+//! Which path leads where, and what happens around every request: the name on the answer and
+//! the faults.
 
 use std::future;
 
@@ -11,14 +11,13 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
-use tokio::time::Instant;
 use twox_hash::XxHash3_64;
 
 use super::answer::{self, Shape};
 use super::faults::{Faults, Spoiled, Verdict};
 use super::metrics::Page;
-use super::refusal::{Dialect, Refusal, json, to_json};
-use super::shapes::{chat, completions, messages, pooling, responses, tokens};
+use super::refusal::{ErrorDialect, Refusal, json, to_json};
+use super::shapes::{chat, completions, embeddings, messages, responses};
 use super::{Replica, ask};
 
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -29,24 +28,14 @@ pub(super) fn router(replica: Replica) -> Router {
         .route("/v1/completions", post(generate::<completions::Completion>))
         .route("/v1/responses", post(generate::<responses::Responses>))
         .route("/v1/messages", post(generate::<messages::Messages>))
-        .route("/v1/embeddings", post(pooling::embeddings))
-        .route("/rerank", post(pooling::rerank))
-        .route("/v1/rerank", post(pooling::rerank))
-        .route("/score", post(pooling::score))
-        .route("/v1/score", post(pooling::score))
+        .route("/v1/embeddings", post(embeddings::embeddings))
         .route_layer(middleware::from_fn_with_state(replica.clone(), strike));
     Router::new()
         .merge(work)
-        .route("/v1/messages/count_tokens", post(messages::count_tokens))
-        .route("/tokenize", post(tokens::tokenize))
-        .route("/detokenize", post(tokens::detokenize))
         .route("/v1/models", get(models))
         .route("/health", get(health))
-        .route("/ping", get(health))
-        .route("/version", get(version))
         .route("/metrics", get(metrics))
         .fallback(not_found)
-        .layer(middleware::from_fn_with_state(replica.clone(), wait_for_start))
         .route("/mock/faults", post(replace_faults))
         .layer(middleware::from_fn_with_state(replica.clone(), put_name))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -66,7 +55,7 @@ async fn health(State(replica): State<Replica>) -> StatusCode {
     if ill { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
 }
 
-/// Puts the replica's name on every answer, so that tests see who gave it.
+/// Puts the replica's name on every answer, so that tests see which replica gave it.
 async fn put_name(State(replica): State<Replica>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if let Ok(name) = HeaderValue::from_str(&replica.shared.name) {
@@ -75,30 +64,23 @@ async fn put_name(State(replica): State<Replica>, request: Request, next: Next) 
     response
 }
 
-async fn wait_for_start(State(replica): State<Replica>, request: Request, next: Next) -> Response {
-    if Instant::now() < replica.shared.ready_at {
-        return Refusal::Starting.into_response(dialect(&request));
-    }
-    next.run(request).await
-}
-
 async fn strike(State(replica): State<Replica>, request: Request, next: Next) -> Response {
     match replica.shared.faults.judge() {
         Verdict::Serve => next.run(request).await,
         Verdict::Fail => Refusal::Injected.into_response(dialect(&request)),
         Verdict::Hang => future::pending().await,
-        Verdict::Crash => {
-            replica.shared.crash.cancel();
-            future::pending().await
-        }
         Verdict::Spoil { how, chunks } => {
             next.run(request).await.map(|body| Body::new(Spoiled::new(body, how, chunks)))
         }
     }
 }
 
-fn dialect(request: &Request) -> Dialect {
-    if request.uri().path() == "/v1/messages" { Dialect::Anthropic } else { Dialect::OpenAi }
+fn dialect(request: &Request) -> ErrorDialect {
+    if request.uri().path() == "/v1/messages" {
+        ErrorDialect::Anthropic
+    } else {
+        ErrorDialect::OpenAi
+    }
 }
 
 /// Replaces all faults by those in the body; an empty object takes them all away.
@@ -110,18 +92,18 @@ async fn replace_faults(State(replica): State<Replica>, body: Bytes) -> Response
             replica.shared.driver.set_slow_factor(faults.slow_factor);
             json(to_json(&faults))
         }
-        Err(refusal) => refusal.into_response(Dialect::OpenAi),
+        Err(refusal) => refusal.into_response(ErrorDialect::OpenAi),
     }
 }
 
 #[derive(Serialize)]
-struct ModelList<'a> {
+struct ServedModels<'a> {
     object: &'a str,
-    data: Vec<Model<'a>>,
+    data: Vec<ServedModel<'a>>,
 }
 
 #[derive(Serialize)]
-struct Model<'a> {
+struct ServedModel<'a> {
     id: &'a str,
     object: &'a str,
     created: u64,
@@ -133,7 +115,7 @@ struct Model<'a> {
 
 async fn models(State(replica): State<Replica>) -> Response {
     let max_model_len = replica.shared.driver.capacity_tokens();
-    let model = |id| Model {
+    let model = |id| ServedModel {
         id,
         object: "model",
         created: 1_700_000_000,
@@ -143,7 +125,7 @@ async fn models(State(replica): State<Replica>) -> Response {
         max_model_len,
     };
     let data = replica.shared.models.iter().map(|id| model(id.as_str())).collect();
-    json(to_json(&ModelList { object: "list", data }))
+    json(to_json(&ServedModels { object: "list", data }))
 }
 
 #[derive(Serialize)]
@@ -154,15 +136,6 @@ struct Detail<'a> {
 /// Answers an unknown path as vLLM's web framework does.
 async fn not_found() -> Response {
     (StatusCode::NOT_FOUND, json(to_json(&Detail { detail: "Not Found" }))).into_response()
-}
-
-#[derive(Serialize)]
-struct Version<'a> {
-    version: &'a str,
-}
-
-async fn version() -> Response {
-    json(to_json(&Version { version: concat!(env!("CARGO_PKG_VERSION"), "+mock") }))
 }
 
 async fn metrics(State(replica): State<Replica>) -> Response {

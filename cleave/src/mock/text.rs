@@ -79,7 +79,7 @@ impl Draft {
         tokens
     }
 
-    /// Writes a text of so many tokens, each of four letters or so.
+    /// Writes a text of `tokens` tokens, each of four letters or so.
     pub(super) fn write(&mut self, tokens: u32) -> String {
         let mut text = String::with_capacity(TOKEN_BYTES * usize::try_from(tokens).unwrap_or(0));
         for at in 0..tokens {

@@ -3,9 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::hardware::Hardware;
-
-use super::scenario::{ClassName, Pace, ReplicaClass, Scenario, Span};
+use super::routers::Part;
+use super::scenario::{ClassName, LoopKind, ReplicaClass, Scenario, Span};
 
 /// What to simulate.
 #[derive(Clone, Debug, clap::Args)]
@@ -36,11 +35,11 @@ pub(crate) struct What {
     /// Whether requests come when they were recorded, or after the one before has ended
     /// [default: closed for recorded sessions, open otherwise]
     #[arg(long = "loop", value_enum)]
-    pace: Option<Pace>,
-    /// Play so many times as fast; for sessions, start so many times as often
+    pace: Option<LoopKind>,
+    /// Play this many times as fast; for sessions, start this many times as often
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
     rate_scale: Option<f64>,
-    /// Bring so much of the work the fleet can do, by the cost model with an endless cache
+    /// Bring this share of the work the fleet can do, by the cost model with an endless cache
     #[arg(
         long,
         value_name = "SHARE",
@@ -54,7 +53,7 @@ pub(crate) struct What {
     /// Play the trace up to here, in trace time
     #[arg(long, value_name = "TIME", value_parser = span)]
     until: Option<Span>,
-    /// Stop after so many requests
+    /// Stop after this many requests
     #[arg(long, value_name = "COUNT")]
     requests: Option<u64>,
     /// Leave longer prompts out; sessions end where they outgrow it
@@ -63,13 +62,13 @@ pub(crate) struct What {
     /// Cut longer pauses of sessions to this
     #[arg(long, value_name = "TIME", value_parser = span)]
     think_max: Option<Span>,
-    /// Start so many sessions a second, where no start is recorded
+    /// Start this many sessions a second, where no start is recorded
     #[arg(long, value_name = "RATE", conflicts_with = "sessions_at_once")]
     sessions_per_second: Option<f64>,
-    /// Keep so many sessions going
+    /// Keep this many sessions going
     #[arg(long, value_name = "COUNT")]
     sessions_at_once: Option<u32>,
-    /// Keep so many sessions going that their longest prompts fill so much of the fleet's KV
+    /// Keep as many sessions going as fill this share of the fleet's KV with their longest prompts
     #[arg(long, value_name = "SHARE", conflicts_with_all = ["sessions_at_once", "sessions_per_second"])]
     kv_load: Option<f64>,
     /// Let Claude Code sessions with equal tools share them
@@ -81,10 +80,16 @@ pub(crate) struct What {
     /// Policies to compare, with commas between them, or all [default: priced,session,round_robin]
     #[arg(long = "policy", value_name = "NAMES", value_delimiter = ',')]
     policies: Vec<String>,
-    /// Hold requests at the routers while every replica is past its knee
-    #[arg(long)]
-    hold: bool,
-    /// Let new sessions wait while the fleet's KV is full
+    /// Run what `cleave serve` would run with this file [default: what it runs without one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The pool of that file that is played [default: its first]
+    #[arg(long, value_name = "NAME", requires = "config")]
+    pool: Option<String>,
+    /// Turn parts of the router off, with commas between them
+    #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',')]
+    without: Vec<Part>,
+    /// Let new sessions wait while the fleet's KV is full, which is off by default
     #[arg(long)]
     gate: bool,
     /// The share of the fleet's KV that sessions may fill before new ones wait [default: 1]
@@ -96,22 +101,26 @@ pub(crate) struct What {
     /// Where chance begins; the same seed gives the same bytes [default: 0]
     #[arg(long)]
     seed: Option<u64>,
-    /// Run so many seeds, from --seed on, and give intervals of 95% confidence
+    /// Run this many seeds, from --seed on, and give intervals of 95% confidence
     #[arg(long, value_name = "COUNT")]
     seeds: Option<u64>,
     #[command(flatten)]
-    fleet: Fleet,
+    fleet: FleetArgs,
 }
 
 /// The fleet, when no scenario file describes it.
 #[derive(Clone, Debug, clap::Args)]
-struct Fleet {
+struct FleetArgs {
     /// Replicas of one kind [default: 8]
     #[arg(long, value_name = "COUNT")]
     replicas: Option<usize>,
-    /// Whose step times they have, as fitted on measurements [default: llama-8b]
-    #[arg(long, value_enum)]
-    hardware: Option<Hardware>,
+    /// Whose step times they have: llama-8b or llama-70b, or a class of --costs [default: the first
+    /// class of --costs, or llama-8b]
+    #[arg(long, value_name = "NAME")]
+    hardware: Option<String>,
+    /// A file of coefficients, as `cleave calibrate` writes it
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
     /// Room in a replica's KV cache [default: 524288]
     #[arg(long, value_name = "TOKENS")]
     kv_tokens: Option<u32>,
@@ -133,7 +142,7 @@ struct Fleet {
     /// Time from a reading to its arrival [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = span)]
     scrape_delay: Option<Span>,
-    /// Let several routers tell each other what they have booked, so often [default: never]
+    /// Let several routers tell each other what they have booked, at this interval [default: never]
     #[arg(long, value_name = "TIME", value_parser = span)]
     exchange_interval: Option<Span>,
     /// Time until the others hear it [default: 20ms]
@@ -185,8 +194,10 @@ impl What {
         if !self.policies.is_empty() {
             scenario.policies = self.policies;
         }
-        scenario.line.hold |= self.hold;
-        scenario.line.gate |= self.gate;
+        lay(&mut scenario.config, self.config);
+        lay(&mut scenario.pool, self.pool);
+        scenario.without.extend(self.without);
+        lay(&mut scenario.line.gate, self.gate.then_some(true));
         lay(&mut scenario.line.kv_share, self.kv_share);
         lay(&mut scenario.slo, self.slo);
         lay(&mut scenario.seed, self.seed);
@@ -195,8 +206,8 @@ impl What {
     }
 }
 
-impl Fleet {
-    fn lay_over(&self, scenario: &mut Scenario) {
+impl FleetArgs {
+    fn lay_over(self, scenario: &mut Scenario) {
         if let Some(replicas) = self.replicas {
             scenario.fleet.truncate(1);
             scenario.fleet.resize(1, ReplicaClass::default());
@@ -205,12 +216,13 @@ impl Fleet {
             scenario.fleet.push(ReplicaClass::default());
         }
         for class in &mut scenario.fleet {
-            class.hardware = self.hardware.unwrap_or(class.hardware);
+            lay(&mut class.hardware, self.hardware.clone());
             class.kv_tokens = self.kv_tokens.unwrap_or(class.kv_tokens);
             class.block_tokens = self.block_tokens.unwrap_or(class.block_tokens);
             class.batched_tokens = self.batched_tokens.unwrap_or(class.batched_tokens);
             class.max_seqs = self.max_seqs.unwrap_or(class.max_seqs);
         }
+        lay(&mut scenario.costs, self.costs);
         lay(&mut scenario.routers.count, self.routers);
         lay(&mut scenario.routers.scrape_interval, self.scrape_interval);
         lay(&mut scenario.routers.scrape_delay, self.scrape_delay);

@@ -8,11 +8,11 @@ use cleave_core::brain::TtftError;
 use cleave_core::policy::PolicyKind;
 use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::{ratio, real};
-use cleave_sim::results::{Results, Summary, summarize};
+use cleave_sim::results::{MetricSummary, Results, summarize};
 use indicatif::ProgressBar;
 
 use super::args::What;
-use super::output::{self, Document};
+use super::output::{self, CompareDocument};
 use super::plan::Plan;
 use super::runs::{self, Run};
 use super::table;
@@ -38,7 +38,7 @@ pub(crate) struct Comparison {
     /// In the mean over seeds.
     pub(crate) bounds: Bounds,
     /// Policy by policy, the best first; of each, seed by seed.
-    pub(crate) policies: Vec<(Summary, Vec<Run>)>,
+    pub(crate) policies: Vec<(MetricSummary, Vec<Run>)>,
 }
 
 enum Job {
@@ -62,10 +62,10 @@ impl Compare {
         let comparison = compare(&plan)?;
         let all: Vec<&Results> =
             comparison.policies.iter().flat_map(|(_, runs)| runs).map(|it| &it.results).collect();
-        let summaries: Vec<Summary> =
+        let summaries: Vec<MetricSummary> =
             comparison.policies.iter().map(|(summary, _)| summary.clone()).collect();
         if self.json {
-            print(&output::json(&Document {
+            print(&output::json(&CompareDocument {
                 version: header::VERSION,
                 seed: plan.seed,
                 parameters: header::parameters(&plan),
@@ -134,7 +134,7 @@ fn do_job(plan: &Plan, job: &Job, bar: &ProgressBar) -> anyhow::Result<Done> {
     }
 }
 
-/// Says on standard error how long it took, which is nobody's result.
+/// Says on standard error how long it took, which is no part of the result.
 #[expect(clippy::print_stderr, reason = "wall times are kept apart from the results")]
 fn say_walls(comparison: &Comparison) {
     for (summary, runs) in &comparison.policies {

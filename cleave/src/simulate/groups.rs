@@ -1,11 +1,11 @@
-//! Tables of some of the requests: classes and tenants where there are several, and those whom a fault
-//! was not meant for. A run with one class, one tenant and no faults prints none of them.
+//! Tables of some of the requests: classes and tenants where there are several, and requests that a
+//! fault was not meant for. A run with one class, one tenant and no faults prints none of them.
 
 use std::fmt::Write as _;
 
 use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::ratio;
-use cleave_sim::results::{GroupSummary, Summary};
+use cleave_sim::results::{GroupSummary, MetricSummary};
 use comfy_table::Table;
 
 use super::table::{digits, number, percent, right_align, share, table};
@@ -14,12 +14,12 @@ use super::table::{digits, number, percent, right_align, share, table};
 const TENANTS_MAX: usize = 12;
 
 /// All tables of groups that say anything, each with a blank line behind it.
-pub(crate) fn text(summaries: &[Summary], bounds: &Bounds) -> String {
+pub(crate) fn text(summaries: &[MetricSummary], bounds: &Bounds) -> String {
     let mut text = String::new();
     let mut say = |title: &str, table: Table| {
         write!(text, "{title}\n{table}\n\n").expect("a string takes everything");
     };
-    let most = |of: fn(&Summary) -> &[GroupSummary]| {
+    let most = |of: fn(&MetricSummary) -> &[GroupSummary]| {
         summaries.iter().map(|it| of(it).len()).max().unwrap_or(0)
     };
     if 1 < most(|it| &it.classes) {
@@ -42,8 +42,8 @@ pub(crate) fn text(summaries: &[Summary], bounds: &Bounds) -> String {
 
 fn who_got_what(
     kind: &str,
-    summaries: &[Summary],
-    groups: fn(&Summary) -> &[GroupSummary],
+    summaries: &[MetricSummary],
+    groups: fn(&MetricSummary) -> &[GroupSummary],
 ) -> Table {
     let mut table = table(&[
         "policy",
@@ -80,7 +80,7 @@ fn who_got_what(
     right_align(table)
 }
 
-fn deadlines(summaries: &[Summary], bounds: &Bounds) -> Table {
+fn deadlines(summaries: &[MetricSummary], bounds: &Bounds) -> Table {
     let names = ["policy", "class", "met", "sent and missed", "of these in vain"];
     let mut table = table(&names);
     for it in summaries {
@@ -105,7 +105,7 @@ fn deadlines(summaries: &[Summary], bounds: &Bounds) -> Table {
     right_align(table)
 }
 
-fn harm(summaries: &[Summary]) -> Table {
+fn harm(summaries: &[MetricSummary]) -> Table {
     let mut table = table(&[
         "policy",
         "blast radius",

@@ -59,7 +59,7 @@ fn work_load(plan: &Plan) -> anyhow::Result<f64> {
     Ok(work_ms / (span_ms * replicas))
 }
 
-/// Counts the sessions whose longest prompts fill so much of the fleet's KV.
+/// Counts the sessions whose longest prompts fill `share` of the fleet's KV.
 fn sessions(plan: &Plan, share: f64) -> anyhow::Result<u32> {
     // One after the other, each turn at once: only their content matters.
     let replay = Replay {

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cleave_sim::bounds::Bounds;
-use cleave_sim::results::{Results, Summary};
+use cleave_sim::results::{MetricSummary, Results};
 use serde::Serialize;
 
 #[derive(Serialize)]
-pub(crate) struct Document<'a> {
+pub(crate) struct CompareDocument<'a> {
     pub(crate) version: &'static str,
     pub(crate) seed: u64,
     pub(crate) parameters: BTreeMap<&'static str, String>,
     /// In the mean over seeds.
     pub(crate) bounds: &'a Bounds,
-    pub(crate) policies: &'a [Summary],
+    pub(crate) policies: &'a [MetricSummary],
     pub(crate) runs: &'a [&'a Results],
 }
 

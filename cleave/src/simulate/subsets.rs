@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 use cleave_core::brain::SubsetSettings;
 use cleave_sim::measure::ratio;
-use cleave_sim::results::{Interval, Results, Summary, summarize};
+use cleave_sim::results::{Interval, MetricSummary, Results, summarize};
 use comfy_table::Table;
 use serde::Serialize;
 
@@ -46,11 +46,11 @@ enum Floor {
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) floor: String,
-    pub(super) summary: Summary,
+    pub(super) summary: MetricSummary,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct SubsetsDocument<'a> {
     version: &'static str,
     seed: u64,
     parameters: std::collections::BTreeMap<&'static str, String>,
@@ -67,7 +67,7 @@ impl Subsets {
         }
         let rows = measure(&plan, &self.floors)?;
         if self.json {
-            print(&output::json(&Document {
+            print(&output::json(&SubsetsDocument {
                 version: header::VERSION,
                 seed: plan.seed,
                 parameters: header::parameters(&plan),
@@ -103,7 +103,7 @@ fn measure(plan: &Plan, floors: &[Floor]) -> anyhow::Result<Vec<Row>> {
     bar.finish_and_clear();
     let results = done.into_iter().map(|it| it.map(|it| it.results));
     let results: Vec<Results> = results.collect::<anyhow::Result<_>>()?;
-    // Figures of nobody would be zeros that look like findings.
+    // Figures of no request would be zeros that look like findings.
     ensure!(
         results.iter().all(measured_somebody),
         "nothing was measured: no request came after the warm-up, or after the first fault; play \
@@ -111,17 +111,17 @@ fn measure(plan: &Plan, floors: &[Floor]) -> anyhow::Result<Vec<Row>> {
     );
     let seeds = results.len() / floors.len().max(1);
     let of_floor = results.chunks(seeds.max(1)).map(|it| summarize(&it.iter().collect::<Vec<_>>()));
-    let row = |(floor, summary): (&Floor, Summary)| Row { floor: floor.to_string(), summary };
+    let row = |(floor, summary): (&Floor, MetricSummary)| Row { floor: floor.to_string(), summary };
     Ok(floors.iter().zip(of_floor).map(row).collect())
 }
 
-/// Tells whether there was anybody whose figures a row would show.
+/// Tells whether there was any request whose figures a row would show.
 fn measured_somebody(it: &Results) -> bool {
     let groups = [&it.others, &it.others_calm];
     0 < it.requests && groups.into_iter().flatten().all(|it| 0 < it.requests)
 }
 
-/// Shows the rows; figures of others where somebody did harm, else of all.
+/// Shows the rows; figures of others where a tenant did harm, else of all.
 fn text(rows: &[Row]) -> Table {
     let mut table = table(&[
         "floor",
@@ -171,7 +171,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(it: &Summary) -> Self {
+    pub(super) fn of(it: &MetricSummary) -> Self {
         let calm = it.others_calm.as_ref();
         Self {
             good: calm.map_or(it.good_share, |it| it.good_share),

@@ -20,7 +20,7 @@ const HARMED: &str = "#d97706";
 type Bar = (Interval, &'static str);
 
 /// One panel: a figure of every row, as a share or as it is.
-struct Panel {
+struct SubsetsPanel {
     title: &'static str,
     is_share: bool,
     bars: Vec<Vec<Bar>>,
@@ -48,12 +48,12 @@ pub(super) fn draw(rows: &[Row], title: &str) -> String {
     svg
 }
 
-fn panels(rows: &[Row]) -> Vec<Panel> {
+fn panels(rows: &[Row]) -> Vec<SubsetsPanel> {
     let each = |bars: fn(&Row) -> Vec<Option<Bar>>| {
         rows.iter().map(|it| bars(it).into_iter().flatten().collect()).collect()
     };
     vec![
-        Panel {
+        SubsetsPanel {
             title: "first token, p99, seconds",
             is_share: false,
             bars: each(|it| {
@@ -61,17 +61,17 @@ fn panels(rows: &[Row]) -> Vec<Panel> {
                 vec![Some((it.p99_s, CALM)), it.p99_harmed_s.map(|it| (it, HARMED))]
             }),
         },
-        Panel {
+        SubsetsPanel {
             title: "good requests lost to the harm",
             is_share: true,
             bars: each(|it| vec![it.summary.blast_radius.map(|it| (it, HARMED))]),
         },
-        Panel {
+        SubsetsPanel {
             title: "replicas the harm reached",
             is_share: false,
             bars: each(|it| vec![it.summary.reached.map(|it| (it, HARMED))]),
         },
-        Panel {
+        SubsetsPanel {
             title: "prompt tokens found in the cache",
             is_share: true,
             bars: each(|it| vec![Some((Figures::of(&it.summary).hit, CALM))]),
@@ -79,7 +79,7 @@ fn panels(rows: &[Row]) -> Vec<Panel> {
     ]
 }
 
-impl Panel {
+impl SubsetsPanel {
     fn draw(&self, svg: &mut String, left: f64, rows: &[Row]) {
         let bars = || self.bars.iter().flatten();
         let most = bars().map(|(it, _)| it.mean + it.half_width.unwrap_or(0.0)).fold(0.0, f64::max);

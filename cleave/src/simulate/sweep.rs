@@ -56,7 +56,7 @@ struct Knee {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct SweepDocument<'a> {
     version: &'static str,
     seed: u64,
     parameters: std::collections::BTreeMap<&'static str, String>,
@@ -90,7 +90,7 @@ impl Sweep {
         }
         knees.sort_by(|a, b| b.good_per_s.total_cmp(&a.good_per_s));
         if self.json {
-            print(&output::json(&Document {
+            print(&output::json(&SweepDocument {
                 version: header::VERSION,
                 seed: plan.seed,
                 parameters: header::parameters(&plan),

@@ -2,13 +2,13 @@
 
 use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::ratio;
-use cleave_sim::results::{Interval, Results, Summary};
+use cleave_sim::results::{Interval, MetricSummary, Results};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::groups;
 
 /// Everything that is printed after the header.
-pub(crate) fn text(summaries: &[Summary], firsts: &[&Results], bounds: &Bounds) -> String {
+pub(crate) fn text(summaries: &[MetricSummary], firsts: &[&Results], bounds: &Bounds) -> String {
     let mut text = format!(
         "What clients felt (times in seconds)\n{}\n\nWhy\n{}\n\n",
         felt(summaries, bounds),
@@ -19,7 +19,7 @@ pub(crate) fn text(summaries: &[Summary], firsts: &[&Results], bounds: &Bounds) 
     text
 }
 
-fn felt(summaries: &[Summary], bounds: &Bounds) -> Table {
+fn felt(summaries: &[MetricSummary], bounds: &Bounds) -> Table {
     let mut table = table(&[
         "policy",
         "good",
@@ -71,7 +71,7 @@ fn felt(summaries: &[Summary], bounds: &Bounds) -> Table {
     right_align(table)
 }
 
-fn why(summaries: &[Summary], firsts: &[&Results], bounds: &Bounds) -> Table {
+fn why(summaries: &[MetricSummary], firsts: &[&Results], bounds: &Bounds) -> Table {
     let mut table = table(&[
         "policy",
         "hit",

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::admin::AdminPort;
 use crate::style::Style;
 use read::{Admin, Entry};
-use view::Frame;
+use view::TopFrame;
 
 /// Events kept for the foot of the picture.
 const EVENTS_MAX: usize = 100;
@@ -55,22 +55,27 @@ impl Args {
             io::stdout().write_all(frame.draw(style(), usize::MAX).as_bytes())?;
             return Ok(());
         }
-        let mut screen = Screen::open()?;
+        let mut screen = TopScreen::open()?;
         tokio::select! {
             ended = self.redraw(&admin, &events, &mut screen) => ended,
             _ = tokio::signal::ctrl_c() => Ok(()),
         }
     }
 
-    async fn redraw(&self, admin: &Admin, events: &Log, screen: &mut Screen) -> anyhow::Result<()> {
-        let mut before: Option<(Frame, Instant)> = None;
+    async fn redraw(
+        &self,
+        admin: &Admin,
+        events: &Log,
+        screen: &mut TopScreen,
+    ) -> anyhow::Result<()> {
+        let mut before: Option<(TopFrame, Instant)> = None;
         loop {
             match look(admin, events).await {
                 Ok(mut frame) => {
                     if let Some((before, at)) = &before {
                         frame.compare(before, at.elapsed());
                     }
-                    screen.show(&frame.draw(style(), Screen::lines()))?;
+                    screen.show(&frame.draw(style(), TopScreen::lines()))?;
                     before = Some((frame, Instant::now()));
                 }
                 // A router that restarts is back in a moment.
@@ -81,9 +86,14 @@ impl Args {
     }
 }
 
-async fn look(admin: &Admin, events: &Log) -> anyhow::Result<Frame> {
+async fn look(admin: &Admin, events: &Log) -> anyhow::Result<TopFrame> {
     let (status, load) = (admin.read("/status").await?, admin.read("/load").await?);
-    Ok(Frame { status, load, events: events.lock().iter().cloned().collect(), ..Frame::default() })
+    Ok(TopFrame {
+        status,
+        load,
+        events: events.lock().iter().cloned().collect(),
+        ..TopFrame::default()
+    })
 }
 
 /// The newest events.
@@ -138,9 +148,9 @@ fn style() -> Style {
 }
 
 /// The whole terminal, put back when dropped.
-struct Screen(io::Stdout);
+struct TopScreen(io::Stdout);
 
-impl Screen {
+impl TopScreen {
     fn open() -> io::Result<Self> {
         let mut out = io::stdout();
         // A page of our own, no cursor, no wrapping.
@@ -159,7 +169,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TopScreen {
     fn drop(&mut self) {
         // A terminal that takes no more bytes has nothing to be put back.
         _ = self.0.write_all(b"\x1b[?7h\x1b[?25h\x1b[?1049l");

@@ -54,7 +54,7 @@ pub(super) struct ReplicaStatus {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Load {
+pub(super) struct LoadPage {
     pub(super) pools: Vec<PoolLoad>,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Entry {
     pub(super) alert: bool,
 }
 
-impl Load {
+impl LoadPage {
     /// Finds what weighs on a replica.
     pub(super) fn of(&self, pool: &str, url: &str) -> Option<&ReplicaLoad> {
         let pool = self.pools.iter().find(|it| it.name == pool)?;

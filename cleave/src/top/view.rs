@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::read::{Entry, Load, PoolStatus, ReplicaStatus, Status};
+use super::read::{Entry, LoadPage, PoolStatus, ReplicaStatus, Status};
 use crate::style::Style;
 
 const BAR_CELLS: u64 = 10;
@@ -13,16 +13,16 @@ const EVENTS_MAX: usize = 10;
 
 /// One moment.
 #[derive(Debug, Default)]
-pub(super) struct Frame {
+pub(super) struct TopFrame {
     pub(super) status: Status,
-    pub(super) load: Load,
+    pub(super) load: LoadPage,
     /// Newest last.
     pub(super) events: Vec<Entry>,
     /// Requests a second, by pool and replica, since the moment before.
     pub(super) rates: BTreeMap<(String, String), f64>,
 }
 
-impl Frame {
+impl TopFrame {
     /// Fills in rates from the moment before.
     pub(super) fn compare(&mut self, before: &Self, elapsed: Duration) {
         let sent = |status: &Status| -> BTreeMap<(String, String), u64> {
@@ -43,7 +43,7 @@ impl Frame {
         }
     }
 
-    /// Draws it in at most so many lines.
+    /// Draws it in at most `lines_max` lines.
     pub(super) fn draw(&self, style: Style, lines_max: usize) -> String {
         let mut lines = vec![self.title(style)];
         let events = self.events.len().min(EVENTS_MAX);
@@ -138,7 +138,7 @@ fn event(it: &Entry, style: Style) -> String {
     format!("{}  {line}", style.dim(time))
 }
 
-/// Draws a count so that `most` fills the bar; whoever has anything shows.
+/// Draws a count so that `most` fills the bar; a count above zero always shows.
 fn bar(count: u64, most: u64) -> String {
     let cells = (count * BAR_CELLS).div_ceil(most.max(1));
     "█".repeat(usize::try_from(cells).unwrap_or(0))
@@ -148,7 +148,7 @@ fn bar(count: u64, most: u64) -> String {
 mod tests {
     use super::*;
 
-    fn frame(replicas: usize) -> Frame {
+    fn frame(replicas: usize) -> TopFrame {
         let replica = |number: usize| ReplicaStatus {
             url: format!("http://gpu-{number}:8000"),
             state: if number == 3 { "out" } else { "up" }.to_owned(),
@@ -172,7 +172,7 @@ mod tests {
             reason: Some("unreachable".to_owned()),
             ..Entry::default()
         };
-        Frame { status, events: vec![entry], ..Frame::default() }
+        TopFrame { status, events: vec![entry], ..TopFrame::default() }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Replicas that are found in a file or by name: they join, and whoever leaves is drained.
+//! Replicas that are found in a file or by name: they join, and those that leave are drained.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -116,7 +116,7 @@ async fn every_address_of_a_name_is_a_replica_and_one_that_stays_away_leaves() {
     *names.there.lock().unwrap() = vec![second];
     router.until("one has left", |it| it.replicas().count() == 1).await;
     assert_eq!(router.status().await.replica(other.address).state, "up");
-    // Nobody at all is not believed at once: the last one goes on serving.
+    // An empty list is not believed at once: the last replica goes on serving.
     names.there.lock().unwrap().clear();
     assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
 }

@@ -1,4 +1,4 @@
-//! Why a request went where it went: what is kept of decisions, who may see it, and how it is shown.
+//! Why a request went where it went: what is kept of decisions, what opens it, and how it is shown.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
-//! The line over HTTP: who goes first, who is refused and why, and what answers say of it. One replica
-//! is played by hand and every prompt is so long that it fills the replica until it is answered, so the
-//! order is that of the test's own steps and no clock decides anything.
+//! The line over HTTP: which request goes first, which is refused and why, and what answers say of
+//! it. One replica is played by hand and every prompt is large enough to fill the replica until it
+//! is answered, so the order is that of the test's own steps and no clock decides anything.
 
 use std::fmt::Write as _;
 
@@ -72,7 +72,7 @@ impl Bench {
 
     async fn until_waiting(&self, count: usize) {
         let waiting = |it: &crate::support::Status| it.pools[0].queue.waiting == count;
-        self.router.until("so many wait", waiting).await;
+        self.router.until("enough requests wait", waiting).await;
     }
 
     async fn until_idle(&self) {

@@ -129,7 +129,7 @@ async fn sessions_stay_put_over_turns_and_apis_and_spread_over_replicas() {
     let urls: Vec<String> = mocks.iter().map(Mock::url).collect();
     let router = Router::start(&urls, "").await;
     let mut homes = std::collections::BTreeSet::new();
-    // With so many, the chance that a replica has none is one in ten million.
+    // With this many, the chance that a replica has none is one in ten million.
     for session in 0..64 {
         let name = format!("chat-{session}");
         let message = r#""messages":[{"role":"user","content":"hi"}]"#;

@@ -57,7 +57,7 @@ async fn until_shown(router: &Router, what: &str) {
     eventually(what, async || assignment(router).await.contains(what)).await;
 }
 
-/// Sends many sessions of a tenant and lists who got any of them.
+/// Sends many sessions of a tenant and lists the replicas that got any of them.
 async fn used(router: &Router, fleet: &[Scripted], tenant: &str) -> Vec<usize> {
     let before: Vec<usize> = fleet.iter().map(Scripted::hits).collect();
     for session in 0..24 {
@@ -143,7 +143,7 @@ async fn a_pin_counts_a_replica_once_and_refuses_what_is_not_there() {
     assert!(said.starts_with("400 ") && said.contains("as JSON"), "{said}");
 }
 
-/// Receives one request at either replica; says which, and who it was told served before.
+/// Receives one request at either replica; says which, and which replica it was told served before.
 async fn received(one: &mut Requests, other: &mut Requests) -> (usize, Option<String>) {
     let (at, exchange) = tokio::select! {
         it = one.next() => (0, it),
@@ -161,7 +161,7 @@ async fn a_session_that_moves_names_its_previous_replica_to_the_next() {
     let urls = [one.url(), other.url()];
     let router = Router::start(&urls, "health.interval = \"1h\"").await;
     let mut client = Wire::connect(router.address).await;
-    // Nobody may name a previous replica but the router.
+    // Only the router may name a previous replica.
     let forged = Request::chat("hi").session("s").header("x-cleave-previous-replica", "http://x:1");
     client.send(&forged.bytes()).await;
     let (first, previous) = received(&mut at_one, &mut at_other).await;

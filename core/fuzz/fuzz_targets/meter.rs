@@ -13,7 +13,7 @@ const APIS: [Api; 5] = [Api::Chat, Api::Completions, Api::Responses, Api::Messag
 
 fuzz_target!(|input: &[u8]| {
     let [pieces, kind, stream @ ..] = input else { return };
-    // An empty line of several carriage returns is no line ending anybody sends.
+    // An empty line of several carriage returns is no line ending that anything sends.
     if stream.windows(2).any(|it| it == b"\r\r") {
         return;
     }

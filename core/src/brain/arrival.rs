@@ -33,7 +33,8 @@ impl Brain {
         if let Some(scope) = self.examine(now, arrival.key, arrival.fingerprint) {
             return Err(Refusal::Quarantined { scope });
         }
-        let ask = Ask { now, key: arrival.key, outline: &arrival.outline, first_token: None };
+        let (key, outline) = (arrival.key, &arrival.outline);
+        let ask = Ask { now, key, outline, home: None, first_token: None };
         let there = self.placement.gather(&ask, &self.fleet, &[]);
         let admitted = self.admit_to(now, arrival, &there, actions);
         self.placement.recycle(there);

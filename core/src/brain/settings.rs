@@ -62,7 +62,7 @@ pub struct LineSettings {
     pub holds: bool,
     /// Whether new sessions wait while the fleet's KV is full.
     pub gates: bool,
-    pub limits: queue::LineSettings,
+    pub limits: queue::QueueLimits,
     pub gate: GateSettings,
     pub classes: Classes,
 }
@@ -80,7 +80,7 @@ impl Default for LineSettings {
             holds: true,
             // By KV alone it makes new sessions wait where compute is idle, so it is asked for.
             gates: false,
-            limits: queue::LineSettings::default(),
+            limits: queue::QueueLimits::default(),
             gate: GateSettings::default(),
             classes: Classes::default(),
         }

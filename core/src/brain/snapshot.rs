@@ -3,7 +3,7 @@
 use crate::domain::{Moment, ReplicaId, Report, RequestId};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
-use crate::queue::{ClassSnapshot, GateSnapshot, Tenant, Usage};
+use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
 use crate::tokens::Misses;
 
 use super::{AssignmentView, Brain, TtftError, WorkloadDrift};
@@ -43,7 +43,7 @@ pub struct QueueSnapshot {
 pub struct TenantSnapshot {
     pub tenant: Tenant,
     pub waiting: usize,
-    pub usage: Usage,
+    pub usage: ContractUsage,
 }
 
 /// One replica at one moment.
@@ -142,7 +142,7 @@ impl Brain {
     }
 
     /// Shows where a tenant stands; nothing for one without a contract.
-    pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<Usage> {
+    pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<ContractUsage> {
         self.admission.contract(now, tenant)
     }
 

@@ -1,10 +1,12 @@
-//! Coefficients for replicas that nobody has calibrated. Two sizes are fitted on the built-in table;
-//! any other is a power law through those two, times the ratio of memory bandwidths, and marked as a
-//! guess: it knows nothing of quantisation, tensor parallelism, experts or the engine. A router that
-//! starts with a guess is right about which of two requests is the larger, and learns the rest.
+//! Coefficients for replicas that were never calibrated. Two model sizes are fitted on the built-in
+//! table. Any other size is a power law through those two, times the ratio of memory bandwidths,
+//! and is marked as a guess: it knows nothing of quantisation, tensor parallelism, experts or the
+//! engine. A router that starts with a guess is right about which of two requests is the larger,
+//! and learns the rest.
 
 use super::{
-    Coefficients, Fit, H200_TABLE, Knee, Mix, Origin, RequestCost, StepTimes, fit, read_samples,
+    Coefficients, Fit, H200_TABLE, KneePoint, Mix, Origin, RequestCost, StepTimes, fit,
+    read_samples,
 };
 
 /// The day on which the built-in table was measured.
@@ -108,7 +110,7 @@ fn predicted(step: StepTimes) -> Coefficients {
         audio_second_ms: 0.0,
         adapter_ms: RequestCost::ADAPTER_MS_UNKNOWN,
         step,
-        knee: Knee::predict(&step, Mix::USUAL),
+        knee: KneePoint::predict(&step, Mix::USUAL),
         error: None,
     }
 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{ErrorQuantiles, Knee, MODEL_UNIT_MS, RequestCost, StepTimes};
+use super::{ErrorQuantiles, KneePoint, MODEL_UNIT_MS, RequestCost, StepTimes};
 
 /// What a reference replica makes in a minute at its knee.
 const REFERENCE_MU_PER_MIN: f64 = 60_000.0 / MODEL_UNIT_MS;
@@ -40,17 +40,17 @@ pub struct Coefficients {
     pub capacity_mu_per_min: f64,
     /// What an answer's way to the client adds to its first token.
     pub overhead_ms: f64,
-    /// What an image takes beside its tokens; zero when nobody measured it.
+    /// What an image takes beside its tokens; zero when it was not measured.
     #[serde(default)]
     pub image_ms: f64,
-    /// What a second of sound takes beside its tokens; zero when nobody measured it.
+    /// What a second of sound takes beside its tokens; zero when it was not measured.
     #[serde(default)]
     pub audio_second_ms: f64,
     /// What it takes to load an adapter that the replica did not use lately.
     #[serde(default = "adapter_ms_unknown")]
     pub adapter_ms: f64,
     pub step: StepTimes,
-    pub knee: Knee,
+    pub knee: KneePoint,
     /// Relative error of predicted times, cross-validated; a guess has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorQuantiles>,

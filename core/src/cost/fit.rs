@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StepTimes;
 use super::solve::{Solution, solve};
-use super::table::Sample;
+use super::table::StepSample;
 
 /// Every fold is judged by a fit to the others.
 const FOLDS: usize = 5;
@@ -34,7 +34,7 @@ pub struct ErrorQuantiles {
 }
 
 /// Fits the step times of one model on one kind of hardware.
-pub fn fit(samples: &[Sample]) -> Fit {
+pub fn fit(samples: &[StepSample]) -> Fit {
     let solution = solve(samples);
     let held_out = (0..FOLDS).flat_map(|fold| judge(samples, fold)).collect();
     let own = samples.iter().map(|it| solution.residual(it)).collect();
@@ -49,17 +49,17 @@ pub fn fit(samples: &[Sample]) -> Fit {
 
 /// Returns the errors over one fold of a fit to the others. Neighbours in a table are alike, so a
 /// fold takes every fifth row, not a fifth of the table.
-fn judge(samples: &[Sample], fold: usize) -> Vec<f64> {
+fn judge(samples: &[StepSample], fold: usize) -> Vec<f64> {
     let (judges, teachers): (Vec<_>, Vec<_>) =
         samples.iter().enumerate().partition(|(at, _)| at % FOLDS == fold);
-    let teachers: Vec<Sample> = teachers.into_iter().map(|(_, sample)| *sample).collect();
+    let teachers: Vec<StepSample> = teachers.into_iter().map(|(_, sample)| *sample).collect();
     let solution = solve(&teachers);
     judges.into_iter().map(|(_, sample)| solution.residual(sample)).collect()
 }
 
 impl Fit {
     /// Predicts what a sample should have taken.
-    pub fn predict_ms(&self, sample: &Sample) -> f64 {
+    pub fn predict_ms(&self, sample: &StepSample) -> f64 {
         Solution { times: self.times, overhead_ms: self.overhead_ms }.predict_ms(sample)
     }
 }
@@ -115,13 +115,13 @@ mod tests {
     fn coefficients_that_made_the_times_are_found_again() {
         let truth =
             StepTimes { floor_ms: 4.0, new_token_ms: 0.01, attention_ms: 3e-6, context_ms: 5e-5 };
-        let samples: Vec<Sample> = [1, 64, 512, 4096, 16384]
+        let samples: Vec<StepSample> = [1, 64, 512, 4096, 16384]
             .into_iter()
             .flat_map(|new| [0, 100, 10_000, 100_000].map(|cached| (new, cached)))
             .map(|(new, cached)| {
                 let mut work = StepWork::default();
                 work.add(new, cached);
-                Sample { work, answers: 0.0, ms: truth.step_ms(&work) }
+                StepSample { work, answers: 0.0, ms: truth.step_ms(&work) }
             })
             .collect();
         assert_same(&fit(&samples).times, &truth, 1e-6);
@@ -131,7 +131,7 @@ mod tests {
     fn a_term_without_rows_is_zero() {
         let mut work = StepWork::default();
         work.add(8, 0);
-        let found = fit(&[Sample { work, answers: 0.0, ms: 2.0 }; 3]).times;
+        let found = fit(&[StepSample { work, answers: 0.0, ms: 2.0 }; 3]).times;
         assert!(found.context_ms.abs() < f64::MIN_POSITIVE);
         assert!(close(found.step_ms(&work), 2.0, 1e-6));
     }
@@ -143,7 +143,7 @@ mod tests {
 
     /// What a client sees of a replica: first tokens of prompts, and gaps between tokens in batches,
     /// each off by up to `noise`, evenly to both sides and the same in every run.
-    fn seen_from_outside(truth: &StepTimes, overhead_ms: f64, noise: f64) -> Vec<Sample> {
+    fn seen_from_outside(truth: &StepTimes, overhead_ms: f64, noise: f64) -> Vec<StepSample> {
         let prompts = [16, 128, 1024, 4096, 16384]
             .into_iter()
             .flat_map(|new| [0, 2048, 16384].map(|cached| (1, new, cached, 1.0)));
@@ -157,7 +157,7 @@ mod tests {
             // Steps of a golden section fill an interval evenly.
             let swing = f64::from(u32::try_from(at).unwrap()) * 0.618_034 % 1.0 * 2.0 - 1.0;
             let exact = truth.step_ms(&work) + answers * overhead_ms;
-            Sample { work, answers, ms: exact * (1.0 + noise * swing) }
+            StepSample { work, answers, ms: exact * (1.0 + noise * swing) }
         });
         seen.collect()
     }

@@ -2,7 +2,7 @@
 //! their time, and how much they get done. Shared by all replicas of the class. It is not the
 //! `Coefficients` of a file, which also say where they come from and how far to trust them.
 
-use super::{Coefficients, Knee, Mix, RequestCost, StepTimes};
+use super::{Coefficients, KneePoint, Mix, RequestCost, StepTimes};
 
 const MINUTE_MS: f64 = 60_000.0;
 
@@ -29,7 +29,7 @@ impl Hardware {
 
     /// Knows nothing but step times: the knee is predicted, and the class is its own reference.
     pub fn of_steps(class: &str, step: StepTimes) -> Self {
-        let knee = Knee::predict(&step, Mix::USUAL);
+        let knee = KneePoint::predict(&step, Mix::USUAL);
         Self {
             class: class.to_owned(),
             step,

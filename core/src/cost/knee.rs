@@ -30,7 +30,7 @@ impl Mix {
     }
 }
 
-/// What a replica does for so many clients that ask without a pause.
+/// The throughput of a replica while `concurrency` clients send without a pause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rung {
     pub concurrency: u32,
@@ -40,7 +40,7 @@ pub struct Rung {
 /// The point at which more clients only wait longer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Knee {
+pub struct KneePoint {
     pub concurrency: u32,
     pub requests_per_min: f64,
     /// The requests were of this kind.
@@ -50,7 +50,7 @@ pub struct Knee {
     pub reached: bool,
 }
 
-impl Knee {
+impl KneePoint {
     /// Reads the knee off a ladder; there is none on a ladder without rungs.
     pub fn of(mix: Mix, rungs: &[Rung]) -> Option<Self> {
         let best = rungs.iter().map(|it| it.requests_per_min).max_by(f64::total_cmp)?;
@@ -66,7 +66,7 @@ impl Knee {
         })
     }
 
-    /// Predicts the knee of a replica that nobody has loaded.
+    /// Predicts the knee of a replica that was never loaded.
     pub fn predict(times: &StepTimes, mix: Mix) -> Self {
         let mut rungs = Vec::new();
         let mut concurrency = 1;
@@ -93,8 +93,9 @@ pub fn still_grows(ladder: &[Rung]) -> bool {
     }
 }
 
-/// Predicts the requests a minute that so many clients get. A prompt is read whole in one step, so
-/// steps with and without one alternate; spread evenly, prompts would hide behind the floor.
+/// Predicts the requests a minute that `concurrency` clients get. A prompt is read whole in one
+/// step, so steps with and without a prompt alternate; spread evenly, prompts would hide behind the
+/// floor.
 pub fn predict_rate(times: &StepTimes, mix: Mix, concurrency: u32) -> f64 {
     let clients = f64::from(concurrency);
     let (prompt, steps) = (f64::from(mix.prompt_tokens), f64::from(mix.output_tokens.max(1)));
@@ -122,8 +123,8 @@ mod tests {
         pairs.map(|(concurrency, &rate)| Rung { concurrency, requests_per_min: rate }).collect()
     }
 
-    fn knee(rates: &[f64]) -> Knee {
-        Knee::of(Mix::USUAL, &ladder(rates)).unwrap()
+    fn knee(rates: &[f64]) -> KneePoint {
+        KneePoint::of(Mix::USUAL, &ladder(rates)).unwrap()
     }
 
     #[test]
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn no_rungs_have_no_knee() {
-        assert_eq!(Knee::of(Mix::USUAL, &[]), None);
+        assert_eq!(KneePoint::of(Mix::USUAL, &[]), None);
     }
 
     #[test]
@@ -155,7 +156,7 @@ mod tests {
         let times = StepTimes::LLAMA_8B;
         let rate = |concurrency| predict_rate(&times, Mix::USUAL, concurrency);
         assert!(1.8 * rate(1) < rate(2) && rate(256) < 1.05 * rate(128));
-        let knee = Knee::predict(&times, Mix::USUAL);
+        let knee = KneePoint::predict(&times, Mix::USUAL);
         assert!((64..=128).contains(&knee.concurrency) && knee.reached, "{knee:?}");
     }
 }

@@ -17,9 +17,9 @@ pub use builtin::{GPUS, H200_MEMORY_TB_S, built_in, built_in_on, from_table, gue
 pub use coefficients::{BookError, Coefficients, CostBook, Origin};
 pub use fit::{ErrorQuantiles, Fit, fit};
 pub use hardware::Hardware;
-pub use knee::{Knee, Mix, Rung, predict_rate, still_grows};
+pub use knee::{KneePoint, Mix, Rung, predict_rate, still_grows};
 pub use request::{MODEL_UNIT_MS, RequestCost};
-pub use table::{Sample, TableError, read_samples};
+pub use table::{StepSample, TableError, read_samples};
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
-//! What one request costs, in milliseconds of a busy replica: the currency in which load is booked.
-//! A step is shared by many, so a request is charged what it adds to the steps it is in, and an equal
-//! share of what the step takes anyway. That share is only known at the knee, where a well used
-//! replica lives; below it the same request takes longer and keeps nobody waiting.
+//! What one request costs, in milliseconds of a busy replica: the unit in which load is booked. A
+//! step is shared by many requests, so a request is charged what it adds to its steps, and an equal
+//! share of the fixed cost of each step. That share is only known at the knee, where a well used
+//! replica lives. Below the knee the same request takes longer and delays no other.
 
 use super::{StepTimes, StepWork};
 
@@ -29,11 +29,12 @@ pub struct RequestCost {
 }
 
 impl RequestCost {
-    /// What loading an adapter is taken for when nobody measured it: between a copy from the host's
+    /// The assumed time to load an adapter when it was not measured: between a copy from the host's
     /// memory, some milliseconds, and from a disk, up to a second.
     pub const ADAPTER_MS_UNKNOWN: f64 = 100.0;
 
-    /// Derives what requests cost from what steps take when so many answers are written at once.
+    /// Derives what requests cost from what steps take while `concurrency` answers are written at
+    /// once.
     pub fn at_knee(times: &StepTimes, concurrency: u32) -> Self {
         let batch = f64::from(concurrency.max(1));
         let step = StepWork { new_tokens: batch, ..StepWork::default() };

@@ -3,7 +3,7 @@
 //! and their very different sizes need no scaling. Five unknowns do not justify a linear algebra
 //! crate.
 
-use super::table::Sample;
+use super::table::StepSample;
 use super::{StepTimes, StepWork};
 
 const TERMS: usize = 5;
@@ -20,18 +20,18 @@ pub(super) struct Solution {
 }
 
 impl Solution {
-    pub(super) fn predict_ms(&self, sample: &Sample) -> f64 {
+    pub(super) fn predict_ms(&self, sample: &StepSample) -> f64 {
         self.times.step_ms(&sample.work) + self.overhead_ms * sample.answers
     }
 
     /// Says by which share of the measured time the prediction is off.
-    pub(super) fn residual(&self, sample: &Sample) -> f64 {
+    pub(super) fn residual(&self, sample: &StepSample) -> f64 {
         self.predict_ms(sample) / sample.ms - 1.0
     }
 }
 
 /// Finds the coefficients that make the sum of squared relative errors least.
-pub(super) fn solve(samples: &[Sample]) -> Solution {
+pub(super) fn solve(samples: &[StepSample]) -> Solution {
     let mut terms = start(samples);
     let mut loss = loss_of(&terms, samples);
     let mut damping = 1e-3;
@@ -57,8 +57,8 @@ pub(super) fn solve(samples: &[Sample]) -> Solution {
 
 /// Starts from the largest value of each coefficient that no row contradicts by itself; a term that
 /// no row exercises is zero and stays so.
-fn start(samples: &[Sample]) -> Vector {
-    let bound = |load: fn(&Sample) -> f64| {
+fn start(samples: &[StepSample]) -> Vector {
+    let bound = |load: fn(&StepSample) -> f64| {
         let bounds = samples.iter().filter(|it| 0.0 < load(it)).map(|it| it.ms / load(it));
         let least = bounds.fold(f64::INFINITY, f64::min);
         if least.is_finite() { least } else { 0.0 }
@@ -77,13 +77,13 @@ fn solution_of(terms: &Vector) -> Solution {
     Solution { times: StepTimes { floor_ms, new_token_ms, attention_ms, context_ms }, overhead_ms }
 }
 
-fn loss_of(terms: &Vector, samples: &[Sample]) -> f64 {
+fn loss_of(terms: &Vector, samples: &[StepSample]) -> f64 {
     let solution = solution_of(terms);
     samples.iter().map(|sample| solution.residual(sample).powi(2)).sum()
 }
 
 /// Solves `(JᵀJ + damping · diag(JᵀJ)) · step = −Jᵀr` for the logarithms of the terms.
-fn damped_step(terms: &Vector, samples: &[Sample], damping: f64) -> Vector {
+fn damped_step(terms: &Vector, samples: &[StepSample], damping: f64) -> Vector {
     let solution = solution_of(terms);
     let mut normal = [[0.0; TERMS]; TERMS];
     let mut right = [0.0; TERMS];
@@ -105,7 +105,7 @@ fn damped_step(terms: &Vector, samples: &[Sample], damping: f64) -> Vector {
 }
 
 /// Differentiates the predicted time by the logarithm of each term.
-fn slopes(solution: &Solution, sample: &Sample) -> Vector {
+fn slopes(solution: &Solution, sample: &StepSample) -> Vector {
     let (times, work): (&StepTimes, &StepWork) = (&solution.times, &sample.work);
     let linear = times.new_token_ms * work.new_tokens;
     let bend = times.floor_ms.hypot(linear).max(f64::MIN_POSITIVE);

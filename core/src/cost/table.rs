@@ -13,7 +13,7 @@ const HEADER: &str = "model,kind,new_tokens,cached_tokens,batch,context,ms_media
 
 /// One measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct StepSample {
     pub work: StepWork,
     /// Answers whose way to the client is part of the time: one for a first token seen there, none
     /// for a step timed by itself or between two tokens.
@@ -29,23 +29,23 @@ pub struct TableError {
 }
 
 /// Reads the samples of every model in the table, in the order of its rows.
-pub fn read_samples(text: &str) -> Result<BTreeMap<String, Vec<Sample>>, TableError> {
+pub fn read_samples(text: &str) -> Result<BTreeMap<String, Vec<StepSample>>, TableError> {
     let mut lines = text.lines().zip(1..);
     if lines.next().map(|(header, _)| header.trim()) != Some(HEADER) {
         return Err(TableError { line: 1, problem: format!("the header must be {HEADER}") });
     }
     let rows = lines
         .filter(|(text, _)| !text.trim().is_empty())
-        .map(|(text, line)| Row::parse(text).map_err(|problem| TableError { line, problem }))
+        .map(|(text, line)| TableRow::parse(text).map_err(|problem| TableError { line, problem }))
         .collect::<Result<Vec<_>, _>>()?;
     let heads: BTreeMap<&str, f64> =
         rows.iter().filter(|row| row.kind == Kind::Head).map(|row| (row.model, row.ms)).collect();
-    let mut samples = BTreeMap::<String, Vec<Sample>>::new();
+    let mut samples = BTreeMap::<String, Vec<StepSample>>::new();
     for row in &rows {
         if let Some(work) = row.work() {
             let head_ms = heads.get(row.model).copied().unwrap_or(0.0);
             let ms = (row.ms - head_ms) * row.layers_scale + head_ms;
-            samples.entry(row.model.to_owned()).or_default().push(Sample {
+            samples.entry(row.model.to_owned()).or_default().push(StepSample {
                 work,
                 answers: 0.0,
                 ms,
@@ -62,7 +62,7 @@ enum Kind {
     Decode,
 }
 
-struct Row<'a> {
+struct TableRow<'a> {
     model: &'a str,
     kind: Kind,
     new_tokens: u32,
@@ -72,7 +72,7 @@ struct Row<'a> {
     layers_scale: f64,
 }
 
-impl<'a> Row<'a> {
+impl<'a> TableRow<'a> {
     fn parse(text: &'a str) -> Result<Self, String> {
         let fields: Vec<&str> = text.trim().split(',').collect();
         let columns: Vec<&str> = HEADER.split(',').collect();
@@ -132,7 +132,7 @@ mod tests {
         let samples = &read_samples(&text).unwrap()["m"];
         let mut work = StepWork::default();
         work.add(16, 32);
-        assert_eq!(samples, &[Sample { work, answers: 0.0, ms: 20.5 }]);
+        assert_eq!(samples, &[StepSample { work, answers: 0.0, ms: 20.5 }]);
     }
 
     #[test]

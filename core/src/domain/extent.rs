@@ -1,5 +1,5 @@
-//! How large a request is as far as its body shows, before anybody has counted a token. Whoever has
-//! learned what bytes are worth turns it into tokens.
+//! How large a request is as far as its body shows, before its tokens are counted. The room
+//! `tokens` learns what bytes are worth and turns an extent into tokens.
 
 /// Sizes of one request. The default says that nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Who is meant: replicas, requests, sessions.
+//! Identifiers of replicas, requests and sessions.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub struct SliceKey(pub u64);
 
 impl SliceKey {
     /// Places `session` of `tenant` for `model`. The session half is salted with the workload, so
-    /// that nobody can aim at another tenant's place by guessing its session ids.
+    /// that no tenant can aim at another tenant's place by guessing session ids.
     pub fn new(tenant: u64, model: &str, session: &str) -> Self {
         let workload = XxHash3_64::oneshot_with_seed(tenant, model.as_bytes());
         let session = XxHash3_64::oneshot_with_seed(workload, session.as_bytes());

@@ -12,7 +12,7 @@ pub struct Outline {
     pub block_tokens: u32,
     /// All tokens of the prompt, those after the last whole block included; 0 when unknown.
     pub prompt_tokens: u32,
-    /// How long the answer is expected to be, where somebody has a reason to expect it.
+    /// How long the answer is expected to be, where there is a reason to expect it.
     pub output_tokens: Option<u32>,
     /// The adapter that the model wears for it, by the hash of its name; 0 for none.
     pub adapter: u64,

@@ -1,5 +1,5 @@
-//! What an engine says of itself when it is asked. It is as old as it is: whoever steers by it must
-//! look at when it was taken.
+//! What an engine reports about itself when it is polled. A report ages: code that steers by it
+//! must check when it was taken.
 
 use super::Moment;
 

@@ -18,12 +18,8 @@ pub struct Books {
     pub running: f64,
     /// The share of its time that goes to prompts, and not to answers.
     pub reading_share: f64,
-    /// What is still to come of all answers, as work of a busy replica.
-    pub decode_ms: f64,
     /// Tokens in KV memory, as if no two requests shared any.
     pub kv_tokens: u64,
-    /// Tokens that answers are still expected to add to it.
-    pub growth_tokens: u64,
     /// How many times as long as its hardware promises things take; 1 for most. Times that these
     /// books give have it in them already.
     pub pace: f64,
@@ -81,9 +77,7 @@ impl Default for Books {
             wait_ms: 0.0,
             running: 0.0,
             reading_share: 0.0,
-            decode_ms: 0.0,
             kv_tokens: 0,
-            growth_tokens: 0,
             pace: 1.0,
             step,
             cost: RequestCost::at_knee(&step, 1),

@@ -1,6 +1,6 @@
-//! What is cached, and where? An estimate: what was sent to each replica, forgotten oldest first.
-//! Nobody tells it what an engine has really kept, and it holds no text, only the chained hashes of
-//! blocks. Memory has one limit in bytes for all replicas together.
+//! What is cached, and where? An estimate: the prompts sent to each replica, forgotten oldest
+//! first. Engines do not report what they have really kept. The index holds no text, only the
+//! chained hashes of blocks. Memory has one limit in bytes for all replicas together.
 //!
 //! A replica is always believed to hold a block's whole prefix with it: a prompt is renewed from its
 //! last block to its first, so the end of a prompt is forgotten before its beginning. Hence blocks
@@ -30,7 +30,7 @@ pub struct PrefixIndex {
     stretches: Stretches,
     shelves: Shelves,
     slots: FxHashMap<ReplicaId, usize>,
-    /// Who has each slot; `None` for those free or being cleared.
+    /// The replica of each slot; `None` for slots that are free or being cleared.
     replicas: Vec<Option<ReplicaId>>,
     /// Slots whose replica has left and whose blocks are not all cleared yet.
     leaving: Vec<usize>,
@@ -50,7 +50,7 @@ struct Need {
 
 /// How far a prompt is known, along `path`.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownPart {
     blocks: usize,
     /// Those of them that lie in the last stretch of the path.
     in_last: usize,
@@ -83,8 +83,8 @@ impl PrefixIndex {
         depths.extend(replicas.map(|it| self.slots.get(&it).map_or(0, |slot| self.depths[*slot])));
     }
 
-    /// Finds who is believed to hold the longest beginning of the prompt, and how many blocks of it;
-    /// of several the one with the lowest id.
+    /// Finds the replica that is believed to hold the longest beginning of the prompt, and how many
+    /// blocks of it. Of several, the one with the lowest id.
     pub fn deepest(&mut self, blocks: &[u64]) -> Option<(ReplicaId, u32)> {
         self.descend(blocks);
         let held = self.replicas.iter().zip(&self.depths);
@@ -148,7 +148,7 @@ impl PrefixIndex {
         self.stretches.walk(blocks, |_, stretch, before, alike| {
             for holder in stretch.holders() {
                 let depth = &mut depths[wide(holder.slot)];
-                // Whoever lacks some of what came before has lost all of this.
+                // A replica that lacks some of what came before has lost all of this.
                 if wide(*depth) == before {
                     *depth += holder.held.min(u32::try_from(alike).unwrap_or(u32::MAX));
                 }
@@ -171,7 +171,7 @@ impl PrefixIndex {
     }
 
     /// Forgets until what the prompt needs fits, and follows the prompt along what is left.
-    fn make_room(&mut self, slot: usize, blocks: &[u64]) -> Known {
+    fn make_room(&mut self, slot: usize, blocks: &[u64]) -> KnownPart {
         loop {
             let (known, need) = self.follow(slot, blocks);
             let mut is_changed = false;
@@ -189,7 +189,7 @@ impl PrefixIndex {
     }
 
     /// Follows the prompt along `path`, and counts what remembering it for the slot will take.
-    fn follow(&mut self, slot: usize, blocks: &[u64]) -> (Known, Need) {
+    fn follow(&mut self, slot: usize, blocks: &[u64]) -> (KnownPart, Need) {
         self.path.clear();
         let path = &mut self.path;
         let (mut in_last, mut entries) = (0, 0);
@@ -198,7 +198,7 @@ impl PrefixIndex {
             in_last = alike;
             entries += usize::from(stretch.holder(slot).is_none());
         });
-        let known = Known { blocks: known, in_last };
+        let known = KnownPart { blocks: known, in_last };
         if self.is_cut(slot, blocks, known) {
             let last = *self.path.last().expect("what is cut was found");
             entries += self.stretches.get(last).holders().len();
@@ -212,14 +212,14 @@ impl PrefixIndex {
 
     /// Tells whether the last stretch of the path must be cut: the prompt parts from it, or ends within
     /// what the slot holds of it, so that its two parts will not be equally old.
-    fn is_cut(&self, slot: usize, blocks: &[u64], known: Known) -> bool {
+    fn is_cut(&self, slot: usize, blocks: &[u64], known: KnownPart) -> bool {
         let Some(last) = self.path.last().map(|it| self.stretches.get(*it)) else { return false };
         let held = last.holder(slot).map_or(0, |it| wide(it.held));
         known.in_last < last.len() && (known.blocks < blocks.len() || known.in_last < held)
     }
 
     /// Writes the prompt along the path it was followed on, and makes it the slot's newest.
-    fn insert(&mut self, slot: usize, blocks: &[u64], known: Known) {
+    fn insert(&mut self, slot: usize, blocks: &[u64], known: KnownPart) {
         let mut in_last = known.in_last;
         if self.is_cut(slot, blocks, known) {
             let last = self.path.pop().expect("what is cut was found");
@@ -245,7 +245,8 @@ impl PrefixIndex {
         }
     }
 
-    /// Cuts a stretch, and everybody's order with it: the upper part is next newer than the lower.
+    /// Cuts a stretch, and the order of every slot with it: the upper part is next newer than the
+    /// lower.
     fn cut(&mut self, stretch: u32, count: usize) -> u32 {
         let shelves = &mut self.shelves;
         self.stretches.cut(stretch, count, |holder, upper, holds_lower| {
@@ -297,7 +298,8 @@ impl PrefixIndex {
         }
     }
 
-    /// Forgets up to so many blocks of what the slot was sent longest ago; returns how many.
+    /// Forgets up to `blocks` blocks, those that were sent to the slot longest ago; returns how
+    /// many.
     fn forget_oldest(&mut self, slot: usize, blocks: usize) -> usize {
         let Some((entry, stretch)) = self.shelves.oldest(slot) else { return 0 };
         let gone = self.stretches.let_go(stretch, slot, blocks);

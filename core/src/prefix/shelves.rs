@@ -2,13 +2,13 @@
 //! All lists live in one slab, so that memory has one measure and one limit.
 
 /// No entry, no stretch.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// What one entry takes at worst, in each table just after it doubled.
-pub(super) const ENTRY_BYTES_MAX: usize = 2 * (size_of::<Entry>() + size_of::<u32>());
+pub(super) const ENTRY_BYTES_MAX: usize = 2 * (size_of::<ShelfEntry>() + size_of::<u32>());
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ShelfEntry {
     stretch: u32,
     newer: u32,
     older: u32,
@@ -23,7 +23,7 @@ struct Ends {
 
 #[derive(Debug, Default)]
 pub(super) struct Shelves {
-    entries: Vec<Entry>,
+    entries: Vec<ShelfEntry>,
     free: Vec<u32>,
     ends: Vec<Ends>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Shelves {
 impl Shelves {
     /// Adds a slot.
     pub(super) fn widen(&mut self) {
-        self.ends.push(Ends { newest: NOBODY, oldest: NOBODY, blocks: 0 });
+        self.ends.push(Ends { newest: NONE, oldest: NONE, blocks: 0 });
     }
 
     /// Counts the blocks on a slot.
@@ -47,7 +47,7 @@ impl Shelves {
     /// Puts a stretch on the slot, as its newest.
     pub(super) fn enter(&mut self, stretch: u32, slot: usize) -> u32 {
         let entry = self.make(stretch);
-        self.link(entry, slot, self.ends[slot].newest, NOBODY);
+        self.link(entry, slot, self.ends[slot].newest, NONE);
         entry
     }
 
@@ -67,7 +67,7 @@ impl Shelves {
     pub(super) fn renew(&mut self, entry: u32, slot: usize) {
         if self.ends[slot].newest != entry {
             self.unlink(entry, slot);
-            self.link(entry, slot, self.ends[slot].newest, NOBODY);
+            self.link(entry, slot, self.ends[slot].newest, NONE);
         }
     }
 
@@ -93,11 +93,11 @@ impl Shelves {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Entry>() * self.entries.capacity() + size_of::<u32>() * self.free.capacity()
+        size_of::<ShelfEntry>() * self.entries.capacity() + size_of::<u32>() * self.free.capacity()
     }
 
     fn make(&mut self, stretch: u32) -> u32 {
-        let fresh = Entry { stretch, newer: NOBODY, older: NOBODY };
+        let fresh = ShelfEntry { stretch, newer: NONE, older: NONE };
         let entry = self.free.pop().unwrap_or_else(|| narrow(self.entries.len()));
         if wide(entry) == self.entries.len() {
             self.entries.push(fresh);
@@ -115,14 +115,14 @@ impl Shelves {
     }
 
     fn unlink(&mut self, entry: u32, slot: usize) {
-        let Entry { newer, older, .. } = self.entries[wide(entry)];
+        let ShelfEntry { newer, older, .. } = self.entries[wide(entry)];
         *self.newer_of(older, slot) = newer;
         *self.older_of(newer, slot) = older;
     }
 
     /// Returns the place that says what is newer than `entry`; of nothing, that is the oldest.
     fn newer_of(&mut self, entry: u32, slot: usize) -> &mut u32 {
-        if entry == NOBODY {
+        if entry == NONE {
             &mut self.ends[slot].oldest
         } else {
             &mut self.entries[wide(entry)].newer
@@ -130,7 +130,7 @@ impl Shelves {
     }
 
     fn older_of(&mut self, entry: u32, slot: usize) -> &mut u32 {
-        if entry == NOBODY {
+        if entry == NONE {
             &mut self.ends[slot].newest
         } else {
             &mut self.entries[wide(entry)].older

@@ -1,11 +1,12 @@
-//! Prompts as a tree of stretches: blocks that everybody was sent together are one stretch, and a new
-//! one begins only where prompts part. A prompt of 100,000 tokens is a handful of stretches, so that
-//! walking it costs a handful of probes; a table of blocks would cost one for each of them. Every
-//! stretch lists who holds how much of its beginning. Who may hold what is decided in `mod.rs`.
+//! Prompts as a tree of stretches. Blocks that every replica was sent together are one stretch, and
+//! a new one begins only where prompts part. A prompt of 100,000 tokens is a handful of stretches,
+//! so walking it costs a handful of probes; a table of blocks would cost one for each block. Every
+//! stretch lists its holders and how much of its beginning each has. Which replica may hold what is
+//! decided in `mod.rs`.
 
 use rustc_hash::FxHashMap;
 
-use super::shelves::{NOBODY, narrow, wide};
+use super::shelves::{NONE, narrow, wide};
 
 /// What one stretch with one holder takes at worst in the tables, each just after it has grown; its
 /// blocks and holders are measured apart.
@@ -19,7 +20,8 @@ const BUCKET_BYTES: usize = size_of::<((u32, u64), u32)>() + 1;
 /// of removed ones doubles.
 const BUCKETS_MAX: usize = 5;
 
-/// Who holds the leading `held` blocks of a stretch, and where that stands in its order.
+/// A slot that holds the leading `held` blocks of a stretch, and where that stands in the slot's
+/// order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder {
     pub(super) slot: u32,
@@ -31,7 +33,7 @@ pub(super) struct Holder {
 pub(super) struct Stretch {
     blocks: Vec<u64>,
     holders: Vec<Holder>,
-    /// The stretch it goes on from; `NOBODY` for the beginning of a prompt.
+    /// The stretch before this one; `NONE` for the beginning of a prompt.
     above: u32,
     /// How many go on from it.
     below: u32,
@@ -93,14 +95,14 @@ impl Stretches {
         &self.slab[wide(stretch)]
     }
 
-    /// Follows a prompt as far as anybody was sent it. Calls `visit` for each stretch with the blocks
-    /// before it and those of it that the prompt has; returns how many blocks were found.
+    /// Follows a prompt as far as any replica was sent it. Calls `visit` for each stretch with the
+    /// blocks before it and those of it that the prompt has; returns how many blocks were found.
     pub(super) fn walk(
         &self,
         blocks: &[u64],
         mut visit: impl FnMut(u32, &Stretch, usize, usize),
     ) -> usize {
-        let (mut at, mut above) = (0, NOBODY);
+        let (mut at, mut above) = (0, NONE);
         while let Some(block) = blocks.get(at)
             && let Some(&next) = self.starts.get(&(above, *block))
         {
@@ -126,7 +128,7 @@ impl Stretches {
             });
             return last;
         }
-        self.add(above.unwrap_or(NOBODY), blocks.to_vec())
+        self.add(above.unwrap_or(NONE), blocks.to_vec())
     }
 
     /// Cuts a stretch in two after its first `count` blocks, which become a stretch of their own, and
@@ -188,8 +190,8 @@ impl Stretches {
         (entry, count)
     }
 
-    /// Lets the slot let go of up to `count` blocks of the stretch, the last first, and forgets what
-    /// nobody holds any more.
+    /// Lets the slot let go of up to `count` blocks of the stretch, the last first, and forgets
+    /// what has no holder left.
     pub(super) fn let_go(&mut self, stretch: u32, slot: usize, count: usize) -> LetGo {
         let slot = narrow(slot);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -205,7 +207,8 @@ impl Stretches {
                 it.holders.swap_remove(at);
                 it.holders.shrink_to_fit();
             }
-            // What goes on from here is held by somebody who holds all of this, so only an end is cut.
+            // What goes on from here is held by a replica that holds all of this, so only an end is
+            // cut.
             let longest = it.holders.iter().map(|it| it.held).max().unwrap_or(0);
             it.blocks.truncate(wide(longest).max(1));
             it.blocks.shrink_to_fit();
@@ -253,7 +256,7 @@ impl Stretches {
 
     fn remove(&mut self, stretch: u32) {
         let gone = std::mem::take(&mut self.slab[wide(stretch)]);
-        debug_assert_eq!(gone.below, 0, "who holds what goes on from here holds this");
+        debug_assert_eq!(gone.below, 0, "a holder of what goes on from here holds this");
         self.heap_bytes -= gone.heap_bytes();
         self.starts.remove(&(gone.above, gone.blocks[0]));
         if let Some(parent) = self.slab.get_mut(wide(gone.above)) {

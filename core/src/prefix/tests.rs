@@ -114,8 +114,8 @@ fn unique_deep_prompts_never_take_more_than_the_bytes_allowed() {
     }
 }
 
-/// Says whether the index is sound: every holder stands once in its slot's order, whoever holds a
-/// stretch holds all before it, and the accounts of blocks and bytes are right.
+/// Says whether the index is sound: every holder stands once in its slot's order, a slot that holds
+/// a stretch holds all before it, and the accounts of blocks and bytes are right.
 fn is_sound(index: &PrefixIndex) -> bool {
     let mut blocks = BTreeMap::<usize, usize>::new();
     let mut entries = Vec::new();

@@ -23,7 +23,7 @@ pub enum Effect {
     Unsalted,
     /// It computes no prompt.
     Uncached,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 

@@ -3,7 +3,7 @@
 
 use memchr::{memchr2, memchr2_iter};
 
-/// Tools' schemas nest some thirty levels; nobody honest comes near this.
+/// Tools' schemas nest some thirty levels; no honest body comes near this.
 pub(super) const DEPTH_MAX: usize = 128;
 
 /// Tells whether arrays and objects nest deeper than allowed. The text need not be valid JSON.

@@ -179,13 +179,13 @@ impl AddAssign<Option<f64>> for Sum {
 }
 
 /// One line of a page: `name{labels} value`.
-struct Sample<'a> {
+struct MetricSample<'a> {
     name: &'a [u8],
     labels: &'a [u8],
     rest: &'a [u8],
 }
 
-fn samples(page: &[u8]) -> impl Iterator<Item = Sample<'_>> {
+fn samples(page: &[u8]) -> impl Iterator<Item = MetricSample<'_>> {
     let lines = page.split(|it| *it == b'\n').filter(|it| !it.starts_with(b"#"));
     lines.map(|line| {
         let end = line.iter().position(|it| b"{ \t".contains(it)).unwrap_or(line.len());
@@ -193,11 +193,11 @@ fn samples(page: &[u8]) -> impl Iterator<Item = Sample<'_>> {
         // A value never holds a brace, so the last one ends the labels, whatever they say.
         let close = memchr(b'{', rest).and_then(|_| memchr::memrchr(b'}', rest));
         let (labels, rest) = rest.split_at(close.map_or(0, |it| it + 1));
-        Sample { name, labels, rest }
+        MetricSample { name, labels, rest }
     })
 }
 
-impl Sample<'_> {
+impl MetricSample<'_> {
     fn is(&self, (name, label): Series) -> bool {
         let labelled = |(key, want): (&str, &str)| self.label(key) == Some(want.as_bytes());
         self.name == name.as_bytes() && label.is_none_or(labelled)

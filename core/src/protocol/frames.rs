@@ -12,16 +12,16 @@ const DATA_BYTES_MIN: usize = 256;
 
 /// Counts the frames of one connection that carry next to nothing.
 #[derive(Clone, Debug)]
-pub struct Frames(Place);
+pub struct Frames(LinePlace);
 
 /// Where in the stream of bytes the next one is.
 #[derive(Clone, Debug)]
-enum Place {
+enum LinePlace {
     /// This far into the preface.
     Preface(usize),
-    /// In a frame's head, of which so many bytes are known.
+    /// In a frame's head, of which this many bytes are known.
     Head([u8; HEAD_BYTES], usize),
-    /// In a frame, of which so many bytes are left.
+    /// In a frame, of which this many bytes are left.
     Payload(usize),
     /// It is no HTTP/2.
     Other,
@@ -29,7 +29,7 @@ enum Place {
 
 impl Default for Frames {
     fn default() -> Self {
-        Self(Place::Preface(0))
+        Self(LinePlace::Preface(0))
     }
 }
 
@@ -39,18 +39,18 @@ impl Frames {
         let mut count = 0;
         while let Some(first) = bytes.first() {
             let used = match &mut self.0 {
-                Place::Other => return count,
-                Place::Preface(at) => {
+                LinePlace::Other => return count,
+                LinePlace::Preface(at) => {
                     if PREFACE.get(*at) != Some(first) {
-                        self.0 = Place::Other;
+                        self.0 = LinePlace::Other;
                     } else if *at + 1 == PREFACE.len() {
-                        self.0 = Place::Head([0; HEAD_BYTES], 0);
+                        self.0 = LinePlace::Head([0; HEAD_BYTES], 0);
                     } else {
                         *at += 1;
                     }
                     1
                 }
-                Place::Head(head, have) => {
+                LinePlace::Head(head, have) => {
                     let used = bytes.len().min(HEAD_BYTES - *have);
                     head[*have..*have + used].copy_from_slice(&bytes[..used]);
                     *have += used;
@@ -63,7 +63,7 @@ impl Frames {
                     }
                     used
                 }
-                Place::Payload(left) => {
+                LinePlace::Payload(left) => {
                     let used = bytes.len().min(*left);
                     *left -= used;
                     if *left == 0 {
@@ -77,8 +77,8 @@ impl Frames {
         count
     }
 
-    const fn after_head(length: usize) -> Place {
-        if length == 0 { Place::Head([0; HEAD_BYTES], 0) } else { Place::Payload(length) }
+    const fn after_head(length: usize) -> LinePlace {
+        if length == 0 { LinePlace::Head([0; HEAD_BYTES], 0) } else { LinePlace::Payload(length) }
     }
 }
 

@@ -5,7 +5,7 @@
 //! An event of a stream is walked through only if it speaks of usage at all, which a search for that word
 //! tells. An event that comes in several pieces is walked through as they come.
 
-use memchr::{memchr_iter, memmem};
+use memchr::{memchr, memchr_iter, memmem};
 
 use super::Api;
 use super::usage::{Place, Walk, read};
@@ -80,12 +80,25 @@ impl Meter {
 
     pub fn on_chunk(&mut self, chunk: &[u8]) {
         self.bytes = self.bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
-        if let Figures::Whole(walk) = &mut self.figures {
-            walk.on_piece(chunk);
-        }
-        let speaks = match &self.figures {
-            Figures::Events(stream) => stream.speaks_of_usage(chunk),
-            Figures::None | Figures::Whole(_) => false,
+        let speaks = match &mut self.figures {
+            Figures::None => false,
+            Figures::Whole(walk) => {
+                walk.on_piece(chunk);
+                false
+            }
+            Figures::Events(stream) => {
+                let speaks = stream.speaks_of_usage(chunk);
+                // As nearly all of a stream comes: nothing to be read, nothing left over.
+                if !speaks
+                    && !self.in_event
+                    && stream.line == Line::Begins(0)
+                    && is_one_event(chunk)
+                {
+                    self.events += 1;
+                    return;
+                }
+                speaks
+            }
         };
         self.count(chunk, speaks);
     }
@@ -150,6 +163,12 @@ impl Meter {
             stream.on_text(text, speaks, ends);
         }
     }
+}
+
+/// Tells whether the chunk is one event of one line of data, and nothing else.
+fn is_one_event(chunk: &[u8]) -> bool {
+    let line = chunk.strip_suffix(b"\n\n");
+    line.is_some_and(|it| it.starts_with(DATA) && memchr(b'\n', it).is_none())
 }
 
 impl Stream {

@@ -25,7 +25,7 @@ pub use frames::Frames;
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
 pub use peek::{BadBody, Edit, Peek, Salting, Steered, Urgency, peek, quoted};
-pub use resume::{Next, Resume, Verdict, event_end};
+pub use resume::{Continuation, EventAction, Resume, event_end};
 pub use session::SessionId;
 pub use steering::{
     Allowed, Care, ENGINE_FIELDS, ENGINE_HEADERS, EngineField, engine_field, engine_header,

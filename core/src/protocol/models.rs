@@ -23,7 +23,7 @@ struct List {
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct ListedModel {
     id: String,
     /// vLLM names here the model that an adapter belongs to.
     #[serde(default)]
@@ -65,7 +65,7 @@ impl Model {
 pub fn read_models(body: &[u8]) -> Option<Vec<Model>> {
     let list: List = serde_json::from_slice(body).ok()?;
     let models = list.data.into_iter().filter_map(|entry| {
-        let Entry { id, parent } = serde_json::from_str(entry.get()).ok()?;
+        let ListedModel { id, parent } = serde_json::from_str(entry.get()).ok()?;
         Some(Model { id, is_adapter: parent.is_some(), entry })
     });
     Some(models.take(MODELS_MAX).collect())

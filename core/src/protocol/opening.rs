@@ -1,6 +1,6 @@
 //! The opening of a prompt: system text and the first message of the user. It stays the same over
-//! the turns of one conversation, so its fingerprint stands in for a session id nobody sent. Only
-//! texts are hashed: clients move cache markers and add fields from turn to turn.
+//! the turns of one conversation, so its fingerprint stands in for a session id where the client
+//! sent none. Only texts are hashed: clients move cache markers and add fields from turn to turn.
 
 use std::fmt;
 

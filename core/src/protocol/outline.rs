@@ -4,11 +4,12 @@
 //! earlier turns of a conversation the same way each time. The bracket that closes the messages is left
 //! out, so a later turn has the earlier one as its prefix.
 //!
-//! Whatever changes bytes breaks the chain from there on, though the engine may see the same tokens: a
-//! client that moves its cache markers loses the blocks after the marker, no more. A wrong hint costs
-//! time, never correctness. Engines share their cache between tenants, so tenants share the chain,
-//! unless the pool keeps them apart. `cache_salt` keeps prompts apart here as it does there, and a
-//! tenant that must share with nobody gets a salt of its own, here and in the body that goes out.
+//! Whatever changes bytes breaks the chain from there on, though the engine may see the same
+//! tokens: a client that moves its cache markers loses the blocks after the marker, no more. A
+//! wrong hint costs time, never correctness. Engines share their cache between tenants, so tenants
+//! share the chain, unless the pool keeps them apart. `cache_salt` keeps prompts apart here as it
+//! does there, and a tenant that must not share gets a salt of its own, here and in the body that
+//! goes out.
 
 mod media;
 mod sound;
@@ -44,7 +45,7 @@ pub(super) struct Prompt<'a> {
 }
 
 impl Prompt<'_> {
-    /// Hashes the prompt for `model` and measures it; shared with nobody but the tenant, where one is
+    /// Hashes the prompt for `model` and measures it; shared only within the tenant, where one is
     /// given. How many tokens it has is left open.
     pub(super) fn outline(&self, model: &str, tenant: Option<u64>) -> (Outline, Extent) {
         let bytes: usize = self.parts.iter().map(|it| it.len()).sum();

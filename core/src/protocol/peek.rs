@@ -53,9 +53,9 @@ pub struct Peek<'a> {
 }
 
 impl Peek<'_> {
-    /// Tells what prompts share and how large this one is, for the model by the name engines know. A
-    /// prompt of a `tenant` shares with nobody else's. Reads the prompt once more, so it is done before
-    /// any lock is taken.
+    /// Tells what prompts share and how large this one is, for the model by the name engines know.
+    /// A prompt of a `tenant` shares only with that tenant's. Reads the prompt once more, so it is
+    /// done before any lock is taken.
     pub fn outline(&self, model: &str, tenant: Option<u64>) -> (Outline, Extent) {
         let (outline, extent) = self.prompt.outline(model, tenant);
         let (output_tokens_max, streams) = (self.output_tokens_max, self.stream);
@@ -66,7 +66,7 @@ impl Peek<'_> {
         (outline, Extent { output_tokens_max, streams, ..extent })
     }
 
-    /// Copies the text of the prompt between two blocks of its outline, for whoever counts its tokens.
+    /// Copies the text of the prompt between two blocks of its outline, for a count of its tokens.
     pub fn text(&self, blocks: Range<usize>) -> String {
         self.prompt.text(blocks)
     }

@@ -1,6 +1,6 @@
-//! By which fields and headers a client could steer the engine behind the router: where it fetches KV
-//! from, on which rank it runs, before whom it is scheduled, whose cache it finds. One table for each;
-//! what is not in it passes. An operator can let single ones pass.
+//! The fields and headers by which a client could steer the engine behind the router: where it
+//! fetches KV from, on which rank it runs, with which priority it is scheduled, whose cache it
+//! finds. One table for each; what is not in it passes. An operator can let single ones pass.
 
 /// What becomes of a field in a client's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub const ENGINE_FIELDS: &[EngineField] = &[
     field("bootstrap_port", Care::Refuse),
     field("bootstrap_room", Care::Refuse),
     field("bootstrap_pair_key", Care::Refuse),
-    // SGLang: goes on from a session that the engine keeps, whoever began it.
+    // SGLang: goes on from a session that the engine keeps, even one that another client began.
     field("session_params", Care::Refuse),
     // On which rank it runs.
     field("data_parallel_rank", Care::TakeOut),

@@ -4,7 +4,7 @@
 //! nesting, so the text is walked through once, in pieces as they come. Strings are skipped at the speed
 //! of `memchr`, and nothing but the object itself is kept.
 
-use memchr::memchr_iter;
+use memchr::memchr;
 use serde::Deserialize;
 
 use crate::domain::Usage;
@@ -16,7 +16,14 @@ const OBJECT_BYTES_MAX: usize = 4096;
 /// The longest key that is looked for has fewer bytes.
 const KEY_BYTES_MAX: usize = 16;
 
+/// A string is looked through byte by byte up to here.
+const SHORT_BYTES: usize = 16;
+
 const USAGE: &[u8] = b"usage";
+
+const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
 
 /// Where figures stand in one object of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,71 +151,62 @@ impl Walk {
 
     /// Goes on with the next piece.
     pub(super) fn on_piece(&mut self, piece: &[u8]) {
-        let mut at = 0;
-        let mut copied_to = 0;
-        while at < piece.len() && self.state != State::Broken {
-            if self.in_string {
-                at = self.skip_string(piece, at);
+        let mut at = if self.in_string { self.skip_string(piece, 0) } else { 0 };
+        let mut copied_from = 0;
+        while let Some(&byte) = piece.get(at) {
+            at += 1;
+            if is_blank(byte) {
                 continue;
             }
-            let copying = self.copied;
-            self.on_mark(piece[at]);
-            at += 1;
-            if copying.is_none() && self.copied.is_some() {
-                copied_to = at - 1;
-            } else if let (Some(it), None) = (copying, self.copied) {
-                self.copy(it, &piece[copied_to..at]);
+            if self.depth == 0 && (byte != b'{' || self.state != State::Open) {
+                self.state = State::Broken;
+                return;
             }
+            match byte {
+                b'"' => at = self.on_string(piece, at),
+                b'{' | b'[' => {
+                    let copying = self.copied.is_some();
+                    self.open(byte);
+                    if !copying && self.copied.is_some() {
+                        copied_from = at - 1;
+                    }
+                }
+                b'}' | b']' => {
+                    if let Some(ended) = self.close() {
+                        self.copy(ended, &piece[copied_from..at]);
+                    }
+                }
+                b':' if self.is_watched() => self.on_colon(),
+                b',' if self.is_watched() => self.in_value = false,
+                _ => {}
+            }
+            self.last = byte;
         }
         if let Some(it) = self.copied {
-            self.copy(it, &piece[copied_to..]);
+            self.copy(it, &piece[copied_from..]);
         }
     }
 
-    /// Takes in a byte outside of strings.
-    fn on_mark(&mut self, byte: u8) {
-        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
-            return;
+    /// Goes over a string from behind its first quote.
+    fn on_string(&mut self, piece: &[u8], from: usize) -> usize {
+        if self.is_watched() && !self.in_value {
+            self.key = Key::default();
         }
-        let last = std::mem::replace(&mut self.last, byte);
-        match byte {
-            _ if self.state == State::Over => self.state = State::Broken,
-            b'{' | b'[' => self.open(byte, last == b':'),
-            b'}' | b']' => self.close(),
-            _ if self.depth == 0 => self.state = State::Broken,
-            b'"' => {
-                self.in_string = true;
-                if self.is_watched() && !self.in_value {
-                    self.key = Key::default();
-                }
-            }
-            b':' if self.is_watched() => self.on_colon(last),
-            b',' if self.is_watched() => self.in_value = false,
-            _ => {}
-        }
+        self.skip_string(piece, from)
     }
 
     /// Takes in the colon behind a key. Behind anything else it makes no sense, and nothing is believed
     /// of what follows.
-    fn on_colon(&mut self, last: u8) {
-        if self.in_value || last != b'"' {
+    fn on_colon(&mut self) {
+        if self.in_value || self.last != b'"' {
             self.key = Key::default();
         }
         self.in_value = true;
     }
 
-    /// Goes into an object or a list, which is a key's value if it `follows` the colon.
-    fn open(&mut self, byte: u8, follows: bool) {
-        let is_object = byte == b'{';
-        if self.depth == 0 && !is_object {
-            self.state = State::Broken;
-            return;
-        }
-        let is_value = is_object && follows && self.is_watched() && self.in_value;
-        let Some(inside) = self.depth.checked_add(1) else {
-            self.state = State::Broken;
-            return;
-        };
+    /// Goes into an object or a list, which is a key's value if it follows the colon.
+    fn open(&mut self, byte: u8) {
+        let is_value = byte == b'{' && self.last == b':' && self.is_watched() && self.in_value;
         if is_value && self.key.is(USAGE) && (self.place.top || self.watched == 2) {
             let within = self.watched == 2;
             let kept = if within { &mut self.found.within } else { &mut self.found.top };
@@ -221,18 +219,15 @@ impl Walk {
             self.watched = 2;
             self.in_value = false;
         }
-        self.depth = inside;
+        // An answer has fewer bytes than that.
+        self.depth = self.depth.saturating_add(1);
     }
 
-    fn close(&mut self) {
-        let Some(outside) = self.depth.checked_sub(1) else {
-            self.state = State::Broken;
-            return;
-        };
+    /// Goes out of an object or a list; says so if it is the one that is copied.
+    fn close(&mut self) -> Option<Copied> {
+        let outside = self.depth.saturating_sub(1);
         self.depth = outside;
-        if self.copied.is_some_and(|it| it.ends_at == outside) {
-            self.copied = None;
-        }
+        let ended = self.copied.take_if(|it| it.ends_at == outside);
         if outside < self.watched {
             // Behind the object that was looked into, or at the end of all.
             (self.in_value, self.key, self.watched) = (true, Key::default(), 1);
@@ -240,24 +235,27 @@ impl Walk {
         if outside == 0 {
             self.state = State::Over;
         }
+        ended
     }
 
     /// Goes to the end of the string, or of the piece; a key is noted on the way. Only quotes are looked
     /// for, because texts have far more escapes of other kinds.
     fn skip_string(&mut self, piece: &[u8], from: usize) -> usize {
         let escaped = std::mem::take(&mut self.escaped);
-        let is_escaped = |at: usize| {
-            let slashes = piece[from..at].iter().rev().take_while(|it| **it == b'\\').count();
-            (slashes % 2 == 1) != (escaped && slashes == at - from)
-        };
-        let mut quotes = memchr_iter(b'"', &piece[from..]).map(|it| from + it);
-        let end = quotes.find(|at| !is_escaped(*at));
+        let (mut end, mut looked) = (None, from);
+        while end.is_none()
+            && let Some(quote) = find_quote(&piece[looked..])
+        {
+            let at = looked + quote;
+            end = (!ends_escaped(&piece[from..at], escaped)).then_some(at);
+            looked = at + 1;
+        }
         let at = end.unwrap_or(piece.len());
         if self.is_watched() && !self.in_value {
             self.key.push(&piece[from..at]);
         }
         self.in_string = end.is_none();
-        self.escaped = end.is_none() && is_escaped(at);
+        self.escaped = end.is_none() && ends_escaped(&piece[from..], escaped);
         at + usize::from(end.is_some())
     }
 
@@ -270,6 +268,25 @@ impl Walk {
         let room = OBJECT_BYTES_MAX.saturating_sub(kept.len());
         // What is cut off is not JSON, and says nothing.
         kept.extend_from_slice(&text[..text.len().min(room)]);
+    }
+}
+
+/// Finds the next quote. Keys and most values are short, and for those a call costs more than a look.
+fn find_quote(text: &[u8]) -> Option<usize> {
+    let near = &text[..text.len().min(SHORT_BYTES)];
+    let is_near = near.iter().position(|it| *it == b'"');
+    is_near.or_else(|| memchr(b'"', text.get(SHORT_BYTES..)?).map(|it| SHORT_BYTES + it))
+}
+
+/// Tells whether the byte behind `text` is escaped, given whether its first byte is.
+fn ends_escaped(text: &[u8], begins_escaped: bool) -> bool {
+    match text.last() {
+        None => begins_escaped,
+        Some(b'\\') => {
+            let slashes = text.iter().rev().take_while(|it| **it == b'\\').count();
+            (slashes % 2 == 1) != (begins_escaped && slashes == text.len())
+        }
+        Some(_) => false,
     }
 }
 

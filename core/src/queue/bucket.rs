@@ -13,7 +13,7 @@ use crate::domain::Moment;
 const MINUTE_NANOS: u128 = 60_000_000_000;
 /// The first bucket holds this part of a minute's rate.
 const BASE_PART: u64 = 20;
-/// Whoever asks when to come back is told no more than this.
+/// The longest wait that a refused client is told.
 const READY_MAX: Duration = Duration::from_secs(3_600);
 
 /// What kind of use a request is.
@@ -23,7 +23,7 @@ pub enum Use {
     Guaranteed,
     /// From what was saved up.
     Burst,
-    /// Beyond the contract, on capacity nobody else wanted.
+    /// Beyond the contract, on capacity that was otherwise idle.
     BestEffort,
 }
 
@@ -83,7 +83,7 @@ impl Allowance {
         *self = Self { base, burst, ..fresh };
     }
 
-    /// Says what kind of use so much would be now; beyond both buckets it is best effort.
+    /// Says what kind of use `amount` would be now; beyond both buckets it is best effort.
     pub fn look(&mut self, now: Moment, amount: u64) -> Use {
         self.fill(now);
         if i128::from(amount.min(self.base_max)) <= self.base {
@@ -95,8 +95,8 @@ impl Allowance {
         }
     }
 
-    /// Takes from the bucket of that use. What the first lacks comes from the second as far as there is
-    /// any, and then it is left in debt. Best effort takes from nobody.
+    /// Takes from the bucket of that use. What the first lacks comes from the second as far as
+    /// there is any, and then the first is left in debt. Best effort takes from no bucket.
     pub fn take(&mut self, usage: Use, amount: u64) {
         match usage {
             Use::Guaranteed => {
@@ -122,7 +122,7 @@ impl Allowance {
         }
     }
 
-    /// Predicts when so much will be within the rate.
+    /// Predicts when `amount` will be within the rate.
     pub fn ready_in(&self, amount: u64) -> Duration {
         let missing = i128::from(amount.min(self.base_max)) - self.base;
         let Ok(missing) = u128::try_from(missing) else { return Duration::ZERO };

@@ -1,5 +1,5 @@
-//! What a request may claim, as its driver found out: who sends it, which class it asks for as far as
-//! it may, and by when it must be served. The default claims nothing.
+//! What a request may claim, as its driver found out: its tenant, the class it asks for as far as
+//! it may, and its deadline. The default claims nothing.
 
 use crate::domain::Moment;
 

@@ -1,6 +1,6 @@
-//! Classes: what is promised to whom, and what share of the fleet stands behind the promise. A weight
-//! is a share of the work that is done while others wait too, so the least class still gets its own;
-//! strict priorities were not used because the lowest of them starves.
+//! Classes: the promise to each kind of request, and the share of the fleet that stands behind it.
+//! A weight is a share of the work that is done while several classes wait, so the least class
+//! still gets its own. Strict priorities were not used because the lowest of them starves.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::domain::whole_u32;
 
-/// So many classes fit a dashboard and a head.
+/// More classes than this fit neither a dashboard nor a head.
 pub const CLASSES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 64;
 
@@ -49,8 +49,6 @@ pub struct Class {
     pub weight: Weight,
     /// When the first token should be there.
     pub first_token: Option<Duration>,
-    /// How long each further token should take.
-    pub per_token: Option<Duration>,
     /// How long a request may wait in the line before it is refused.
     pub wait_max: Duration,
 }
@@ -139,19 +137,17 @@ fn is_name(name: &str) -> bool {
 
 impl Default for Classes {
     /// `interactive` gets sixteen times the work of `batch` while both wait, and four times that of
-    /// `standard`: enough that somebody who looks at a screen hardly notices the others.
+    /// `standard`: enough that a person at a screen hardly notices the others.
     fn default() -> Self {
-        let class = |name: &str, weight, first_token_ms, per_token_ms, wait_s| Class {
+        let class = |name: &str, weight, first_token_ms, wait_s| Class {
             name: name.to_owned(),
             weight: Weight(weight),
             first_token: Some(Duration::from_millis(first_token_ms)),
-            per_token: Some(Duration::from_millis(per_token_ms)),
             wait_max: Duration::from_secs(wait_s),
         };
-        let interactive = class("interactive", 16_000, 1_000, 50, 30);
-        let standard = class("standard", 4_000, 5_000, 100, 120);
-        let batch =
-            Class { first_token: None, per_token: None, ..class("batch", 1_000, 0, 0, 600) };
+        let interactive = class("interactive", 16_000, 1_000, 30);
+        let standard = class("standard", 4_000, 5_000, 120);
+        let batch = Class { first_token: None, ..class("batch", 1_000, 0, 600) };
         Self { classes: vec![interactive, standard, batch], default: ClassId(1) }
     }
 }
@@ -165,7 +161,6 @@ mod tests {
             name: name.to_owned(),
             weight: Weight::new(weight).unwrap(),
             first_token: None,
-            per_token: None,
             wait_max: Duration::from_secs(1),
         };
         names.iter().map(class).collect()

@@ -1,7 +1,7 @@
-//! What was promised to a tenant, and what it used of it. The predicted cost is reserved when a request
-//! is admitted; what it turns out to cost is settled at its end, and a stream that runs past its
-//! prediction is counted as it flows. A limit in requests or tokens is kept beside one in work for
-//! those who think so; a request must fit them all. Work beyond a contract takes nothing from it.
+//! What was promised to a tenant, and what it used of it. The predicted cost is reserved when a
+//! request is admitted. The actual cost is settled at its end, and a stream that runs past its
+//! prediction is counted as it flows. Limits in requests or tokens may stand beside one in work; a
+//! request must fit them all. Work beyond a contract takes nothing from it.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct Limits {
     pub work_per_min: Option<Work>,
     pub tokens_per_min: Option<u64>,
     pub requests_per_min: Option<u64>,
-    /// How much of the rate may be saved up: what it gives in so much time.
+    /// How much of the rate may be saved up: what it gives in this time.
     pub burst: Duration,
 }
 
@@ -58,7 +58,7 @@ pub struct OverContract {
 
 /// Where a tenant stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct ContractUsage {
     pub limits: Limits,
     /// By kind, in the order of [`Use::ALL`].
     pub used: [Used; 3],
@@ -72,8 +72,8 @@ pub struct Usage {
 
 /// One tenant's contract and its books.
 #[derive(Clone, Debug)]
-pub struct Account {
-    /// Tells it from an earlier account of the same tenant; 0 for everybody's.
+pub struct ContractAccount {
+    /// Tells it from an earlier account of the same tenant; 0 for the shared account.
     number: u64,
     limits: Limits,
     work: Option<Allowance>,
@@ -84,7 +84,7 @@ pub struct Account {
     reserved: u64,
 }
 
-impl Account {
+impl ContractAccount {
     pub fn new(now: Moment, limits: Limits) -> Self {
         let mut account = Self {
             number: 0,
@@ -117,8 +117,9 @@ impl Account {
         change(&mut self.requests, limits.requests_per_min.map(|it| it.saturating_mul(REQUEST)));
     }
 
-    /// Reserves what a request is expected to use. If it does not fit, nothing is taken and it is best
-    /// effort: whoever asks must know of idle capacity, or refuse it and say [`Account::over`].
+    /// Reserves what a request is expected to use. If it does not fit, nothing is taken and the
+    /// request is best effort: the caller must know of idle capacity, or refuse it and say
+    /// [`ContractAccount::over`].
     pub fn reserve(&mut self, now: Moment, work: Work, tokens: u64) -> Reservation {
         let amounts = [work.parts(), tokens, REQUEST];
         let mut uses = [Use::Guaranteed; 3];
@@ -152,7 +153,8 @@ impl Account {
         OverContract { limit, retry_after: wait.max(Duration::from_secs(1)) }
     }
 
-    /// Counts a stream that has used so much by now; it holds more once it is past its prediction.
+    /// Counts a stream that has used `work` and `tokens` by now; it holds more once it is past its
+    /// prediction.
     pub fn flow(&mut self, held: &mut Reservation, work: Work, tokens: u64) {
         let more_work = work.saturating_sub(held.work);
         let more_tokens = tokens.saturating_sub(held.tokens);
@@ -167,7 +169,7 @@ impl Account {
         held.tokens = held.tokens.saturating_add(more_tokens);
     }
 
-    /// Closes the books on a request that used so much.
+    /// Closes the books on a request that used `work` and `tokens`.
     pub fn settle(&mut self, mut held: Reservation, work: Work, tokens: u64) {
         self.flow(&mut held, work, tokens);
         let spare_work = held.work.saturating_sub(work);
@@ -210,7 +212,7 @@ impl Account {
     }
 
     /// Shows where it stands now.
-    pub fn usage_at(&mut self, now: Moment) -> Usage {
+    pub fn usage_at(&mut self, now: Moment) -> ContractUsage {
         for allowance in self.allowances().into_iter().flatten() {
             allowance.look(now, 0);
         }
@@ -218,10 +220,10 @@ impl Account {
     }
 
     /// Shows where it stood when it was last asked for anything.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ContractUsage {
         let all = [self.work, self.tokens, self.requests];
         let reset_in = all.iter().flatten().map(|it| it.ready_in(u64::MAX)).max();
-        Usage {
+        ContractUsage {
             limits: self.limits,
             used: self.used,
             work_remaining: self.work.map(|it| Work::from_parts(it.remaining())),
@@ -243,29 +245,30 @@ fn in_time(per_min: u64, span: Duration) -> u64 {
     u64::try_from(amount).unwrap_or(u64::MAX)
 }
 
-/// The accounts of all tenants that are known by name, and one for everybody else.
+/// One account for each tenant that is known by name, and one shared by all others.
 #[derive(Clone, Debug)]
 pub struct Contracts {
-    accounts: IndexMap<Tenant, Account, FxBuildHasher>,
-    /// Accounts that were ever opened, everybody's aside.
+    accounts: IndexMap<Tenant, ContractAccount, FxBuildHasher>,
+    /// Accounts that were ever opened, not counting the shared one.
     opened: u64,
 }
 
 impl Default for Contracts {
     fn default() -> Self {
-        let everybody = Account::new(Moment::ZERO, Limits::default());
-        let accounts = std::iter::once((Tenant::default(), everybody)).collect();
+        let shared = ContractAccount::new(Moment::ZERO, Limits::default());
+        let accounts = std::iter::once((Tenant::default(), shared)).collect();
         Self { accounts, opened: 0 }
     }
 }
 
 impl Contracts {
-    /// Takes on who there is and what each may use. Tenants that stay keep their books. Those that left
-    /// lose them: what they have in flight is settled with everybody else's, also when they come back.
+    /// Takes on a list of tenants and what each may use. Tenants that stay keep their books. Those
+    /// that left lose them: what they have in flight is settled with the shared account, also when
+    /// they come back.
     pub fn reset(&mut self, now: Moment, limits: impl IntoIterator<Item = (Tenant, Limits)>) {
-        let mut accounts: IndexMap<Tenant, Account, FxBuildHasher> = IndexMap::default();
-        let everybody = (Tenant::default(), Limits::default());
-        for (tenant, limits) in std::iter::once(everybody).chain(limits) {
+        let mut accounts: IndexMap<Tenant, ContractAccount, FxBuildHasher> = IndexMap::default();
+        let shared = (Tenant::default(), Limits::default());
+        for (tenant, limits) in std::iter::once(shared).chain(limits) {
             if let Some(named_twice) = accounts.get_mut(&tenant) {
                 named_twice.limit(now, limits);
                 continue;
@@ -273,14 +276,14 @@ impl Contracts {
             let known = self.accounts.swap_remove(&tenant);
             let mut account = known.unwrap_or_else(|| {
                 self.opened += 1;
-                Account { number: self.opened, ..Account::new(now, limits) }
+                ContractAccount { number: self.opened, ..ContractAccount::new(now, limits) }
             });
             account.limit(now, limits);
             accounts.insert(tenant, account);
         }
         let orphans: u64 = self.accounts.values().map(|it| it.reserved).sum();
-        if let Some(everybody) = accounts.get_mut(&Tenant::default()) {
-            everybody.reserved += orphans;
+        if let Some(shared) = accounts.get_mut(&Tenant::default()) {
+            shared.reserved += orphans;
         }
         self.accounts = accounts;
     }
@@ -291,15 +294,15 @@ impl Contracts {
         self.accounts.values_mut().for_each(|it| it.reserved = 0);
     }
 
-    /// Finds the tenant's account, or the one for everybody else.
-    pub fn account(&mut self, tenant: Tenant) -> &mut Account {
+    /// Finds the tenant's account, or the shared one.
+    pub fn account(&mut self, tenant: Tenant) -> &mut ContractAccount {
         let at = self.accounts.get_index_of(&tenant).unwrap_or(0);
         &mut self.accounts[at]
     }
 
     /// Finds the account in which a reservation of the tenant is kept. That need not be its account now:
     /// it may have been taken away and given another one since.
-    pub fn holder(&mut self, tenant: Tenant, held: &Reservation) -> &mut Account {
+    pub fn holder(&mut self, tenant: Tenant, held: &Reservation) -> &mut ContractAccount {
         let own = self.accounts.get_full(&tenant).filter(|it| it.2.number == held.account);
         let at = own.map_or(0, |it| it.0);
         &mut self.accounts[at]
@@ -310,7 +313,7 @@ impl Contracts {
         self.accounts.values().map(|it| it.reserved).sum()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Tenant, &Account)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Tenant, &ContractAccount)> {
         self.accounts.iter().map(|it| (*it.0, it.1))
     }
 }

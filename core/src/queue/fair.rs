@@ -1,8 +1,8 @@
-//! Fair shares by virtual time. Everybody carries a tag that grows with the work done for them, the
-//! slower the greater their weight; the lowest tag among those who wait goes next. Whoever comes back
-//! starts at the present of the others: idleness earns no credit and no blame. This is start-time fair
-//! queueing: the service of two who wait differs by at most one request of each, and whoever is passed
-//! over ages, because their tag stands still while all others' grow.
+//! Fair shares by virtual time. Every key carries a tag that grows with the work done for it, more
+//! slowly the greater its weight. The lowest tag among the waiting keys goes next. A key that comes
+//! back starts at the present of the others: idleness earns no credit and no blame. This is
+//! start-time fair queueing: the service of two waiting keys differs by at most one request of
+//! each, and a key that is passed over ages, because its tag stands still while all others grow.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -15,7 +15,7 @@ use super::work::Work;
 /// Virtual time has this many steps to the millionth of a model unit at weight 1: enough that the
 /// heaviest weight still moves.
 const STEPS: u128 = 1_000_000;
-/// How many of those who do not wait are remembered with what they are ahead.
+/// How many keys that do not wait are remembered with what they are ahead.
 const REMEMBERED_MAX: usize = 4_096;
 
 /// A point in virtual time.
@@ -24,15 +24,15 @@ pub(super) type Tag = u128;
 #[derive(Debug)]
 pub(super) struct Fair<K> {
     waiting: BTreeSet<(Tag, K)>,
-    accounts: FxHashMap<K, Account>,
-    /// The tag of whoever went last.
+    accounts: FxHashMap<K, Participant>,
+    /// The tag of the key that went last.
     present: Tag,
-    /// Thousandths, summed over those who wait.
+    /// Thousandths, summed over the keys that wait.
     weight_waiting: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Account {
+struct Participant {
     tag: Tag,
     weight: Weight,
     waits: bool,
@@ -46,9 +46,9 @@ impl<K> Default for Fair<K> {
 }
 
 impl<K: Copy + Ord + Hash> Fair<K> {
-    /// Notes that somebody waits; saying it twice only changes their weight.
+    /// Notes that `key` waits; a second call only changes its weight.
     pub(super) fn enter(&mut self, key: K, weight: Weight) {
-        let fresh = Account { tag: self.present, weight, waits: false };
+        let fresh = Participant { tag: self.present, weight, waits: false };
         let account = self.accounts.entry(key).or_insert(fresh);
         if account.waits {
             self.weight_waiting -= u64::from(account.weight.thousandths());
@@ -72,7 +72,7 @@ impl<K: Copy + Ord + Hash> Fair<K> {
         }
     }
 
-    /// Moves the present to where somebody stands, and them on by the work that is done for them.
+    /// Moves the present to the tag of `key`, and the key on by the work that is done for it.
     pub(super) fn serve(&mut self, key: K, work: Work) {
         if let Some(account) = self.accounts.get(&key) {
             self.present = self.present.max(account.tag);
@@ -89,7 +89,7 @@ impl<K: Copy + Ord + Hash> Fair<K> {
         }
     }
 
-    /// Lists those who wait, the next one first, with their tags.
+    /// Lists the keys that wait, the next one first, with their tags.
     pub(super) fn order(&self) -> impl Iterator<Item = (Tag, K)> + '_ {
         self.waiting.iter().copied()
     }
@@ -108,8 +108,8 @@ impl<K: Copy + Ord + Hash> Fair<K> {
         }
     }
 
-    /// Forgets those of whom there is nothing to remember, and if that is not enough, half the others:
-    /// those who are least ahead.
+    /// Forgets the keys of which there is nothing to remember, and if that is not enough, half the
+    /// others: those that are least ahead.
     fn forget(&mut self) {
         let present = self.present;
         self.accounts.retain(|_, it| it.waits || present < it.tag);

@@ -3,7 +3,7 @@
 //! goodput collapses. So new sessions wait while it is full, and later turns of the living always
 //! pass. A session lives from its first turn until it has been idle for longer than its kind thinks.
 //!
-//! Where the fleet's memory is unknown or ample the gate is open and nobody notices it.
+//! Where the fleet's memory is unknown or ample the gate is open and has no effect.
 
 use std::collections::BTreeSet;
 
@@ -111,9 +111,9 @@ impl Gate {
         }
     }
 
-    /// Says whether a new session may begin: the living leave some room, or the fleet has next to nothing
-    /// to do, whoever may come back to it. How much it will need is not asked, or the largest would
-    /// never be let in.
+    /// Says whether a new session may begin: the living sessions leave some room, or the fleet has
+    /// next to nothing to do, whichever sessions may come back to it. How much it will need is not
+    /// asked, or the largest would never be let in.
     pub fn is_open(&self) -> bool {
         let is_idle = |max: u64| self.flowing < max / IDLE_PART || self.flowing == 0;
         self.tokens_max.is_none_or(|max| self.counted < max || is_idle(max))
@@ -149,7 +149,7 @@ impl Gate {
         (live.counted, live.flowing) = (live.tokens, live.tokens);
     }
 
-    /// Notes that a turn ended, with so much context.
+    /// Notes that a turn ended with a context of `tokens`.
     pub fn on_ended(&mut self, now: Moment, key: SliceKey, tokens: u64) {
         let leaves_at = now + self.thinks.leave_after();
         let Some(live) = self.living.get_mut(&key).filter(|it| 0 < it.in_flight) else { return };
@@ -167,7 +167,7 @@ impl Gate {
         (live.counted, live.flowing) = (wanted, flowing);
     }
 
-    /// Gives up those that have been idle for too long; tells whether anybody left.
+    /// Gives up sessions that have been idle for too long; tells whether any left.
     pub fn on_time(&mut self, now: Moment) -> bool {
         let before = self.living.len();
         while let Some((_, key)) = self.idle.first().copied().filter(|it| it.0 <= now) {
@@ -185,7 +185,8 @@ impl Gate {
         if self.living.len() < self.settings.sessions_max.max(1) || self.living.contains_key(&key) {
             return;
         }
-        // Who would leave soonest leaves now. Where all are busy, one is no longer told apart.
+        // The session that would leave soonest leaves now. Where all are busy, one is no longer
+        // told apart.
         let soonest = self.idle.first().map(|it| it.1);
         let leaves = soonest.or_else(|| self.living.first().map(|it| *it.0));
         if let Some(leaves) = leaves {

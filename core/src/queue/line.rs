@@ -1,7 +1,8 @@
-//! The line itself. Order: class by weight, then tenant by the work received, then earliest deadline;
-//! each step is a logarithm of how many wait. Bounded in number and bytes, and every request carries
-//! the moment at which it leaves unserved. When it is full, room is made where the most wait for their
-//! weight: whoever floods the line displaces themselves, and nobody else is turned away for it.
+//! The line itself. Order: class by weight, then tenant by the work received, then earliest
+//! deadline; each step is a logarithm of the number of waiting requests. Bounded in number and
+//! bytes, and every request carries the moment at which it leaves unserved. When the line is full,
+//! room is made where the most waits for its weight: a tenant that floods the line displaces its
+//! own requests, and no other tenant is turned away for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,7 @@ const LOOKS_MAX: usize = 8;
 /// How many of a tenant's own are added up exactly to predict a wait.
 const COUNTED_MAX: usize = 256;
 
-/// Whose request it is; 0 for everybody who did not say.
+/// The tenant of a request; 0 for all requests that name none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(pub u64);
 
@@ -61,12 +62,12 @@ impl Ticket {
 
 /// How long the line may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineSettings {
+pub struct QueueLimits {
     pub count_max: usize,
     pub bytes_max: usize,
 }
 
-impl Default for LineSettings {
+impl Default for QueueLimits {
     fn default() -> Self {
         Self { count_max: 10_000, bytes_max: 256 << 20 }
     }
@@ -85,14 +86,14 @@ pub struct ClassSnapshot {
 
 #[derive(Debug)]
 pub struct Line {
-    settings: LineSettings,
+    settings: QueueLimits,
     weights: Vec<Weight>,
     classes: Fair<ClassId>,
     /// By class.
     rooms: Vec<Room>,
     tickets: IndexMap<RequestId, (u64, Ticket), FxBuildHasher>,
     expiry: BTreeSet<(Moment, RequestId)>,
-    /// Who has how much waiting for their weight.
+    /// How much each tenant has waiting, for its weight.
     fattest: BTreeSet<(u128, ClassId, Tenant)>,
     lanes: BTreeMap<Lane, u32>,
     bytes: usize,
@@ -109,7 +110,7 @@ struct Room {
 }
 
 impl Line {
-    pub fn new(settings: LineSettings, classes: &Classes) -> Self {
+    pub fn new(settings: QueueLimits, classes: &Classes) -> Self {
         let weights: Vec<Weight> = classes.iter().map(|it| it.1.weight).collect();
         Self {
             settings,
@@ -125,7 +126,7 @@ impl Line {
         }
     }
 
-    /// Takes a request in. Those who must make room for it are appended to `displaced`.
+    /// Takes a request in. Requests that must make room for it are appended to `displaced`.
     pub fn join(&mut self, ticket: Ticket, displaced: &mut Vec<Ticket>) -> Result<(), Full> {
         let ticket = Ticket { class: self.known(ticket.class), ..ticket };
         if self.tickets.contains_key(&ticket.request) || self.settings.bytes_max < ticket.bytes {
@@ -169,8 +170,8 @@ impl Line {
         }
     }
 
-    /// Takes out who goes next among those whose lane is open. Between tenants that are about equally
-    /// served, one whose request is `near` goes first.
+    /// Takes out the next request among those whose lane is open. Between tenants that are about
+    /// equally served, one whose request is `near` goes first.
     pub fn next(
         &mut self,
         now: Moment,
@@ -234,8 +235,9 @@ impl Line {
         self.rooms[class.index()].tenants.correct(tenant, charged, real);
     }
 
-    /// Predicts the work that is done before a request that joins now goes: what its tenant has waiting
-    /// that is due earlier, and what others get meanwhile. At most so much, seldom much less.
+    /// Predicts the work that is done before a request that joins now goes: what its tenant has
+    /// waiting that is due earlier, and what others get meanwhile. An upper bound that is seldom
+    /// far off.
     pub fn ahead(&self, now: Moment, ticket: &Ticket) -> Work {
         let (tenant, weight) = (ticket.tenant, ticket.weight);
         let class = self.known(ticket.class);
@@ -279,7 +281,7 @@ impl Line {
         ClassSnapshot { count: room.count, work: room.work.total() }
     }
 
-    /// Lists the lanes in which somebody waits.
+    /// Lists the lanes in which a request waits.
     pub fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
         self.lanes.keys().copied()
     }
@@ -309,8 +311,8 @@ impl Line {
         self.rooms[class.index()].tenants.serve(tenant, work);
     }
 
-    /// Finds whom to displace for `ticket`: the last of those who have more waiting for their weight
-    /// than its tenant would have with it.
+    /// Finds the request to displace for `ticket`: the last of a tenant that has more waiting for
+    /// its weight than the ticket's tenant would have with it.
     fn fatter_than(&self, ticket: &Ticket) -> Option<RequestId> {
         let &(most, class, tenant) = self.fattest.last()?;
         let theirs = self.rooms[ticket.class.index()].shelves.get(&ticket.tenant);

@@ -100,7 +100,7 @@ impl Model {
         let open = |it: &&Ticket| Self::is_open(lanes, it.lane);
         let eligible: Vec<Ticket> = self.waiting.values().filter(open).copied().collect();
         let next = line.next(self.now, |it| Self::is_open(lanes, it), |it| it.request.0 % 5 == 0);
-        // Somebody goes exactly if somebody may.
+        // A request goes exactly if one may.
         prop_assert_eq!(next.is_some(), !eligible.is_empty());
         let Some(next) = next else { return Ok(()) };
         prop_assert!(eligible.contains(&next));
@@ -126,7 +126,7 @@ impl Model {
 proptest! {
     #[test]
     fn the_line_keeps_its_laws_whatever_happens(steps in prop::collection::vec(steps(), 0..300)) {
-        let settings = LineSettings { count_max: COUNT_MAX, bytes_max: BYTES_MAX };
+        let settings = QueueLimits { count_max: COUNT_MAX, bytes_max: BYTES_MAX };
         let mut line = Line::new(settings, &Classes::default());
         let mut model = Model::default();
         for (number, step) in steps.into_iter().enumerate() {
@@ -178,7 +178,7 @@ proptest! {
         works in prop::collection::vec((0..3_u64, 0.01..5.0_f64), 60..200),
         weights in prop::collection::vec(1..5_u32, 3),
     ) {
-        let mut line = Line::new(LineSettings::default(), &Classes::default());
+        let mut line = Line::new(QueueLimits::default(), &Classes::default());
         for (number, &(tenant, mu)) in works.iter().enumerate() {
             let weight = Weight::new(weights[usize::try_from(tenant).unwrap()].into()).unwrap();
             let ticket = Ticket {
@@ -219,7 +219,7 @@ proptest! {
             burst: Duration::from_secs(burst_s),
             ..Limits::default()
         };
-        let mut account = Account::new(Moment::ZERO, limits);
+        let mut account = ContractAccount::new(Moment::ZERO, limits);
         let (mut now, mut open) = (Moment::ZERO, Vec::new());
         let (mut within, mut beyond) = (Work::ZERO, Work::ZERO);
         for (ms, predicted, real, fate) in steps {

@@ -1,6 +1,6 @@
-//! What one tenant has waiting in one class, earliest deadline first. It is split into lanes: requests
-//! in one lane can be sent to the same places, so if one of them cannot go now, none can, and nobody
-//! has to be asked twice. Few tenants have more than one or two.
+//! What one tenant has waiting in one class, earliest deadline first. It is split into lanes:
+//! requests in one lane can be sent to the same places, so if one of them cannot go now, none can,
+//! and no request has to be tried twice. Few tenants have more than one or two.
 
 use std::collections::BTreeSet;
 
@@ -43,8 +43,8 @@ impl Shelf {
         }
     }
 
-    /// Finds who goes next of those that may: the earliest that can still be in time, or else the
-    /// earliest. What is lost already must not cost the next one its time too.
+    /// Finds the next request of those that may go: the earliest that can still be in time, or else
+    /// the earliest. What is lost already must not cost the next one its time too.
     pub(super) fn first(
         &self,
         now: Moment,

@@ -30,7 +30,7 @@ fn ticket(request: u64, class: u8, tenant: u64) -> Ticket {
 }
 
 fn line(count_max: usize, bytes_max: usize) -> Line {
-    Line::new(LineSettings { count_max, bytes_max }, &Classes::default())
+    Line::new(QueueLimits { count_max, bytes_max }, &Classes::default())
 }
 
 fn join(line: &mut Line, ticket: Ticket) {
@@ -123,7 +123,7 @@ fn who_floods_a_full_line_displaces_only_themselves() {
     assert_eq!(line.join(ticket(21, 1, 2), &mut displaced), Ok(()));
     assert_eq!(line.join(ticket(22, 2, 2), &mut displaced), Ok(()), "lesser, but few");
     let names: Vec<u64> = displaced.iter().map(|it| it.request.0).collect();
-    assert_eq!(names, [9, 8], "the last of whoever has the most");
+    assert_eq!(names, [9, 8], "the last of the tenant with the most");
     assert_eq!(line.len(), 10);
     assert_eq!(line.join(Ticket { bytes: 1_001, ..ticket(23, 0, 3) }, &mut displaced), Err(Full));
     assert_eq!(line.join(Ticket { bytes: 915, ..ticket(24, 0, 3) }, &mut displaced), Ok(()));
@@ -156,10 +156,10 @@ fn what_is_ahead_is_the_own_and_the_share_of_others() {
         let ticket = Ticket { deadline: due.map(at), ..ticket(1_000, class, tenant) };
         line.ahead(Moment::ZERO, &ticket).as_mu()
     };
-    assert!((ahead(0, 9, None) - 0.0).abs() < 1e-9, "nobody of its own waits");
+    assert!((ahead(0, 9, None) - 0.0).abs() < 1e-9, "nothing of its own waits");
     // Four of its own, as many of the other tenant, and a quarter of that of the lesser class.
     assert!((ahead(1, 1, Some(3)) - 10.0).abs() < 1e-9, "{}", ahead(1, 1, Some(3)));
-    assert!((ahead(2, 3, None) - 100.0).abs() < 1e-9, "everybody goes before the last of these");
+    assert!((ahead(2, 3, None) - 100.0).abs() < 1e-9, "all others go before the last of these");
 }
 
 #[test]
@@ -196,8 +196,8 @@ fn limits(mu_per_min: f64, burst_s: u64) -> Limits {
 
 #[test]
 fn a_prediction_is_reserved_and_the_truth_is_settled() {
-    let mut account = Account::new(at(0), limits(60.0, 60));
-    let remaining = |it: &Account| it.usage().work_remaining.unwrap().as_mu();
+    let mut account = ContractAccount::new(at(0), limits(60.0, 60));
+    let remaining = |it: &ContractAccount| it.usage().work_remaining.unwrap().as_mu();
     assert!((remaining(&account) - 63.0).abs() < 1e-6);
     let mut held = account.reserve(at(0), mu(2.0), 100);
     assert_eq!(held.usage, Use::Guaranteed);
@@ -220,7 +220,7 @@ fn beyond_all_limits_is_best_effort_and_takes_nothing() {
         requests_per_min: Some(40),
         burst: Duration::ZERO,
     };
-    let mut account = Account::new(at(0), all);
+    let mut account = ContractAccount::new(at(0), all);
     let first = account.reserve(at(0), mu(1.0), 10);
     let second = account.reserve(at(0), mu(1.0), 10);
     let before = account.usage();
@@ -264,7 +264,7 @@ fn a_tenant_that_comes_back_while_it_has_requests_in_flight_starts_with_none() {
     let reserved = |contracts: &Contracts| -> Vec<u64> {
         contracts.iter().map(|it| it.1.usage().reserved).collect()
     };
-    assert_eq!(reserved(&contracts), [2, 1], "everybody's, and its own");
+    assert_eq!(reserved(&contracts), [2, 1], "the shared one, and its own");
     contracts.holder(Tenant(1), &old).settle(old, mu(9.0), 1);
     contracts.holder(Tenant(1), &older).cancel(older);
     assert_eq!(reserved(&contracts), [0, 1]);
@@ -286,7 +286,7 @@ fn a_tenant_that_is_named_twice_has_one_account() {
 
 #[test]
 fn a_full_line_of_absurd_works_is_added_up_and_taken_back() {
-    let mut line = Line::new(LineSettings::default(), &Classes::default());
+    let mut line = Line::new(QueueLimits::default(), &Classes::default());
     let absurd = Work::from_parts(u64::MAX);
     for number in 0..100 {
         let ticket = Ticket { work: absurd, ..ticket(number, 1, number % 3) };
@@ -336,7 +336,7 @@ fn an_idle_fleet_lets_new_sessions_in_whoever_may_come_back_to_it() {
         gate.on_ended(at(session), key(session), 1_000);
     }
     assert!(8_000 < gate.snapshot().tokens, "half of thirty may come back");
-    assert_eq!(gate.ask(key(100)), GateAnswer::Fresh, "nothing is done for anybody");
+    assert_eq!(gate.ask(key(100)), GateAnswer::Fresh, "no work is done");
     gate.on_sent(at(31), key(100), 499);
     assert_eq!(gate.ask(key(101)), GateAnswer::Fresh, "next to nothing");
     gate.on_sent(at(31), key(101), 499);

@@ -11,7 +11,7 @@ const BUCKETS: usize = 64;
 /// The first bucket ends here; each is a fifth longer than the one before, so the last ends at hours.
 const FIRST_MS: f64 = 100.0;
 const GROWTH: f64 = 1.2;
-/// When so much was counted, all of it is halved.
+/// Once this many were counted, all counts are halved.
 const COUNTED_MAX: u32 = 4_096;
 /// The share of thinks that a session is waited for.
 const QUANTILE: f64 = 0.95;
@@ -40,14 +40,15 @@ struct Odds {
 
 impl Default for Thinks {
     fn default() -> Self {
-        // Nobody knows whether a first turn is the only one; who came back once will do so again.
+        // It cannot be known whether a first turn is the only one; a session that came back once
+        // will do so again.
         let odds = [Odds { back: 4, gone: 4 }, Odds { back: 7, gone: 1 }];
         Self { counts: [0; BUCKETS], total: 0, odds }
     }
 }
 
 impl Thinks {
-    /// Notes that a session of so many turns came back after this time.
+    /// Notes that a session of `turns` turns came back after the time `think`.
     pub(super) fn on_back(&mut self, turns: u32, think: Duration) {
         self.odds[kind(turns)].note(true);
         self.counts[bucket(think)] += 1;
@@ -58,7 +59,7 @@ impl Thinks {
         }
     }
 
-    /// Notes that a session of so many turns was given up.
+    /// Notes that a session of `turns` turns was given up.
     pub(super) fn on_gone(&mut self, turns: u32) {
         self.odds[kind(turns)].note(false);
     }

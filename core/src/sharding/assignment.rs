@@ -1,6 +1,6 @@
-//! Slices to replicas, in one generation. Every key has exactly one slice; who made an assignment
-//! by other means than the planner is held to it by [`Assignment::from_rows`]. Loads are no part of
-//! it: they change all the time, and an assignment that changes all the time cannot be told by its
+//! Slices to replicas, in one generation. Every key has exactly one slice; an assignment that was
+//! not made by the planner is held to that by [`Assignment::from_rows`]. Loads are no part of it:
+//! they change all the time, and an assignment that changes all the time cannot be told by its
 //! differences.
 
 use thiserror::Error;
@@ -13,7 +13,7 @@ use super::slice::Slice;
 
 /// Why a slice is as it is: what was done to it last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
+pub enum SliceReason {
     /// Nothing was there before.
     First,
     /// A rule or a neighbour's load drew a new border; nothing moved.
@@ -36,7 +36,7 @@ pub enum Why {
     Ruled,
 }
 
-impl Why {
+impl SliceReason {
     const ALL: [Self; 11] = [
         Self::First,
         Self::Split,
@@ -79,12 +79,13 @@ pub struct Row {
     pub slice: Slice,
     /// In order of place.
     pub holders: Vec<Place>,
-    pub why: Why,
+    pub why: SliceReason,
     /// Number of the generation in which it became so.
     pub since: u64,
     /// When its holders last changed; a slice that just moved is left alone for a while.
     pub settled_at: Moment,
-    /// Who held the state of these keys before the last change of holders, and may still have it.
+    /// The replica that held the state of these keys before the last change of holders, and may
+    /// still have it.
     pub previous: Option<Place>,
 }
 
@@ -103,7 +104,7 @@ pub enum Flaw {
     Holders { low: u64 },
 }
 
-/// Who holds which keys. Cheap to look up, dear to change: it is made whole and then shared.
+/// The holders of every key. Cheap to look up, costly to change: it is made whole and then shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     pub(super) generation: Generation,
@@ -117,7 +118,7 @@ pub struct Assignment {
 /// What is known of a slice beyond its range and holders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
-    pub(super) why: Why,
+    pub(super) why: SliceReason,
     pub(super) since: u64,
     pub(super) settled_at: Moment,
     pub(super) previous: Option<Place>,
@@ -128,7 +129,7 @@ pub(super) struct Note {
 pub struct Held<'a> {
     pub slice: Slice,
     pub holders: &'a [Place],
-    pub why: Why,
+    pub why: SliceReason,
     pub since: u64,
     pub settled_at: Moment,
     pub previous: Option<Place>,
@@ -148,9 +149,10 @@ impl Default for Assignment {
 }
 
 impl Assignment {
-    /// Makes the assignment that everything begins from: all keys, nobody holds them.
+    /// Makes the assignment that everything begins from: all keys, without holders.
     pub fn empty() -> Self {
-        let note = Note { why: Why::First, since: 0, settled_at: Moment::ZERO, previous: None };
+        let note =
+            Note { why: SliceReason::First, since: 0, settled_at: Moment::ZERO, previous: None };
         Self {
             generation: Generation::default(),
             lows: vec![0],
@@ -224,7 +226,7 @@ impl Assignment {
         self.lows.len()
     }
 
-    /// Tells whether nobody holds anything.
+    /// Tells whether no slice has a holder.
     pub const fn is_empty(&self) -> bool {
         self.holders.is_empty()
     }
@@ -251,7 +253,7 @@ impl Assignment {
         (0..self.len()).map(|it| self.get(it))
     }
 
-    /// Finds the slice of a key. Whoever looks up often asks a [`super::Clerk`].
+    /// Finds the slice of a key. For frequent look-ups there is [`super::Lookup`].
     pub fn position(&self, key: SliceKey) -> usize {
         self.lows.partition_point(|low| *low <= key.0) - 1
     }
@@ -264,8 +266,8 @@ impl Assignment {
         &self.holders[at(self.firsts[position])..at(self.firsts[position + 1])]
     }
 
-    /// Lists everybody who holds anything, in order of place.
-    pub fn everybody(&self) -> Vec<Place> {
+    /// Lists every replica that holds anything, in order of place.
+    pub fn all_holders(&self) -> Vec<Place> {
         let mut places = self.holders.clone();
         places.sort_unstable();
         places.dedup();
@@ -290,7 +292,7 @@ mod tests {
         let holders = holders.iter().map(|it| Place(*it)).collect();
         let settled_at = Moment::ZERO;
         let slice = Slice { low, high };
-        Row { slice, holders, why: Why::First, since: 1, settled_at, previous: None }
+        Row { slice, holders, why: SliceReason::First, since: 1, settled_at, previous: None }
     }
 
     #[test]
@@ -301,7 +303,7 @@ mod tests {
         assert_eq!(it.iter().map(Held::to_row).collect::<Vec<_>>(), rows);
         assert_eq!(it.find(SliceKey(9)).holders, [Place(1), Place(2)]);
         assert_eq!(it.find(SliceKey(10)).holders, [Place(3)]);
-        assert_eq!(it.everybody().len(), 3);
+        assert_eq!(it.all_holders().len(), 3);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Moves what brings everybody into the band around the mean at the least price. New replicas are
-//! filled to the mean by whoever is above it, cold ones are brought up to the band, hot ones down to
-//! it. Each step takes the one piece that relieves most per state to be computed again; if none
+//! Moves what brings every replica into the band around the mean at the least price. New replicas
+//! are filled to the mean from those above it, cold ones are brought up to the band, hot ones down
+//! to it. Each step takes the one piece that relieves most per state to be computed again; if none
 //! fits, a piece is cut to fit, two are swapped, or a single hot key gets one more holder.
 
-use super::assignment::Why;
+use super::assignment::SliceReason;
 use super::draft::Draft;
 use super::numbers::{at, count, short};
 use super::replicate;
@@ -15,7 +15,7 @@ const TRIFLE: f64 = 1.0 / 32.0;
 
 /// Whether a move is a choice, bounded by budget and cool-down, or a new replica's due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+enum MoveCause {
     Growth,
     Choice,
 }
@@ -26,7 +26,7 @@ struct Way {
     from: u32,
     to: u32,
     room: f64,
-    cause: Cause,
+    cause: MoveCause,
 }
 
 pub(super) fn balance(draft: &mut Draft<'_>) {
@@ -41,7 +41,7 @@ fn fill_fresh(draft: &mut Draft<'_>, group: u32) {
     let fresh: Vec<u32> = draft.coldest(group).filter(|it| draft.seats[at(*it)].fresh).collect();
     let mean = draft.groups[at(group)].mean;
     for seat in fresh {
-        fill(draft, group, seat, mean, Cause::Growth);
+        fill(draft, group, seat, mean, MoveCause::Growth);
     }
 }
 
@@ -49,12 +49,12 @@ fn fill_cold(draft: &mut Draft<'_>, group: u32) {
     let (mean, band) = (draft.groups[at(group)].mean, draft.band(group));
     let cold = draft.coldest(group).take_while(|it| draft.seats[at(*it)].used < mean - band);
     for seat in cold.collect::<Vec<_>>() {
-        fill(draft, group, seat, mean - band / 2.0, Cause::Choice);
+        fill(draft, group, seat, mean - band / 2.0, MoveCause::Choice);
     }
 }
 
 /// Takes from the hottest until `seat` has what it should.
-fn fill(draft: &mut Draft<'_>, group: u32, seat: u32, target: f64, cause: Cause) {
+fn fill(draft: &mut Draft<'_>, group: u32, seat: u32, target: f64, cause: MoveCause) {
     let (mean, band) = (draft.groups[at(group)].mean, draft.band(group));
     let mut spent: Vec<u32> = vec![seat];
     loop {
@@ -98,7 +98,7 @@ fn relieve(draft: &mut Draft<'_>, group: u32, from: u32) -> bool {
     let cold: Vec<u32> = others.take(COLDEST_TRIED).collect();
     let way = |draft: &Draft<'_>, to: u32| {
         let room = mean + band / 2.0 - draft.seats[at(to)].used;
-        Way { from, to, room: over.min(room), cause: Cause::Choice }
+        Way { from, to, room: over.min(room), cause: MoveCause::Choice }
     };
     let deeds: [fn(&mut Draft<'_>, Way) -> bool; 4] = [relocate, cut_and_relocate, exchange, share];
     deeds.into_iter().any(|deed| cold.iter().any(|to| deed(draft, way(draft, *to))))
@@ -160,7 +160,7 @@ fn exchange(draft: &mut Draft<'_>, way: Way) -> bool {
     let Some((_, piece, other)) = found else { return false };
     for (piece, way) in [(piece, way), (other, back)] {
         carry(draft, piece, way);
-        draft.pieces[at(piece)].why = Some(Why::Swapped);
+        draft.pieces[at(piece)].why = Some(SliceReason::Swapped);
     }
     draft.deeds.moved -= 2;
     draft.deeds.swapped += 1;
@@ -194,7 +194,7 @@ fn share(draft: &mut Draft<'_>, way: Way) -> bool {
         return false;
     }
     draft.add_holders(piece, &[way.to]);
-    draft.pieces[at(piece)].why = Some(Why::Replicated);
+    draft.pieces[at(piece)].why = Some(SliceReason::Replicated);
     draft.deeds.replicated += 1;
     true
 }
@@ -218,21 +218,21 @@ fn mean_price(draft: &Draft<'_>) -> f64 {
 }
 
 fn may_go(draft: &Draft<'_>, piece: u32, way: Way) -> bool {
-    let affordable = way.cause == Cause::Growth
+    let affordable = way.cause == MoveCause::Growth
         || (draft.pieces[at(piece)].price() <= draft.budget && !draft.is_cooling(piece));
     affordable && draft.allows_instead(piece, way.from, way.to)
 }
 
 fn carry(draft: &mut Draft<'_>, piece: u32, way: Way) {
     let (why, price) = match way.cause {
-        Cause::Growth => (Why::Filled, 0.0),
-        Cause::Choice => (Why::Moved, draft.pieces[at(piece)].price()),
+        MoveCause::Growth => (SliceReason::Filled, 0.0),
+        MoveCause::Choice => (SliceReason::Moved, draft.pieces[at(piece)].price()),
     };
     draft.budget -= price;
     draft.replace_holder(piece, way.from, way.to);
     draft.pieces[at(piece)].why = Some(why);
     match way.cause {
-        Cause::Growth => draft.deeds.filled += 1,
-        Cause::Choice => draft.deeds.moved += 1,
+        MoveCause::Growth => draft.deeds.filled += 1,
+        MoveCause::Choice => draft.deeds.moved += 1,
     }
 }

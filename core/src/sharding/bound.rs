@@ -1,6 +1,6 @@
-//! How well could anybody do? No assignment puts less on the most loaded replica than the mean of
-//! its group, nor less than the hottest thing that cannot be split, spread over as many of the
-//! largest replicas as it may have. A result that meets the bound needs no better planner.
+//! What is the best possible balance? No assignment puts less on the most loaded replica than the
+//! mean of its group, nor less than the hottest thing that cannot be split, spread over as many of
+//! the largest replicas as it may have. A result that meets the bound needs no better planner.
 
 use super::draft::Draft;
 use super::numbers::{at, short};

@@ -21,7 +21,7 @@ pub(super) fn carve(draft: &mut Draft<'_>, rules: &[Rule]) {
         let number = short(draft.rules.len());
         let seats = draft.seats.len();
         let bounds = Bounds { cap: rule.bounds.cap.max(rule.bounds.floor).max(1), ..rule.bounds };
-        // Whoever may be anywhere needs no list of where it is.
+        // Keys that may be anywhere need no list of where they are.
         let bounded = at(bounds.cap) < seats;
         draft.rules.push(Ruled {
             bounds,

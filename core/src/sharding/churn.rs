@@ -7,7 +7,7 @@ use crate::domain::Place;
 use super::assignment::Assignment;
 use super::load::LoadMap;
 use super::numbers::count;
-use super::rule::Member;
+use super::rule::FleetMember;
 use super::slice::Slice;
 
 /// Load that changed hands, in the unit of load, and the state that went with it.
@@ -27,12 +27,17 @@ pub struct Churn {
 
 impl Churn {
     /// Measures what changed; shares of a slice are taken as equal.
-    pub fn between(old: &Assignment, new: &Assignment, fleet: &[Member], map: &LoadMap) -> Self {
+    pub fn between(
+        old: &Assignment,
+        new: &Assignment,
+        fleet: &[FleetMember],
+        map: &LoadMap,
+    ) -> Self {
         let mut churn = Self { total: map.total(), ..Self::default() };
         if old.is_empty() {
             return churn;
         }
-        let before = old.everybody();
+        let before = old.all_holders();
         let stays = |it: Place| fleet.iter().any(|member| member.place == it && !member.draining);
         let gone: Vec<Place> = before.iter().copied().filter(|it| !stays(*it)).collect();
         let (mut one, mut other) = (0, 0);
@@ -79,7 +84,7 @@ impl Churn {
 
 #[cfg(test)]
 mod tests {
-    use super::super::assignment::{Row, Why};
+    use super::super::assignment::{Row, SliceReason};
     use super::super::generation::Generation;
     use super::super::load::RangeLoad;
     use super::*;
@@ -95,14 +100,15 @@ mod tests {
             low = high.wrapping_add(1);
             let holders = holders.iter().map(|it| Place(*it)).collect();
             let settled_at = Moment::ZERO;
-            Row { slice, holders, why: Why::First, since: 1, settled_at, previous: None }
+            Row { slice, holders, why: SliceReason::First, since: 1, settled_at, previous: None }
         });
         Assignment::from_rows(Generation::default(), rows.collect::<Vec<_>>()).unwrap()
     }
 
     fn between(old: &[&[u64]], new: &[&[u64]], fleet: &[u64]) -> Churn {
         let load = RangeLoad { slice: Slice::ALL, load: 1.0, state: 100.0 };
-        let fleet: Vec<Member> = fleet.iter().map(|it| Member::new(Place(*it), 1.0)).collect();
+        let fleet: Vec<FleetMember> =
+            fleet.iter().map(|it| FleetMember::new(Place(*it), 1.0)).collect();
         let map = LoadMap::new(&[load], &[]);
         Churn::between(&assignment(old), &assignment(new), &fleet, &map)
     }

@@ -1,10 +1,11 @@
 //! Gives every piece as many holders as its bounds say: this is where the pieces of a dead replica
 //! find new homes. Heaviest first, each to where it fits below the mean, tried in an order that is
-//! random but the same for everybody; so who is together on one replica is not together on the next,
-//! and two workloads share as few replicas as chance allows (shuffle sharding). What hardly weighs
-//! anything goes anywhere inside the band: the few below the mean would get every small workload.
+//! random but the same on every router. So workloads that are together on one replica are not
+//! together on the next, and two workloads share as few replicas as chance allows (shuffle
+//! sharding). What hardly weighs anything goes anywhere inside the band: the few replicas below the
+//! mean would get every small workload.
 
-use super::assignment::Why;
+use super::assignment::SliceReason;
 use super::draft::Draft;
 use super::numbers::{at, count, mix};
 
@@ -19,7 +20,7 @@ pub(super) fn constrain(draft: &mut Draft<'_>) {
     for piece in over.collect::<Vec<_>>() {
         let cap = draft.bounds_of(piece).1;
         while cap < holders(draft, piece) {
-            drop_hottest(draft, piece, Why::Ruled);
+            drop_hottest(draft, piece, SliceReason::Ruled);
         }
     }
     retire_members(draft);
@@ -48,8 +49,8 @@ fn supply(draft: &mut Draft<'_>, piece: u32) {
     }
     let it = &mut draft.pieces[at(piece)];
     let first = it.note.since == 0;
-    let why = it.why.filter(|it| *it != Why::Split);
-    it.why = why.or(Some(if first { Why::First } else { Why::Ruled }));
+    let why = it.why.filter(|it| *it != SliceReason::Split);
+    it.why = why.or(Some(if first { SliceReason::First } else { SliceReason::Ruled }));
     draft.add_holders(piece, &taken);
     draft.deeds.placed += 1;
 }
@@ -78,7 +79,7 @@ pub(super) fn choose(draft: &Draft<'_>, piece: u32, lift: f64, taken: &[u32]) ->
 }
 
 /// Takes a piece from its hottest holder; a zone keeps its last one as long as another has two.
-pub(super) fn drop_hottest(draft: &mut Draft<'_>, piece: u32, why: Why) {
+pub(super) fn drop_hottest(draft: &mut Draft<'_>, piece: u32, why: SliceReason) {
     let holders = &draft.pieces[at(piece)].holders;
     let zone = |seat: u32| draft.seats[at(seat)].zone;
     let doubled = |seat: u32| holders.iter().filter(|it| zone(**it) == zone(seat)).count() > 1;
@@ -106,7 +107,7 @@ fn retire_members(draft: &mut Draft<'_>) {
             let held: Vec<u32> = held.filter(|it| at(draft.pieces[at(*it)].rule) == rule).collect();
             for piece in held {
                 draft.drop_holder(piece, seat);
-                draft.pieces[at(piece)].why = Some(Why::Ruled);
+                draft.pieces[at(piece)].why = Some(SliceReason::Ruled);
             }
         }
     }

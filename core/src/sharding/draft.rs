@@ -1,6 +1,6 @@
 //! The assignment while it is being planned: pieces that become slices, seats that stand for
-//! replicas, and who is hottest. The phases change it only through the deeds here, which keep the
-//! books of both sides.
+//! replicas, and which seat is hottest. The phases change it only through the deeds here, which
+//! keep the books of both sides.
 //!
 //! Load is counted as *lift*: what a piece adds to the utilisation of each of its holders,
 //! `load / capacity of all holders`. Holders share a slice in proportion to their capacity, so the
@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::{Moment, Place};
 
-use super::assignment::{Note, Why};
+use super::assignment::{Note, SliceReason};
 use super::load::LoadMap;
 use super::numbers::{at, count, short};
 use super::rule::Bounds;
-use super::settings::Settings;
+use super::settings::PlannerSettings;
 use super::slice::Slice;
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -48,7 +48,7 @@ pub(super) struct Piece {
     pub(super) alive: bool,
     pub(super) note: Note,
     /// What was done to it in this round.
-    pub(super) why: Option<Why>,
+    pub(super) why: Option<SliceReason>,
 }
 
 impl Piece {
@@ -70,16 +70,17 @@ pub(super) struct Ruled {
     pub(super) exclusive: bool,
     /// Whose seats its pieces may be on.
     pub(super) group: u32,
-    /// Who holds any of it, and how many pieces; `None` when nothing bounds them together.
+    /// The seats that hold any of it, and how many pieces; `None` when nothing bounds them
+    /// together.
     pub(super) members: Option<BTreeMap<u32, u32>>,
 }
 
-/// Seats that share load among themselves: those of everybody, or those of one exclusive rule.
+/// Seats that share load among themselves: the common ones, or those of one exclusive rule.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) seats: Vec<u32>,
     pub(super) zones: usize,
-    /// The utilisation everybody would have if load were water.
+    /// The utilisation that every seat would have if load were water.
     pub(super) mean: f64,
 }
 
@@ -99,7 +100,7 @@ pub struct Deeds {
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     pub(super) map: &'a LoadMap,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a PlannerSettings,
     pub(super) now: Moment,
     pub(super) seats: Vec<Seat>,
     pub(super) pieces: Vec<Piece>,
@@ -335,7 +336,7 @@ impl Draft<'_> {
             after: it.after,
             alive: true,
             note: it.note,
-            why: it.why.or(Some(Why::Split)),
+            why: it.why.or(Some(SliceReason::Split)),
         };
         for seat in &upper.holders {
             self.seats[at(*seat)].pieces.push(upper_at);
@@ -350,7 +351,7 @@ impl Draft<'_> {
         it.load -= upper.load;
         it.state -= upper.state;
         it.after = upper_at;
-        it.why = it.why.or(Some(Why::Split));
+        it.why = it.why.or(Some(SliceReason::Split));
         self.pieces.push(upper);
         self.deeds.split += 1;
         upper_at
@@ -364,7 +365,7 @@ impl Draft<'_> {
         if 0.0 < self.map.state_total() { self.map.state_total() } else { self.map.total() }
     }
 
-    /// Where nobody knows the state of keys, load stands for it.
+    /// Where the state of keys is unknown, load stands for it.
     pub(super) fn state_of(&self, slice: &Slice) -> f64 {
         if 0.0 < self.map.state_total() {
             self.map.state_of(slice)

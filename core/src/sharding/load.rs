@@ -29,7 +29,7 @@ pub struct KeyLoad {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadMap {
     /// Where each piece begins; between pieces there is nothing.
-    pieces: Vec<Piece>,
+    pieces: Vec<LoadPiece>,
     load_total: f64,
     state_total: f64,
     /// Spread evenly over all keys.
@@ -38,7 +38,7 @@ pub struct LoadMap {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Piece {
+struct LoadPiece {
     slice: Slice,
     load: f64,
     state: f64,
@@ -93,8 +93,8 @@ impl LoadMap {
         map
     }
 
-    /// Returns the map with `load` more, spread evenly over all keys: a little of it keeps slices
-    /// that nobody uses yet from all being put in one place.
+    /// Returns the map with `load` more, spread evenly over all keys: a little of it keeps unused
+    /// slices from all being put in one place.
     #[must_use]
     pub fn with_uniform(mut self, load: f64) -> Self {
         self.uniform += load.max(0.0);
@@ -165,7 +165,7 @@ impl LoadMap {
     /// Finds the key with which the load from the first key on reaches `wanted`.
     fn reaching(&self, wanted: f64) -> u64 {
         let uniform = self.uniform / KEYS;
-        let before = |it: &Piece| it.load_before + uniform * float(it.slice.low);
+        let before = |it: &LoadPiece| it.load_before + uniform * float(it.slice.low);
         let next = self.pieces.partition_point(|it| before(it) <= wanted);
         let (mut first, mut passed, mut density) = (0, 0.0, uniform);
         if let Some(piece) = next.checked_sub(1).map(|it| &self.pieces[it]) {
@@ -184,7 +184,13 @@ impl LoadMap {
         }
     }
 
-    fn below(&self, key: u64, of: impl Fn(&Piece) -> (f64, f64), total: f64, whole: bool) -> f64 {
+    fn below(
+        &self,
+        key: u64,
+        of: impl Fn(&LoadPiece) -> (f64, f64),
+        total: f64,
+        whole: bool,
+    ) -> f64 {
         let next = self.pieces.partition_point(|it| it.slice.low <= key);
         let Some(piece) = next.checked_sub(1).map(|it| &self.pieces[it]) else { return 0.0 };
         let (before, own) = of(piece);
@@ -226,7 +232,7 @@ impl LoadMap {
 
     fn push_piece(&mut self, slice: Slice, load: f64, state: f64) {
         let (load_before, state_before) = (self.load_total, self.state_total);
-        self.pieces.push(Piece { slice, load, state, load_before, state_before });
+        self.pieces.push(LoadPiece { slice, load, state, load_before, state_before });
         self.load_total += load;
         self.state_total += state;
     }

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::assignment::Why;
+use super::assignment::SliceReason;
 use super::draft::{Draft, NONE};
 use super::numbers::at;
 use super::slice::Slice;
@@ -105,7 +105,7 @@ pub(super) fn join(draft: &mut Draft<'_>, one: u32, next: u32) {
     it.load += load;
     it.state += state;
     it.after = after;
-    it.why = Some(Why::Merged);
+    it.why = Some(SliceReason::Merged);
     draft.add_holders(one, &seats);
     if after != NONE {
         draft.pieces[at(after)].before = one;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::domain::{Moment, SliceKey};
 
-use super::clerk::Clerk;
 use super::load::{KeyLoad, LoadMap, RangeLoad};
+use super::lookup::Lookup;
 use super::numbers::count;
 use super::sketch::Sketch;
 use super::slice::Slice;
@@ -30,7 +30,7 @@ impl Default for MeterSettings {
 
 /// Load seen by one observer.
 #[derive(Clone, Debug)]
-pub struct Meter {
+pub struct LoadMeter {
     settings: MeterSettings,
     slices: Vec<Slice>,
     /// Decayed sums of load and state as of `aged_at`.
@@ -40,7 +40,7 @@ pub struct Meter {
     sketch: Sketch,
 }
 
-impl Meter {
+impl LoadMeter {
     pub fn new(settings: MeterSettings) -> Self {
         Self {
             settings,
@@ -53,22 +53,22 @@ impl Meter {
     }
 
     /// Counts one request: what it costs, and the state it leaves behind.
-    pub fn add(&mut self, now: Moment, clerk: &Clerk, key: SliceKey, load: f64, state: f64) {
+    pub fn add(&mut self, now: Moment, lookup: &Lookup, key: SliceKey, load: f64, state: f64) {
         self.age(now);
         self.began_at.get_or_insert(now);
         self.sketch.add(now, key.0, load);
-        if let Some([load_sum, state_sum]) = self.sums.get_mut(clerk.position(key)) {
+        if let Some([load_sum, state_sum]) = self.sums.get_mut(lookup.position(key)) {
             *load_sum += load;
             *state_sum += state;
         }
     }
 
     /// Goes over to the slices of another assignment, keeping what was counted.
-    pub fn reshape(&mut self, now: Moment, clerk: &Clerk) {
+    pub fn reshape(&mut self, now: Moment, lookup: &Lookup) {
         let map = self.map(now);
         self.age(now);
         let scale = self.scale(now);
-        self.slices = clerk.assignment().iter().map(|it| it.slice).collect();
+        self.slices = lookup.assignment().iter().map(|it| it.slice).collect();
         let sums = |it: &Slice| [map.load_of(it) / scale, map.state_of(it) / scale];
         self.sums = self.slices.iter().map(sums).collect();
     }
@@ -126,7 +126,7 @@ mod tests {
     use super::super::generation::Generation;
     use super::*;
 
-    fn clerk(borders: &[u64]) -> Clerk {
+    fn lookup(borders: &[u64]) -> Lookup {
         let row = Assignment::empty().get(0).to_row();
         let lows = [0].into_iter().chain(borders.iter().copied());
         let highs = borders.iter().map(|it| it - 1).chain([u64::MAX]);
@@ -136,7 +136,7 @@ mod tests {
             row
         });
         let assignment = Assignment::from_rows(Generation::default(), rows.collect::<Vec<_>>());
-        Clerk::new(Arc::new(assignment.unwrap()), [])
+        Lookup::new(Arc::new(assignment.unwrap()), [])
     }
 
     fn at_ms(ms: u64) -> Moment {
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn a_steady_rate_is_told_as_it_is_from_early_on() {
-        let (mut meter, clerk) = (Meter::new(MeterSettings::default()), clerk(&[]));
+        let (mut meter, lookup) = (LoadMeter::new(MeterSettings::default()), lookup(&[]));
         for ms in 0..20_000 {
-            meter.add(at_ms(ms), &clerk, SliceKey(ms << 48), 2.0, 1.0);
+            meter.add(at_ms(ms), &lookup, SliceKey(ms << 48), 2.0, 1.0);
             if ms == 2_000 {
                 let rate = meter.map(at_ms(ms)).total();
                 assert!((1800.0..2300.0).contains(&rate), "{rate}");
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn splits_and_merges_keep_rates_and_hot_keys() {
-        let (mut meter, whole) = (Meter::new(MeterSettings::default()), clerk(&[]));
+        let (mut meter, whole) = (LoadMeter::new(MeterSettings::default()), lookup(&[]));
         for ms in 0..10_000 {
             let key = if ms % 2 == 0 { 5 } else { ms << 45 };
             meter.add(at_ms(ms), &whole, SliceKey(key), 1.0, 1.0);
@@ -167,7 +167,7 @@ mod tests {
         let now = at_ms(10_000);
         let before = meter.map(now);
         assert_eq!(before.keys().iter().map(|it| it.key).collect::<Vec<_>>(), [5]);
-        meter.reshape(now, &clerk(&[5, 6, 1 << 60]));
+        meter.reshape(now, &lookup(&[5, 6, 1 << 60]));
         let split = meter.map(now);
         assert!((split.total() - before.total()).abs() < 1e-6 * before.total());
         let hot = split.load_of(&Slice::of_key(5));

@@ -20,7 +20,7 @@ pub(super) fn key(distance: f64) -> u64 {
     distance as u64
 }
 
-/// Counts rows; nobody has 2^32 of them.
+/// Counts rows; there are never 2^32 of them.
 pub(super) fn short(rows: usize) -> u32 {
     u32::try_from(rows).expect("fewer than 2^32 rows")
 }

@@ -1,27 +1,27 @@
-//! First phase: the last assignment becomes a draft, without those who are gone. Whoever is not in
-//! the fleet, or is leaving it, holds nothing any more; that is not a choice and costs no budget.
+//! First phase: the last assignment becomes a draft, without the replicas that are gone. A replica
+//! that is not in the fleet, or is leaving it, holds nothing any more; that is not a choice and
+//! costs no budget.
 
 use crate::domain::{Moment, Place};
 
-use super::assignment::{Assignment, Why};
+use super::assignment::{Assignment, SliceReason};
 use super::draft::{Deeds, Draft, Group, NONE, Piece, Ruled, Seat};
 use super::load::LoadMap;
 use super::numbers::{at, count, short};
-use super::rule::{Bounds, Member};
-use super::settings::Settings;
+use super::rule::{Bounds, FleetMember};
+use super::settings::PlannerSettings;
 
 /// Makes the draft; there is at least one member that is not draining.
 pub(super) fn open<'a>(
-    settings: &'a Settings,
+    settings: &'a PlannerSettings,
     now: Moment,
     base: &Assignment,
-    fleet: &[Member],
+    fleet: &[FleetMember],
     map: &'a LoadMap,
 ) -> Draft<'a> {
     let seats = seats(fleet);
-    let everybody =
-        Bounds { cap: settings.bounds.cap.max(settings.bounds.floor), ..settings.bounds };
-    let all = Ruled { bounds: everybody, whole: false, exclusive: false, group: 0, members: None };
+    let common = Bounds { cap: settings.bounds.cap.max(settings.bounds.floor), ..settings.bounds };
+    let all = Ruled { bounds: common, whole: false, exclusive: false, group: 0, members: None };
     let capacity: f64 = seats.iter().map(|it| it.capacity).sum();
     let mut draft = Draft {
         capacity_mean: capacity / count(seats.len().max(1)),
@@ -47,7 +47,7 @@ pub(super) fn open<'a>(
     draft
 }
 
-fn seats(fleet: &[Member]) -> Vec<Seat> {
+fn seats(fleet: &[FleetMember]) -> Vec<Seat> {
     let mut seats: Vec<Seat> = fleet
         .iter()
         .filter(|it| !it.draining)
@@ -66,7 +66,7 @@ fn seats(fleet: &[Member]) -> Vec<Seat> {
     seats
 }
 
-fn push(draft: &mut Draft<'_>, base: &Assignment, position: usize, fleet: &[Member]) {
+fn push(draft: &mut Draft<'_>, base: &Assignment, position: usize, fleet: &[FleetMember]) {
     let held = base.get(position);
     let number = short(position);
     let mut piece = Piece {
@@ -106,11 +106,11 @@ fn push(draft: &mut Draft<'_>, base: &Assignment, position: usize, fleet: &[Memb
     draft.pieces.push(piece);
 }
 
-/// Notes why a holder is missing, and who may still have the state.
-fn note_gone(draft: &Draft<'_>, piece: &mut Piece, gone: Place, fleet: &[Member]) {
+/// Notes why a holder is missing, and which replica may still have the state.
+fn note_gone(draft: &Draft<'_>, piece: &mut Piece, gone: Place, fleet: &[FleetMember]) {
     let draining = fleet.iter().any(|it| it.place == gone);
     let left = piece.holders.first().map(|it| draft.seats[at(*it)].place);
     // A replica that drains can still be asked; one that is gone cannot.
     piece.note.previous = if draining { Some(gone) } else { left };
-    piece.why = Some(if draining { Why::Drained } else { Why::Rehomed });
+    piece.why = Some(if draining { SliceReason::Drained } else { SliceReason::Rehomed });
 }

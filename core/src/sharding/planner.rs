@@ -19,14 +19,14 @@ use super::numbers::at;
 use super::open::open;
 use super::replicate::replicate;
 use super::reserve::reserve;
-use super::rule::{Member, Rule};
-use super::settings::Settings;
+use super::rule::{FleetMember, Rule};
+use super::settings::PlannerSettings;
 use super::split::split;
 
 /// Plans rounds; it remembers nothing between them.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
-    settings: Settings,
+    settings: PlannerSettings,
 }
 
 /// What a round came to.
@@ -40,11 +40,11 @@ pub struct Plan {
 }
 
 impl Planner {
-    pub const fn new(settings: Settings) -> Self {
+    pub const fn new(settings: PlannerSettings) -> Self {
         Self { settings }
     }
 
-    pub const fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &PlannerSettings {
         &self.settings
     }
 
@@ -53,14 +53,15 @@ impl Planner {
         &self,
         now: Moment,
         base: &Arc<Assignment>,
-        fleet: &[Member],
+        fleet: &[FleetMember],
         rules: &[Rule],
         load: &LoadMap,
     ) -> Plan {
         let capacity: f64 =
             fleet.iter().filter(|it| !it.draining).map(|it| it.capacity.max(0.0)).sum();
         if fleet.iter().all(|it| it.draining) {
-            // With nobody to give anything to, what was known is the best guess of who comes back.
+            // Without replicas to give anything to, the last assignment is the best guess of which
+            // replicas come back.
             let (churn, balance, deeds) = Default::default();
             return Plan { assignment: Arc::clone(base), churn, balance, deeds };
         }
@@ -69,7 +70,7 @@ impl Planner {
         carve(&mut draft, rules);
         reserve(&mut draft);
         if base.is_empty() {
-            // Split before anybody holds anything: then placing is spreading.
+            // Split before there are holders: then placing is spreading.
             split(&mut draft);
         }
         draft.index();

@@ -2,7 +2,7 @@
 //! fewer again when it has cooled well below. This is the fast path for a hot key, so it is counted
 //! as churn but waits for no budget.
 
-use super::assignment::Why;
+use super::assignment::SliceReason;
 use super::constrain::{choose, drop_hottest};
 use super::draft::Draft;
 use super::numbers::{at, count, short};
@@ -50,7 +50,7 @@ fn widen(draft: &mut Draft<'_>, piece: u32, limit: f64) {
         }
         let Some(seat) = choose(draft, piece, lift, &[]) else { return };
         draft.add_holders(piece, &[seat]);
-        draft.pieces[at(piece)].why = Some(Why::Replicated);
+        draft.pieces[at(piece)].why = Some(SliceReason::Replicated);
         draft.deeds.replicated += 1;
     }
 }
@@ -65,7 +65,7 @@ fn thin_out(draft: &mut Draft<'_>, piece: u32) {
         if holders <= floor || cooled < lift || draft.is_cooling(piece) {
             return;
         }
-        drop_hottest(draft, piece, Why::Dereplicated);
+        drop_hottest(draft, piece, SliceReason::Dereplicated);
         draft.deeds.dereplicated += 1;
     }
 }

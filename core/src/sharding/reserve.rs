@@ -1,8 +1,8 @@
 //! Third phase: seats for exclusive rules. Such a rule and the seats it has form a group of their
-//! own; everybody else's pieces leave these seats, and its own pieces leave all others. Seats it has
+//! own; all other pieces leave these seats, and its own pieces leave all others. Seats it has
 //! already are kept, others are taken in rendezvous order, so that two routers take the same.
 
-use super::assignment::Why;
+use super::assignment::SliceReason;
 use super::draft::{Draft, Group};
 use super::numbers::{at, rendezvous, short};
 
@@ -58,7 +58,7 @@ fn separate(draft: &mut Draft<'_>) {
         for seat in draft.pieces[at(piece)].holders.clone() {
             if draft.seats[at(seat)].group != group {
                 draft.pieces[at(piece)].note.previous = Some(draft.seats[at(seat)].place);
-                draft.pieces[at(piece)].why = Some(Why::Ruled);
+                draft.pieces[at(piece)].why = Some(SliceReason::Ruled);
                 draft.drop_holder(piece, seat);
             }
         }

@@ -1,13 +1,13 @@
-//! What the caller wants: who is there, and how many replicas which keys may have. The planner
-//! treats all of it as given; who sizes the rules is somebody else (see [`super::Sizer`]).
+//! The input of a round: the replicas that exist, and how many of them which keys may have. The
+//! planner treats all of it as given; rules are sized elsewhere (see [`super::Sizer`]).
 
 use crate::domain::Place;
 
 use super::slice::Slice;
 
-/// One replica of the fleet to plan for. Whoever is not listed is gone.
+/// One replica of the fleet to plan for. A replica that is not listed is gone.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Member {
+pub struct FleetMember {
     pub place: Place,
     /// What it can carry, in the unit of load; above zero.
     pub capacity: f64,
@@ -17,7 +17,7 @@ pub struct Member {
     pub draining: bool,
 }
 
-impl Member {
+impl FleetMember {
     pub const fn new(place: Place, capacity: f64) -> Self {
         Self { place, capacity, zone: 0, draining: false }
     }
@@ -44,6 +44,6 @@ pub struct Rule {
     pub bounds: Bounds,
     /// Never split: all its keys have the same holders.
     pub whole: bool,
-    /// Nobody else's keys are where these are. Given up when too few replicas would be left.
+    /// No other keys are where these are. Given up when too few replicas would be left.
     pub exclusive: bool,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::rule::Bounds;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct PlannerSettings {
     /// Holders per replica below which slices are split even when they are cool: with few slices,
     /// balance is coarse.
     pub slices_min: u32,
@@ -28,7 +28,7 @@ pub struct Settings {
     pub grain_bits: u32,
 }
 
-impl Default for Settings {
+impl Default for PlannerSettings {
     fn default() -> Self {
         Self {
             slices_min: 32,

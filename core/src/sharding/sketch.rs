@@ -1,7 +1,7 @@
 //! Heavy hitters in bounded memory: which keys carry most of the load lately. Counts decay by half
 //! in every half-life, done by letting new ones weigh more, so that nothing is ever scanned to be
-//! aged. When the table is full, the median count is taken off everybody and whoever has nothing
-//! left goes, which costs a constant time per addition; what was taken off bounds the error.
+//! aged. When the table is full, the median count is taken off every key and keys with nothing left
+//! go, which costs a constant time per addition; what was taken off bounds the error.
 //!
 //! It counts keys of the whole key space and knows no slices, so splits and merges leave it alone.
 

@@ -17,8 +17,9 @@ const TOKENS_MAX: u32 = 2 * STARTS[STARTS.len() - 1];
 /// How many answers what was believed before is worth.
 const PRIOR_ANSWERS: f64 = 4.0;
 
-/// After so many answers of its own, what was believed before counts as this many times their mean at
-/// most, and as this part of it at least: others' answers may be of another kind, or made up.
+/// After this many answers of its own, what was believed before counts as this many times their
+/// mean at most, and as this part of it at least: others' answers may be of another kind, or made
+/// up.
 const SURE_ANSWERS: f64 = 16.0;
 const PRIOR_FACTOR: f64 = 4.0;
 

@@ -1,24 +1,25 @@
-//! How long beginnings of prompts are, for those whose count has come. A conversation grows at its end,
-//! so of its next turn all but the end is known to the token, and only the end must be estimated from
-//! its bytes. Beginnings are named by the hash of their last block, at every so many blocks only: that
-//! keeps the search short, and what lies between is shared out evenly over the prompt's own bytes.
+//! How long beginnings of prompts are, for prompts that were counted. A conversation grows at its
+//! end, so of its next turn all but the end is known to the token, and only the end must be
+//! estimated from its bytes. Beginnings are named by the hash of their last block, at a fixed
+//! stride of blocks only: that keeps the search short, and what lies between is shared out evenly
+//! over the prompt's own bytes.
 //!
 //! A beginning is known to the workload that taught it, so that no tenant is taught by another's.
 
 use crate::domain::{Extent, Outline, SliceKey};
 
+use super::ratio::is_text;
 use super::recent::Recent;
-use super::weight::is_text;
 
 /// Beginnings that are remembered: about two MiB.
 const BEGINNINGS_MAX: usize = 32_768;
-/// A beginning is noted, and looked for, at multiples of so many blocks.
+/// A beginning is noted, and looked for, at multiples of this many blocks.
 const STRIDE_BLOCKS: usize = 16;
 /// How many places are looked at, from the end: a turn may add a quarter of a MiB.
 const PROBES_MAX: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Known(Recent<f64>);
+pub(super) struct KnownBeginnings(Recent<f64>);
 
 /// A beginning whose length is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,13 +28,13 @@ pub(super) struct Beginning {
     pub(super) tokens: f64,
 }
 
-impl Default for Known {
+impl Default for KnownBeginnings {
     fn default() -> Self {
         Self(Recent::new(BEGINNINGS_MAX))
     }
 }
 
-impl Known {
+impl KnownBeginnings {
     /// Finds the longest beginning whose length is known.
     pub(super) fn longest(
         &self,

@@ -1,26 +1,27 @@
-//! How long is this prompt, and how long will its answer be? Learned from what engines report at the
-//! end of each answer: bytes per token for each model, the length of each conversation so far, lengths of
-//! answers for each workload. It counts no tokens itself: a tokenizer reads every byte of a prompt, and
-//! a price wants the length to a few percent. All it remembers is bounded in number; the least recently
-//! taught makes room.
+//! How long is this prompt, and how long will its answer be? Learned from what engines report at
+//! the end of each answer: bytes per token for each model, the length of each conversation so far,
+//! lengths of answers for each workload. It counts no tokens itself: a tokenizer reads every byte
+//! of a prompt, and a price wants the length to a few percent. Every table is bounded in number;
+//! the least recently updated entry makes room.
 //!
-//! Nobody is taught by others beyond a bound. Each workload, and with it each tenant, has a memory of its
-//! own; what is shared by all of a model is where a workload starts from, and one answer moves it little.
+//! What one workload teaches others is bounded. Each workload, and with it each tenant, has a
+//! memory of its own; what all workloads of a model share is where a new one starts from, and one
+//! answer moves it little.
 
 mod answers;
 mod known;
 mod possible;
+mod ratio;
 mod recent;
-mod weight;
 
 use crate::domain::{Extent, Outline, SliceKey, Usage, whole_u32};
 
 use answers::Answers;
-use known::Known;
+use known::KnownBeginnings;
 use possible::BYTES_PER_TOKEN_MAX;
 pub use possible::{Possible, Seen, TOKENS_MAX};
+use ratio::{BytesPerToken, OwnBytesPerToken};
 pub(crate) use recent::Recent;
-use weight::{OwnWeight, Weight};
 
 const MODELS_MAX: usize = 256;
 const WORKLOADS_MAX: usize = 2048;
@@ -44,8 +45,8 @@ const RUNS_ON: f64 = 1.5;
 /// What has been learned of lengths in one pool.
 #[derive(Debug)]
 pub struct Lengths {
-    models: Recent<Model>,
-    known: Known,
+    models: Recent<ModelLengths>,
+    known: KnownBeginnings,
     workloads: Recent<Workload>,
     misses: Misses,
 }
@@ -66,17 +67,17 @@ pub struct Miss {
     pub missed_tokens: u64,
 }
 
-/// What was learned of a model from all who use it.
+/// What was learned of a model from all its workloads.
 #[derive(Clone, Debug, Default)]
-struct Model {
-    weight: Weight,
+struct ModelLengths {
+    weight: BytesPerToken,
     answers: Answers,
 }
 
 /// What was learned of it from one workload.
 #[derive(Clone, Debug, Default)]
 struct Workload {
-    weight: OwnWeight,
+    weight: OwnBytesPerToken,
     answers: Answers,
 }
 
@@ -84,7 +85,7 @@ impl Default for Lengths {
     fn default() -> Self {
         Self {
             models: Recent::new(MODELS_MAX),
-            known: Known::default(),
+            known: KnownBeginnings::default(),
             workloads: Recent::new(WORKLOADS_MAX),
             misses: Misses::default(),
         }
@@ -171,11 +172,12 @@ impl Lengths {
     }
 
     fn prompt_tokens(&self, key: SliceKey, extent: &Extent, outline: &Outline) -> u32 {
-        let prior = Weight::default();
+        let prior = BytesPerToken::default();
         let of_model = self.models.get(extent.model).map_or(&prior, |it| &it.weight);
         let own = self.workloads.get(workload(key, extent)).map(|it| it.weight);
         let bytes_per_token = own.unwrap_or_default().bytes_per_token(of_model);
-        // Where attachments lie in a prompt nobody has noted, so beginnings are of text alone.
+        // The index does not note where attachments lie in a prompt, so beginnings are of text
+        // alone.
         let known = is_text(extent).then(|| self.known.longest(key, extent, outline)).flatten();
         let (bytes, tokens) = known.map_or((0, 0.0), |it| (it.bytes, it.tokens));
         let rest = extent.text_bytes.saturating_sub(bytes);

@@ -1,7 +1,8 @@
-//! What a request can have come to, whatever an engine says of it. A figure that was misread, or that a
-//! replica made up, must not ruin a contract or teach anybody: so all figures pass here before they
-//! are settled, learned from or shown. The bounds are physical, and wide: no text has more tokens than
-//! bytes, no engine writes faster than it can, no answer is longer than its client allows.
+//! The physical bounds on the figures of a request, whatever an engine reports. A figure that was
+//! misread, or that a replica made up, must not ruin a contract or teach a wrong length. So all
+//! figures pass here before they are settled, learned from or shown. The bounds are wide: no text
+//! has more tokens than bytes, no engine writes faster than it can, no answer is longer than its
+//! client allows.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const TEMPLATE_TOKENS: u32 = 4096;
 const MEDIA_TOKENS: u32 = 1 << 17;
 /// No engine writes one answer faster than this many tokens in a millisecond.
 const TOKENS_PER_MS: f64 = 2.0;
-/// No engine reads a prompt faster than so many.
+/// Tokens a millisecond; no engine reads a prompt faster.
 const READ_PER_MS: f64 = 200.0;
 /// What an answer may have beyond that: of a short one the time says little.
 const ANSWER_TOKENS: u32 = 1024;

@@ -1,6 +1,6 @@
-//! A map that holds so many entries and no more. When it is full, the least recently taught of a few
-//! neighbours makes room; a list in order of use would cost a pointer chase at every answer to find
-//! the very oldest, and nobody needs the very oldest.
+//! A map with a fixed maximum of entries. When it is full, the least recently updated of a few
+//! neighbours makes room. A list in order of use would cost a pointer chase at every answer to find
+//! the very oldest, which is not needed.
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -10,7 +10,7 @@ const NEIGHBOURS: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Recent<V> {
-    entries: IndexMap<u64, Entry<V>, FxBuildHasher>,
+    entries: IndexMap<u64, RecentEntry<V>, FxBuildHasher>,
     entries_max: usize,
     /// Counts uses; an entry's own count says how recent it is.
     uses: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Recent<V> {
 }
 
 #[derive(Debug, Default)]
-struct Entry<V> {
+struct RecentEntry<V> {
     used: u64,
     value: V,
 }

@@ -14,7 +14,7 @@ fn completed(lengths: &Lengths, extent: &Extent, blocks: usize) -> Outline {
     outline
 }
 
-/// Tells of answers to prompts at so many bytes a token.
+/// Teaches `count` answers to prompts at `bytes_per_token`.
 fn teach(lengths: &mut Lengths, count: u32, bytes_per_token: u32, output: u32) {
     for _ in 0..count {
         let extent = extent(1000 * bytes_per_token);
@@ -57,7 +57,7 @@ fn predictions_come_to_what_engines_report() {
     assert_eq!(completed(&lengths, &other, 0).prompt_tokens, 10_000, "models learn apart");
 }
 
-/// A prompt of so many blocks of a conversation, and half a block more.
+/// A prompt of `blocks` blocks of a conversation, and half a block more.
 fn turn(conversation: u64, blocks: u32) -> (Extent, Outline) {
     let hashes = (0..u64::from(blocks)).map(|it| conversation << 32 | it);
     let outline = Outline { blocks: hashes.collect(), ..Outline::default() };
@@ -181,7 +181,7 @@ fn a_liar_moves_what_is_expected_of_others_by_no_more_than_a_bound() {
             let close = |factor: u32| after.0 <= before.0 * factor && before.0 <= after.0 * factor;
             assert!(close(2), "{lie} said {times} times: {before:?}, then {after:?}");
         }
-        // Who has answers of its own hardly leans on others.
+        // A workload with answers of its own hardly leans on others.
         assert!(after[0].1 <= 2 * before[0].1, "{lie}: {before:?}, then {after:?}");
         if times == 1 {
             assert!(after[1].1 <= 2 * before[1].1, "{lie}: {before:?}, then {after:?}");

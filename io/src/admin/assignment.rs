@@ -1,4 +1,5 @@
-//! Who holds which keys, as JSON, and the orders an operator may give about it: freeze, pin, drain.
+//! The holders of every key, as JSON, and the orders an operator may give about them: freeze, pin,
+//! drain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,7 +94,7 @@ pub struct SliceFigures {
     pub why: &'static str,
     /// Number of the generation since which it is so.
     pub since: u64,
-    /// Who held the state of these keys before.
+    /// The replica that held the state of these keys before.
     pub previous: Option<String>,
 }
 

@@ -16,7 +16,7 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// By which names the port is known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Door {
+pub(super) struct OriginCheck {
     /// Besides its addresses and `localhost`.
     hosts: Vec<String>,
     /// Where a token is asked for, any name will do: no page knows the token.
@@ -26,7 +26,7 @@ pub(super) struct Door {
 /// Why a request is turned away.
 pub(super) type Refusal = (StatusCode, &'static str);
 
-impl Door {
+impl OriginCheck {
     pub(super) fn new(hosts: &[String], has_token: bool) -> Self {
         Self { hosts: hosts.to_vec(), any_host: has_token }
     }
@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    fn status(door: &Door, method: &str, headers: &[(&str, &str)]) -> u16 {
+    fn status(door: &OriginCheck, method: &str, headers: &[(&str, &str)]) -> u16 {
         let mut request = Request::builder().method(method).uri("/status");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_port_is_known_by_address_localhost_and_listed_names() {
-        let door = Door::new(&["router.internal".to_owned()], false);
+        let door = OriginCheck::new(&["router.internal".to_owned()], false);
         for (host, want) in [
             ("127.0.0.1:9090", 200),
             ("10.1.2.3", 200),
@@ -136,13 +136,13 @@ mod tests {
         }
         assert_eq!(status(&door, "GET", &[]), 200);
         assert_eq!(status(&door, "GET", &[("host", "localhost"), ("host", "localhost")]), 400);
-        let guarded = Door::new(&[], true);
+        let guarded = OriginCheck::new(&[], true);
         assert_eq!(status(&guarded, "GET", &[("host", "evil.example")]), 200, "it has no token");
     }
 
     #[test]
     fn pages_of_other_sites_are_turned_away() {
-        for door in [Door::new(&[], false), Door::new(&[], true)] {
+        for door in [OriginCheck::new(&[], false), OriginCheck::new(&[], true)] {
             let of = |headers: &[(&str, &str)]| {
                 let mut all =
                     vec![("host", "127.0.0.1:9090"), ("content-type", "application/json")];
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn orders_are_json() {
-        let door = Door::default();
+        let door = OriginCheck::default();
         let post = |kind: &str| status(&door, "POST", &[("content-type", kind)]);
         assert_eq!(post("application/json"), 200);
         assert_eq!(post("Application/JSON; charset=utf-8"), 200);

@@ -25,7 +25,7 @@ pub(super) struct From {
 }
 
 /// Where one reader is.
-struct Reader {
+struct EventReader {
     events: Arc<Events>,
     newest: watch::Receiver<u64>,
     last: u64,
@@ -45,7 +45,7 @@ pub(super) async fn events(
     let named = headers.get("last-event-id").and_then(|it| it.to_str().ok()?.parse().ok());
     let last = named.or(from.after).unwrap_or(0);
     let events = Arc::clone(&router.events);
-    let reader = Reader { newest: events.follow(), events, last, ready: VecDeque::new() };
+    let reader = EventReader { newest: events.follow(), events, last, ready: VecDeque::new() };
     let stream = unfold(reader, |mut reader| async move {
         let event = reader.next().await?;
         Some((Ok(event), reader))
@@ -53,7 +53,7 @@ pub(super) async fn events(
     Sse::new(stream).keep_alive(KeepAlive::default())
 }
 
-impl Reader {
+impl EventReader {
     /// Waits for the next event; none once the router is gone.
     async fn next(&mut self) -> Option<Event> {
         loop {

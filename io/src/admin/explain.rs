@@ -35,7 +35,7 @@ pub struct Explained {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LineSeen {
     pub class: String,
-    /// `default` is everybody without a key of their own.
+    /// `default` is all requests without a tenant's key.
     pub tenant: String,
     pub waited_ms: f64,
     /// What it waited for when it began to: `knee`, `subset`, `door`, `sessions`, `turn`; `contract` for

@@ -19,7 +19,7 @@ pub use assignment::{
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use seats::SEATS;
-pub use server::{AdminServer, BindError};
-pub use settings::{Secret, Settings};
+pub use server::{AdminBindError, AdminServer};
+pub use settings::{AdminSettings, Secret};
 pub use status::{ClassStatus, PoolStatus, QueueStatus, ReplicaStatus, Status};
 pub use tenants::{Figures, PoolTenants, TenantFigures, TenantList, Used};

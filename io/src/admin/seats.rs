@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     taken: Vec<Seat>,
-    /// Requests so far, of all connections.
+    /// Requests up to now, of all connections.
     asked: Arc<AtomicU64>,
 }
 

@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use crate::proxy::{Router, equal_in_constant_time};
 
 use super::assignment;
-use super::door::Door;
+use super::door::OriginCheck;
 use super::events::events;
 use super::explain::{self, Explained};
 use super::load::Load;
 use super::seats::Seats;
-use super::settings::{Secret, Settings};
+use super::settings::{AdminSettings, Secret};
 use super::status::Status;
 use super::tenants::TenantList;
 
@@ -40,16 +40,19 @@ pub struct AdminServer {
 /// Why the admin port cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for admin: {error}")]
-pub struct BindError {
+pub struct AdminBindError {
     pub address: SocketAddr,
     pub error: io::Error,
 }
 
 impl AdminServer {
-    pub async fn bind(settings: &Settings, router: Arc<Router>) -> Result<Self, BindError> {
+    pub async fn bind(
+        settings: &AdminSettings,
+        router: Arc<Router>,
+    ) -> Result<Self, AdminBindError> {
         let address = settings.listen;
         let listener =
-            TcpListener::bind(address).await.map_err(|error| BindError { address, error })?;
+            TcpListener::bind(address).await.map_err(|error| AdminBindError { address, error })?;
         let guarded = Routes::new()
             .route("/status", get(status))
             .route("/load", get(load))
@@ -67,7 +70,7 @@ impl AdminServer {
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
         let open = Routes::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
-        let door = Arc::new(Door::new(&settings.hosts, settings.token.is_some()));
+        let door = Arc::new(OriginCheck::new(&settings.hosts, settings.token.is_some()));
         let guarded = guarded.fallback(unknown).layer(from_fn_with_state(door, check));
         let app = guarded.merge(open).layer(from_fn(in_time)).with_state(router);
         Ok(Self { listener, app })
@@ -89,7 +92,7 @@ async fn in_time(request: Request, next: Next) -> Response {
     answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
 }
 
-async fn check(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+async fn check(State(door): State<Arc<OriginCheck>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match door.check(&parts) {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Where the admin port is and who may use it.
+/// Where the admin port is and what opens it.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct AdminSettings {
     pub listen: SocketAddr,
     /// Asked for as a bearer token when set.
     pub token: Option<Secret>,

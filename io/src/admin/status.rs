@@ -30,7 +30,7 @@ pub struct PoolStatus {
     pub replicas: Vec<ReplicaStatus>,
 }
 
-/// Who waits at the router.
+/// The requests that wait at the router.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueStatus {
     pub waiting: usize,

@@ -20,7 +20,7 @@ pub struct PoolTenants {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct TenantFigures {
-    /// `default` is everybody without a key of their own.
+    /// `default` is all requests without a tenant's key.
     pub name: String,
     pub waiting: usize,
     /// Requests that hold a part of the contract: in line or at a replica.

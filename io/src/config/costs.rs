@@ -16,7 +16,7 @@ use super::read_text;
 pub(super) struct Books(BTreeMap<PathBuf, Option<CostBook>>);
 
 /// Where the replicas of one pool get their hardware from.
-pub(super) struct Source<'a> {
+pub(super) struct CostSource<'a> {
     /// The file's name, as it was given, and what is in it.
     book: Option<(&'a Path, &'a CostBook)>,
     /// What the pool serves, as far as it says.
@@ -48,16 +48,16 @@ impl Books {
         file: Option<&'a Path>,
         models: Vec<&'a str>,
         class: Option<&'a str>,
-    ) -> Option<Source<'a>> {
+    ) -> Option<CostSource<'a>> {
         let book = match file {
             None => None,
             Some(file) => Some((file, self.0.get(file)?.as_ref()?)),
         };
-        Some(Source { book, models, class, known: BTreeMap::new() })
+        Some(CostSource { book, models, class, known: BTreeMap::new() })
     }
 }
 
-impl Source<'_> {
+impl CostSource<'_> {
     /// Finds what work takes on a replica of that class, or of the pool's.
     pub(super) fn hardware(&mut self, class: Option<&str>) -> Result<Arc<Hardware>, Wrong> {
         let class = class.or(self.class).map(str::to_owned);

@@ -48,8 +48,8 @@ pub struct Config {
     /// Where more replicas are found, by the pool's name.
     pub discover: BTreeMap<String, Source>,
     pub tenants: proxy::Tenants,
-    pub admin: admin::Settings,
-    pub telemetry: telemetry::Settings,
+    pub admin: admin::AdminSettings,
+    pub telemetry: telemetry::LogSettings,
 }
 
 /// What the command line says beside the file, as it was typed.

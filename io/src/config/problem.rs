@@ -1,6 +1,6 @@
 //! What is wrong with a configuration, where it was said and what to do about it. Problems are
-//! collected, not returned at the first: whoever fixes a file wants to fix it once. They never
-//! repeat a value that could be a secret.
+//! collected, not returned at the first: a file should need one round of fixing. They never repeat
+//! a value that could be a secret.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ pub enum Place {
     Variable(String),
     /// A flag of the command line.
     Flag(&'static str),
-    /// Nobody gave it, and somebody should have.
+    /// It was not given, and is needed.
     Nowhere,
 }
 

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use cleave_core::brain;
 use http::HeaderValue;
 
-use super::costs::{Books, Source};
+use super::costs::{Books, CostSource};
 use super::problem::{Findings, Wrong, join, plain};
 use super::raw::{
-    Admin, EngineFields, EngineHeaders, Explain, Kind, Pool, Raw, Replica, Slots, Tls,
+    AdminSection, EngineFields, EngineHeaders, ExplainSection, PoolSection, Raw, Replica, Slots,
+    TextValue, TlsSection,
 };
 use super::{Config, read_bytes, read_text, subsets, tenancy, trust};
 use crate::admin::Secret;
@@ -93,7 +94,7 @@ struct Engine {
 }
 
 impl Engine {
-    fn passing(&self, pool: Option<&Pool>) -> Passing {
+    fn passing(&self, pool: Option<&PoolSection>) -> Passing {
         let own = pool.and_then(|it| it.forward_credentials);
         let fields = pool.and_then(|it| it.engine_fields.as_ref());
         let headers = pool.and_then(|it| it.engine_headers.as_ref());
@@ -137,8 +138,8 @@ fn check_together(raw: &Raw, findings: &mut Findings) {
     }
 }
 
-fn settle_admin(raw: Admin, findings: &mut Findings) -> admin::Settings {
-    let Admin { listen, token, token_file, hosts } = raw;
+fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSettings {
+    let AdminSection { listen, token, token_file, hosts } = raw;
     if token.is_some() && token_file.is_some() {
         let wrong = Wrong::new("is given beside admin.token", "keep one of the two");
         findings.report("admin.token_file", wrong);
@@ -147,7 +148,7 @@ fn settle_admin(raw: Admin, findings: &mut Findings) -> admin::Settings {
         let secret = read_text(&file).and_then(|text| Secret::read(text.trim()));
         secret.map_err(|wrong| findings.report("admin.token_file", wrong)).ok()
     });
-    admin::Settings {
+    admin::AdminSettings {
         listen: listen.0,
         token: token.map(|it| it.0).or(from_file),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
@@ -155,7 +156,7 @@ fn settle_admin(raw: Admin, findings: &mut Findings) -> admin::Settings {
 }
 
 /// A client that wants to see decisions shows what an operator would.
-fn settle_explain(raw: &Explain, token: Option<&Secret>) -> ExplainSettings {
+fn settle_explain(raw: &ExplainSection, token: Option<&Secret>) -> ExplainSettings {
     let token = token.map(|Secret(token)| {
         let mut value = HeaderValue::try_from(token).expect("a token is visible ASCII");
         value.set_sensitive(true);
@@ -164,25 +165,25 @@ fn settle_explain(raw: &Explain, token: Option<&Secret>) -> ExplainSettings {
     ExplainSettings { sample: raw.sample, kept_max: raw.kept_max, clients: raw.clients, token }
 }
 
-fn settle_tls(raw: Tls, findings: &mut Findings) -> Option<TlsSettings> {
+fn settle_tls(raw: TlsSection, findings: &mut Findings) -> Option<TlsSettings> {
     let mut readable = |path: &str, file: &Path| {
         if let Err(wrong) = read_bytes(file) {
             findings.report(path, wrong);
         }
     };
     match raw {
-        Tls { cert: None, key: None } => None,
-        Tls { cert: Some(cert), key: Some(key) } => {
+        TlsSection { cert: None, key: None } => None,
+        TlsSection { cert: Some(cert), key: Some(key) } => {
             readable("tls.cert", &cert);
             readable("tls.key", &key);
             Some(TlsSettings { cert, key })
         }
-        Tls { cert: Some(_), key: None } => {
+        TlsSection { cert: Some(_), key: None } => {
             let remedy = "add tls.key, the PEM file of its private key";
             findings.report("tls.cert", Wrong::new("has no key", remedy));
             None
         }
-        Tls { cert: None, key: Some(_) } => {
+        TlsSection { cert: None, key: Some(_) } => {
             let remedy = "add tls.cert, the PEM file of its certificate chain";
             findings.report("tls.key", Wrong::new("has no certificate", remedy));
             None
@@ -191,7 +192,7 @@ fn settle_tls(raw: Tls, findings: &mut Findings) -> Option<TlsSettings> {
 }
 
 fn settle_pools(
-    pools: Slots<Pool>,
+    pools: Slots<PoolSection>,
     replicas: Slots<Replica>,
     common: &Common,
     findings: &mut Findings,
@@ -255,7 +256,7 @@ fn settle_pools(
 }
 
 /// Reads every file of coefficients that is named, by the pools or for all of them.
-fn read_books(pools: &Slots<Pool>, common: &Common, findings: &mut Findings) -> Books {
+fn read_books(pools: &Slots<PoolSection>, common: &Common, findings: &mut Findings) -> Books {
     let mut books = Books::default();
     if let Some(file) = &common.costs {
         books.read("costs", file, findings);
@@ -284,7 +285,7 @@ fn settle_tokenizer(file: &Path, index: usize, findings: &mut Findings) -> Optio
 fn settle_replicas(
     raw: Slots<Replica>,
     path: &str,
-    mut source: Option<Source<'_>>,
+    mut source: Option<CostSource<'_>>,
     findings: &mut Findings,
 ) -> Vec<ReplicaSettings> {
     let mut seen = BTreeMap::new();
@@ -326,7 +327,7 @@ fn pool_of(replicas: &str) -> String {
 }
 
 /// Checks that pool names, model names and aliases each mean one thing over all pools.
-fn check_names(pools: &Slots<Pool>, findings: &mut Findings) {
+fn check_names(pools: &Slots<PoolSection>, findings: &mut Findings) {
     let pools = || pools.iter().enumerate().filter_map(|(at, pool)| Some((at, pool.as_ref()?)));
     let mut names = BTreeMap::new();
     let mut models = BTreeMap::new();

@@ -1,14 +1,18 @@
-//! What does not go together in the sections about subsets. Single values were checked before, and
-//! what the bounds mean is the planner's; it would take the lesser of two that contradict each
-//! other without a word, so they are refused here, where somebody still reads the answer.
+//! What does not go together in the sections about subsets. Single values were checked before. The
+//! planner would take the lesser of two bounds that contradict each other without a word, so they
+//! are refused here, where the operator still reads the answer.
 
 use std::collections::BTreeMap;
 
 use super::problem::{Findings, Wrong};
-use super::raw::{Kind, Slots, Subsets, Workload};
+use super::raw::{Slots, SubsetsSection, TextValue, WorkloadSection};
 
 /// Checks that every workload is listed once and that no subset must be larger than it may be.
-pub(super) fn check(subsets: &Subsets, workloads: &Slots<Workload>, findings: &mut Findings) {
+pub(super) fn check(
+    subsets: &SubsetsSection,
+    workloads: &Slots<WorkloadSection>,
+    findings: &mut Findings,
+) {
     check_bounds("subsets", [(subsets.floor, "floor"), (subsets.cap, "cap")], findings);
     let mut seen = BTreeMap::new();
     for (at, workload) in workloads.iter().enumerate() {

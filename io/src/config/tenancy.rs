@@ -7,15 +7,15 @@ use cleave_core::brain::LineSettings;
 use cleave_core::queue::{self, CLASSES_MAX, Classes, GateSettings, Limits, Weight, Work};
 
 use super::problem::{Findings, Wrong, join, plain};
-use super::raw::{Class, Contract, Keys, Line, Slots, Tenant};
+use super::raw::{ClassSection, ContractSection, Keys, LineSection, Slots, TenantSection};
 use crate::proxy::{TenantSettings, Tenants, UnknownKeys};
 
 const MIB: usize = 1 << 20;
 
-/// Settles who waits where; the default classes stand where none is listed.
+/// Settles the line and its classes; the default classes stand where none is listed.
 pub(super) fn settle_line(
-    raw: Line,
-    classes: Slots<Class>,
+    raw: LineSection,
+    classes: Slots<ClassSection>,
     findings: &mut Findings,
 ) -> LineSettings {
     let classes = settle_classes(classes, &raw.default_class, findings);
@@ -23,14 +23,14 @@ pub(super) fn settle_line(
     LineSettings {
         holds: raw.hold,
         gates: raw.gate,
-        limits: queue::LineSettings { count_max: raw.length_max, bytes_max },
+        limits: queue::QueueLimits { count_max: raw.length_max, bytes_max },
         gate: GateSettings { kv_share: raw.kv_share, ..GateSettings::default() },
         classes,
     }
 }
 
 /// Settles the classes that have a name of their own, and reports the others.
-fn settle_classes(raw: Slots<Class>, default: &str, findings: &mut Findings) -> Classes {
+fn settle_classes(raw: Slots<ClassSection>, default: &str, findings: &mut Findings) -> Classes {
     let given = raw.len();
     let mut names = BTreeMap::new();
     let mut listed = Vec::with_capacity(given);
@@ -72,19 +72,18 @@ fn settle_classes(raw: Slots<Class>, default: &str, findings: &mut Findings) -> 
 }
 
 /// Settles one class; a weight out of its range was reported before.
-fn settle_class(raw: Class) -> Option<queue::Class> {
+fn settle_class(raw: ClassSection) -> Option<queue::Class> {
     Some(queue::Class {
         name: raw.name,
         weight: Weight::new(raw.weight)?,
         first_token: raw.first_token.map(|it| it.0),
-        per_token: raw.per_token.map(|it| it.0),
         wait_max: raw.wait_max.0,
     })
 }
 
-/// Settles who is who, and reports names, keys, classes and pools that do not go together.
+/// Settles the tenants, and reports names, keys, classes and pools that do not go together.
 pub(super) fn settle_tenants<'a, P: Iterator<Item = &'a str>>(
-    raw: Slots<Tenant>,
+    raw: Slots<TenantSection>,
     keys: Keys,
     classes: &Classes,
     pools: impl Fn() -> P,
@@ -121,36 +120,36 @@ pub(super) fn settle_tenants<'a, P: Iterator<Item = &'a str>>(
     Tenants::new(settled, keys.unknown.map_or(UnknownKeys::Refuse, |it| it.0.0))
 }
 
-/// Checks that whoever wants strangers refused says who is none.
-fn check_unknown(tenants: &Slots<Tenant>, keys: &Keys, findings: &mut Findings) {
+/// Checks that a file which refuses unknown keys lists some known ones.
+fn check_unknown(tenants: &Slots<TenantSection>, keys: &Keys, findings: &mut Findings) {
     let refuses = keys.unknown.as_ref().is_some_and(|it| it.0.0 == UnknownKeys::Refuse);
     if refuses && tenants.is_empty() && !findings.is_refused("tenants") {
-        let what = "refuses nobody, because without tenants every key is served";
+        let what = "refuses nothing, because without tenants every key is served";
         let remedy = "add [[tenants]] with the keys that may pass, or remove it";
         findings.report("keys.unknown", Wrong::new(what, remedy));
     }
 }
 
-/// Checks what a tenant says of itself: that somebody can be it, and that metrics can tell it.
-fn check_tenant(tenant: &Tenant, at: usize, findings: &mut Findings) {
+/// Checks one tenant's entry: that a client can be it, and that metrics can tell it.
+fn check_tenant(tenant: &TenantSection, at: usize, findings: &mut Findings) {
     let reserved = match tenant.name.as_str() {
-        "default" => Some("everybody without a key of their own"),
+        "default" => Some("requests without a tenant"),
         "other" => Some("the tenants beyond the first hundred"),
         _ => None,
     };
-    if let Some(whom) = reserved {
-        let what = format!("is what metrics call {whom}");
+    if let Some(other) = reserved {
+        let what = format!("is what metrics call {other}");
         findings.report(&format!("tenants[{at}].name"), Wrong::new(what, "choose another name"));
     }
     let path = format!("tenants[{at}].key_sha256");
     if tenant.key_sha256.is_empty() && !findings.is_refused(&path) {
         let remedy = "give the SHA-256 of at least one: printf %s KEY | sha256sum";
-        findings.report(&path, Wrong::new("has no key, so nobody is this tenant", remedy));
+        findings.report(&path, Wrong::new("has no key, so no request is of this tenant", remedy));
     }
 }
 
 fn settle_tenant(
-    raw: Tenant,
+    raw: TenantSection,
     at: usize,
     classes: &Classes,
     findings: &mut Findings,
@@ -180,7 +179,7 @@ fn settle_tenant(
     }
 }
 
-fn settle_contract(raw: &Contract) -> Limits {
+fn settle_contract(raw: &ContractSection) -> Limits {
     Limits {
         work_per_min: raw.mu_per_min.map(Work::from_mu),
         tokens_per_min: raw.tokens_per_min,

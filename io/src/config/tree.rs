@@ -19,15 +19,15 @@ pub(super) fn read(file: &str, text: &str, findings: &mut Findings) -> Option<to
         let what = format!("not valid TOML: {}", error.message());
         findings.report_at(place, "", Wrong::new(what, "correct the syntax; see https://toml.io"));
     }
-    errors.is_empty().then(|| Reader { lines, findings }.table(document.get_ref(), ""))
+    errors.is_empty().then(|| TreeReader { lines, findings }.table(document.get_ref(), ""))
 }
 
-struct Reader<'a> {
+struct TreeReader<'a> {
     lines: Lines<'a>,
     findings: &'a mut Findings,
 }
 
-impl Reader<'_> {
+impl TreeReader<'_> {
     fn table(&mut self, from: &DeTable<'_>, path: &str) -> toml::Table {
         let mut table = toml::Table::new();
         for (key, value) in from {

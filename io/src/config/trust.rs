@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cleave_core::protocol::Allowed;
 
 use super::problem::{Findings, Wrong};
-use super::raw::{EngineFields, EngineHeaders, Kind, Text};
+use super::raw::{EngineFields, EngineHeaders, Text, TextValue};
 use super::read_text;
 use crate::admin::Secret;
 use crate::proxy::{CacheSecret, Passing};

@@ -1,7 +1,7 @@
-//! Who is there, when answers waver. Whoever appears is taken on at once: it must pass its health check
-//! anyway. Whoever is missing stays until it has been missing for a while and more than once, because
-//! resolvers answer with parts of a set, and a drained replica has lost its sessions. An empty answer
-//! is never believed at once for the same reason.
+//! The set of replicas when answers waver. A replica that appears is taken on at once: it must pass
+//! its health check anyway. A missing one stays until it has been missing for a while and more than
+//! once, because resolvers answer with parts of a set, and a drained replica has lost its sessions.
+//! An empty answer is never believed at once for the same reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use cleave_core::domain::Moment;
 
 use crate::replicas::Origin;
 
-/// How often and how long somebody must be missing.
+/// How often and how long a replica must be missing.
 const MISSES_MIN: u32 = 3;
 const MISSING_MIN: Duration = Duration::from_secs(5);
 
@@ -20,7 +20,7 @@ pub(super) struct Roll {
     told: bool,
 }
 
-/// Since when, and how often, somebody was not in an answer.
+/// Since when, and how often, a replica was not in an answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missing(Option<(Moment, u32)>);
 
@@ -33,7 +33,7 @@ impl Roll {
         changed.then(|| self.list())
     }
 
-    /// Takes in an answer; returns who is there now, if that has changed.
+    /// Takes in an answer; returns the replicas that are there now, if that has changed.
     pub(super) fn on_answer(
         &mut self,
         now: Moment,

@@ -13,13 +13,13 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum QueryKind {
     A,
     Aaaa,
     Srv,
 }
 
-impl Kind {
+impl QueryKind {
     const fn code(self) -> u16 {
         match self {
             Self::A => 1,
@@ -31,14 +31,14 @@ impl Kind {
 
 /// One thing an answer says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(super) enum DnsRecord {
     Address(IpAddr),
     Service { priority: u16, port: u16, host: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) records: Vec<Record>,
+pub(super) struct DnsAnswer {
+    pub(super) records: Vec<DnsRecord>,
     /// How long it may be believed; nothing for no records.
     pub(super) ttl: Option<Duration>,
 }
@@ -57,7 +57,7 @@ pub(super) enum BadMessage {
 }
 
 /// Writes a question.
-pub(super) fn question(id: u16, name: &str, kind: Kind) -> Vec<u8> {
+pub(super) fn question(id: u16, name: &str, kind: QueryKind) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEAD_BYTES + name.len() + 6);
     out.extend(id.to_be_bytes());
     // Recursion desired; one question and nothing else.
@@ -73,8 +73,8 @@ pub(super) fn question(id: u16, name: &str, kind: Kind) -> Vec<u8> {
 }
 
 /// Reads the answer to a question. A name that does not exist has no records.
-pub(super) fn answer(id: u16, kind: Kind, message: &[u8]) -> Result<Answer, BadMessage> {
-    let mut reader = Reader { message, at: 0 };
+pub(super) fn answer(id: u16, kind: QueryKind, message: &[u8]) -> Result<DnsAnswer, BadMessage> {
+    let mut reader = MessageReader { message, at: 0 };
     if reader.u16()? != id {
         return Err(BadMessage::Unasked);
     }
@@ -89,14 +89,14 @@ pub(super) fn answer(id: u16, kind: Kind, message: &[u8]) -> Result<Answer, BadM
     reader.at = HEAD_BYTES;
     match code & 0x0f {
         0 => {}
-        3 => return Ok(Answer { records: Vec::new(), ttl: None }),
+        3 => return Ok(DnsAnswer { records: Vec::new(), ttl: None }),
         other => return Err(BadMessage::Refused(other)),
     }
     for _ in 0..questions {
         reader.name()?;
         reader.take(4)?;
     }
-    let mut found = Answer { records: Vec::new(), ttl: None };
+    let mut found = DnsAnswer { records: Vec::new(), ttl: None };
     for _ in 0..count {
         reader.name()?;
         let (code, class) = (reader.u16()?, reader.u16()?);
@@ -114,31 +114,36 @@ pub(super) fn answer(id: u16, kind: Kind, message: &[u8]) -> Result<Answer, BadM
     Ok(found)
 }
 
-fn record(kind: Kind, message: &[u8], at: usize, data: &[u8]) -> Result<Record, BadMessage> {
+fn record(
+    kind: QueryKind,
+    message: &[u8],
+    at: usize,
+    data: &[u8],
+) -> Result<DnsRecord, BadMessage> {
     let malformed = |_| BadMessage::Malformed;
     match kind {
-        Kind::A => {
+        QueryKind::A => {
             let octets: [u8; 4] = data.try_into().map_err(malformed)?;
-            Ok(Record::Address(Ipv4Addr::from(octets).into()))
+            Ok(DnsRecord::Address(Ipv4Addr::from(octets).into()))
         }
-        Kind::Aaaa => {
+        QueryKind::Aaaa => {
             let octets: [u8; 16] = data.try_into().map_err(malformed)?;
-            Ok(Record::Address(Ipv6Addr::from(octets).into()))
+            Ok(DnsRecord::Address(Ipv6Addr::from(octets).into()))
         }
-        Kind::Srv => {
-            let mut reader = Reader { message, at };
+        QueryKind::Srv => {
+            let mut reader = MessageReader { message, at };
             let (priority, _weight, port) = (reader.u16()?, reader.u16()?, reader.u16()?);
-            Ok(Record::Service { priority, port, host: reader.name()? })
+            Ok(DnsRecord::Service { priority, port, host: reader.name()? })
         }
     }
 }
 
-struct Reader<'a> {
+struct MessageReader<'a> {
     message: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MessageReader<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], BadMessage> {
         let end = self.at.checked_add(bytes).ok_or(BadMessage::Malformed)?;
         let taken = self.message.get(self.at..end).ok_or(BadMessage::Malformed)?;
@@ -201,7 +206,7 @@ pub(super) mod tests {
     /// Writes the answer to a question, as a name server would.
     pub(in crate::discovery) fn reply(
         question: &[u8],
-        records: &[(Kind, u32, Vec<u8>)],
+        records: &[(QueryKind, u32, Vec<u8>)],
     ) -> Vec<u8> {
         let mut out = question.to_vec();
         out[2..4].copy_from_slice(&[0x81, 0x80]);
@@ -221,35 +226,35 @@ pub(super) mod tests {
     pub(in crate::discovery) fn service(priority: u8, port: u16, host: &str) -> Vec<u8> {
         let mut data = vec![0, priority, 0, 0];
         data.extend(port.to_be_bytes());
-        let name = question(0, host, Kind::A);
+        let name = question(0, host, QueryKind::A);
         data.extend_from_slice(&name[HEAD_BYTES..name.len() - 4]);
         data
     }
 
     #[test]
     fn addresses_and_services_are_read_with_the_shortest_time_to_live() {
-        let asked = question(7, "replicas.internal", Kind::A);
-        let records = [(Kind::A, 30, vec![10, 0, 0, 1]), (Kind::A, 5, vec![10, 0, 0, 2])];
-        let found = answer(7, Kind::A, &reply(&asked, &records)).unwrap();
-        let address = |last| Record::Address(Ipv4Addr::new(10, 0, 0, last).into());
+        let asked = question(7, "replicas.internal", QueryKind::A);
+        let records = [(QueryKind::A, 30, vec![10, 0, 0, 1]), (QueryKind::A, 5, vec![10, 0, 0, 2])];
+        let found = answer(7, QueryKind::A, &reply(&asked, &records)).unwrap();
+        let address = |last| DnsRecord::Address(Ipv4Addr::new(10, 0, 0, last).into());
         assert_eq!(found.records, [address(1), address(2)]);
         assert_eq!(found.ttl, Some(Duration::from_secs(5)));
 
-        let asked = question(7, "_http._tcp.replicas.internal", Kind::Srv);
-        let records = [(Kind::Srv, 9, service(1, 8000, "gpu-0.internal"))];
-        let found = answer(7, Kind::Srv, &reply(&asked, &records)).unwrap();
+        let asked = question(7, "_http._tcp.replicas.internal", QueryKind::Srv);
+        let records = [(QueryKind::Srv, 9, service(1, 8000, "gpu-0.internal"))];
+        let found = answer(7, QueryKind::Srv, &reply(&asked, &records)).unwrap();
         let host = "gpu-0.internal".to_owned();
-        assert_eq!(found.records, [Record::Service { priority: 1, port: 8000, host }]);
+        assert_eq!(found.records, [DnsRecord::Service { priority: 1, port: 8000, host }]);
     }
 
     #[test]
     fn what_is_no_answer_is_an_error_and_no_such_name_is_nobody() {
-        let asked = question(7, "replicas.internal", Kind::A);
-        let sound = reply(&asked, &[(Kind::A, 1, vec![1, 2, 3, 4])]);
-        let check = |message: &[u8], want| assert_eq!(answer(7, Kind::A, message), want);
+        let asked = question(7, "replicas.internal", QueryKind::A);
+        let sound = reply(&asked, &[(QueryKind::A, 1, vec![1, 2, 3, 4])]);
+        let check = |message: &[u8], want| assert_eq!(answer(7, QueryKind::A, message), want);
         check(&asked, Err(BadMessage::Unasked));
         check(&sound[..sound.len() - 1], Err(BadMessage::Malformed));
-        assert_eq!(answer(8, Kind::A, &sound), Err(BadMessage::Unasked));
+        assert_eq!(answer(8, QueryKind::A, &sound), Err(BadMessage::Unasked));
         let with = |at: usize, byte: u8| {
             let mut message = sound.clone();
             message[at] = byte;
@@ -257,7 +262,7 @@ pub(super) mod tests {
         };
         check(&with(2, 0x83), Err(BadMessage::Truncated));
         check(&with(3, 0x82), Err(BadMessage::Refused(2)));
-        check(&with(3, 0x83), Ok(Answer { records: Vec::new(), ttl: None }));
+        check(&with(3, 0x83), Ok(DnsAnswer { records: Vec::new(), ttl: None }));
         // A name that points at itself.
         check(
             &with(asked.len() + 1, u8::try_from(asked.len()).unwrap()),
@@ -271,7 +276,7 @@ pub(super) mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             at in any::<prop::sample::Index>(),
         ) {
-            for kind in [Kind::A, Kind::Aaaa, Kind::Srv] {
+            for kind in [QueryKind::A, QueryKind::Aaaa, QueryKind::Srv] {
                 _ = answer(0, kind, &bytes);
                 let mut message = reply(&question(0, "a.b", kind), &[(kind, 1, vec![0; 16])]);
                 let at = at.index(message.len());

@@ -1,6 +1,7 @@
-//! Where replicas are found, beside those the configuration lists: a file, or DNS. Watches a source and
-//! says who is there, whenever that changes. It knows nothing of pools and probes: whoever is found
-//! still has to show that it lives, and whoever is gone is drained, by the rooms that do that.
+//! Where replicas are found, beside those the configuration lists: a file, or DNS. Watches a source
+//! and gives the list of replicas whenever it changes. It knows nothing of pools and probes: a
+//! replica that was found still has to pass its health check, and one that is gone is drained, by
+//! the rooms that do that.
 
 mod damp;
 mod message;

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use super::message::{self, Answer, BadMessage, Kind, Record};
+use super::message::{self, BadMessage, DnsAnswer, DnsRecord, QueryKind};
 use super::source::Source;
 use crate::replicas::Origin;
 
@@ -20,12 +20,12 @@ const PORT: u16 = 53;
 const LIMIT: Duration = Duration::from_secs(2);
 const DATAGRAM_BYTES_MAX: usize = 4096;
 
-/// Asks who is there, and how long that holds.
+/// Asks for the replicas, and how long the answer holds.
 pub(super) async fn resolve(source: &Source) -> io::Result<(BTreeSet<Origin>, Duration)> {
     match source {
         Source::Addresses { name, port, server } => {
             let (v4, v6) =
-                tokio::join!(ask(*server, name, Kind::A), ask(*server, name, Kind::Aaaa));
+                tokio::join!(ask(*server, name, QueryKind::A), ask(*server, name, QueryKind::Aaaa));
             // A name server that has no idea of one kind may well know the other.
             let answers = match (v4, v6) {
                 (Err(error), Err(_)) => return Err(error),
@@ -33,20 +33,20 @@ pub(super) async fn resolve(source: &Source) -> io::Result<(BTreeSet<Origin>, Du
             };
             let addresses = answers.iter().flat_map(|it| &it.records);
             let there = addresses.filter_map(|it| match it {
-                Record::Address(ip) => origin(&SocketAddr::new(*ip, *port).to_string()),
-                Record::Service { .. } => None,
+                DnsRecord::Address(ip) => origin(&SocketAddr::new(*ip, *port).to_string()),
+                DnsRecord::Service { .. } => None,
             });
             Ok((there.collect(), ttl(&answers)))
         }
         Source::Services { name, server } => {
-            let answers = [ask(*server, name, Kind::Srv).await?];
+            let answers = [ask(*server, name, QueryKind::Srv).await?];
             let services = || {
                 answers[0].records.iter().filter_map(|it| match it {
-                    Record::Service { priority, port, host } => Some((*priority, *port, host)),
-                    Record::Address(_) => None,
+                    DnsRecord::Service { priority, port, host } => Some((*priority, *port, host)),
+                    DnsRecord::Address(_) => None,
                 })
             };
-            // Those of a higher number are for when nobody of the lowest is there.
+            // Services of a higher number are for when none of the lowest is there.
             let first = services().map(|it| it.0).min();
             let there = services()
                 .filter(|it| Some(it.0) == first)
@@ -61,12 +61,12 @@ fn origin(authority: &str) -> Option<Origin> {
     format!("http://{authority}").parse().ok()
 }
 
-fn ttl(answers: &[Answer]) -> Duration {
+fn ttl(answers: &[DnsAnswer]) -> Duration {
     answers.iter().filter_map(|it| it.ttl).min().unwrap_or_default()
 }
 
 /// Asks the servers one after the other, until one answers.
-async fn ask(server: Option<SocketAddr>, name: &str, kind: Kind) -> io::Result<Answer> {
+async fn ask(server: Option<SocketAddr>, name: &str, kind: QueryKind) -> io::Result<DnsAnswer> {
     let servers = match server {
         Some(server) => vec![server],
         None => configured(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default()),
@@ -95,7 +95,7 @@ fn configured(text: &str) -> Vec<SocketAddr> {
     servers
 }
 
-async fn ask_one(server: SocketAddr, name: &str, kind: Kind) -> io::Result<Answer> {
+async fn ask_one(server: SocketAddr, name: &str, kind: QueryKind) -> io::Result<DnsAnswer> {
     let own: SocketAddr = if server.is_ipv4() {
         (Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
@@ -123,9 +123,9 @@ async fn ask_one(server: SocketAddr, name: &str, kind: Kind) -> io::Result<Answe
 async fn ask_over_tcp(
     server: SocketAddr,
     id: u16,
-    kind: Kind,
+    kind: QueryKind,
     question: &[u8],
-) -> io::Result<Answer> {
+) -> io::Result<DnsAnswer> {
     let mut stream = TcpStream::connect(server).await?;
     let length = u16::try_from(question.len()).unwrap_or(u16::MAX);
     stream.write_all(&[&length.to_be_bytes(), question].concat()).await?;
@@ -159,9 +159,9 @@ mod tests {
         let server = Some(socket.local_addr().unwrap());
         let source = Source::Services { name: "_http._tcp.fleet".to_owned(), server };
         let records = [
-            (Kind::Srv, 9, service(1, 8001, "gpu-1")),
-            (Kind::Srv, 7, service(1, 8000, "gpu-0")),
-            (Kind::Srv, 9, service(2, 8000, "spare")),
+            (QueryKind::Srv, 9, service(1, 8001, "gpu-1")),
+            (QueryKind::Srv, 7, service(1, 8000, "gpu-0")),
+            (QueryKind::Srv, 9, service(2, 8000, "spare")),
         ];
         let (found, ()) =
             tokio::join!(resolve(&source), answer_one(&socket, |it| reply(it, &records)));
@@ -186,7 +186,7 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut question = vec![0; stream.read_u16().await.unwrap().into()];
             stream.read_exact(&mut question).await.unwrap();
-            let message = reply(&question, &[(Kind::Srv, 3, service(0, 1, "gpu-0"))]);
+            let message = reply(&question, &[(QueryKind::Srv, 3, service(0, 1, "gpu-0"))]);
             stream.write_u16(u16::try_from(message.len()).unwrap()).await.unwrap();
             stream.write_all(&message).await.unwrap();
         };

@@ -9,6 +9,7 @@ use cleave_core::protocol::Urgency;
 use cleave_core::queue::{Claim, ClassId, Classes};
 use http::{HeaderMap, HeaderName};
 
+use super::headers::values_of;
 use super::tenants::Caller;
 
 pub(super) const CLASS: HeaderName = HeaderName::from_static("x-cleave-class");
@@ -93,8 +94,7 @@ fn first<T>(
     names: &[HeaderName],
     read: impl Fn(&str) -> Option<T>,
 ) -> Option<T> {
-    let values = names.iter().filter_map(|it| headers.get(it)?.to_str().ok());
-    values.map(str::trim).find_map(read)
+    values_of(headers, names).filter_map(|it| it.to_str().ok()).map(str::trim).find_map(read)
 }
 
 /// Reads milliseconds. Less than none is none: such a request is late already.

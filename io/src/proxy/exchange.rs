@@ -313,12 +313,10 @@ async fn pass(
 fn request_line(visit: &Visit, member: &Member) -> String {
     let path = visit.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let authority = member.origin.authority();
-    let mut line = format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\n", visit.method);
+    let method = visit.method.as_str();
+    let mut line = [method, " ", path, " HTTP/1.1\r\nhost: ", authority, "\r\n"].concat();
     if let Some(previous) = &visit.previous {
-        line.push_str(PREVIOUS_REPLICA.as_str());
-        line.push_str(": ");
-        line.push_str(previous.as_str());
-        line.push_str("\r\n");
+        line.extend([PREVIOUS_REPLICA.as_str(), ": ", previous.as_str(), "\r\n"]);
     }
     line
 }

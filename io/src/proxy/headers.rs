@@ -2,10 +2,8 @@
 //! section 7.6.1); lengths are written anew, because a field may have been spliced in. A client's keys
 //! and what would steer an engine stay here, unless an operator lets them pass.
 
-use std::io::Write as _;
-
 use cleave_core::protocol::{engine_header, is_credential};
-use cleave_core::queue::{Usage, Work};
+use cleave_core::queue::{ContractUsage, Work};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::settings::Passing;
@@ -37,6 +35,9 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
+
+/// What is between router and replica alone.
+const NOT_FOR_CLIENTS: [HeaderName; 3] = [DECISION, PREVIOUS_REPLICA, header::ALT_SVC];
 
 /// How the body that follows is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +75,7 @@ pub(super) fn write_for_replica(
     write_line(&mut out, REQUEST_ID.as_str().as_bytes(), request_id.as_bytes());
     match framed {
         Framed::Length(length) => {
-            // Writing to a vector does not fail.
-            _ = write!(out, "content-length: {length}\r\n");
+            write_line(&mut out, b"content-length", itoa::Buffer::new().format(length).as_bytes());
         }
         Framed::Chunked => write_line(&mut out, b"transfer-encoding", b"chunked"),
         Framed::Nothing => {}
@@ -100,7 +100,7 @@ fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Says where a tenant stands in its contract, in the words clients know from rate limits.
-pub(super) fn write_rate_limits(headers: &mut HeaderMap, usage: &Usage) {
+pub(super) fn write_rate_limits(headers: &mut HeaderMap, usage: &ContractUsage) {
     let mut put = |name: &'static str, value: Option<String>| {
         if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
             headers.insert(HeaderName::from_static(name), value);
@@ -116,13 +116,25 @@ pub(super) fn write_rate_limits(headers: &mut HeaderMap, usage: &Usage) {
     put("x-ratelimit-reset", Some(format!("{:.3}", usage.reset_in.as_secs_f64())));
 }
 
+/// Gives the values of those of `names` that are there, in the order of the names. A lookup hashes the
+/// name, so there is none as long as no header has any of them.
+pub(super) fn values_of<'a>(
+    headers: &'a HeaderMap,
+    names: &'a [HeaderName],
+) -> impl Iterator<Item = &'a HeaderValue> {
+    let asked = if headers.keys().any(|it| names.contains(it)) { names } else { &[] };
+    asked.iter().filter_map(|it| headers.get(it))
+}
+
 /// Makes a replica's headers fit for the client.
 pub(super) fn clean_for_client(headers: &mut HeaderMap, stream: bool) {
     let named = NamedInConnection::of(headers);
     for name in named.0 {
         headers.remove(&name);
     }
-    for name in HOP_BY_HOP.into_iter().chain([DECISION, PREVIOUS_REPLICA, header::ALT_SVC]) {
+    // Nearly all answers have none of them, which is told without a lookup for each.
+    let is_ours = |it: &HeaderName| HOP_BY_HOP.contains(it) || NOT_FOR_CLIENTS.contains(it);
+    while let Some(name) = headers.keys().find(|it| is_ours(it)).cloned() {
         headers.remove(name);
     }
     if stream {

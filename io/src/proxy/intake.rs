@@ -14,7 +14,7 @@ use crate::replicas::{Upload, UploadLimits};
 use super::buffers::{Full, Share};
 use super::callers::{Caller, Owner};
 use super::client::Stage;
-use super::headers::{REQUEST_ID, SESSION_ID, may_be_json};
+use super::headers::{REQUEST_ID, SESSION_ID, may_be_json, values_of};
 use super::rescue::ServeError;
 use super::router::Router;
 
@@ -71,11 +71,9 @@ pub(super) fn request_id(headers: &HeaderMap, fresh: impl FnOnce() -> String) ->
 
 /// Finds the session that a header names, `x-session-id` before all others.
 pub(super) fn session(headers: &HeaderMap, names: &[HeaderName]) -> Option<SessionId> {
-    std::iter::once(&SESSION_ID)
-        .chain(names)
-        .filter_map(|it| headers.get(it))
-        .find(|it| !it.is_empty())
-        .map(|it| SessionId::bounded(it.as_bytes()))
+    let own = headers.get(SESSION_ID).into_iter();
+    let named = own.chain(values_of(headers, names)).find(|it| !it.is_empty());
+    named.map(|it| SessionId::bounded(it.as_bytes()))
 }
 
 /// Tells whether routing must look into a body: its label says that it is JSON, or a server at this path

@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use cleave_core::brain::AssignmentView;
 use cleave_core::domain::{Moment, Place};
-use cleave_core::sharding::{Assignment, Flaw, Generation, Row, Slice, Why};
+use cleave_core::sharding::{Assignment, Flaw, Generation, Row, Slice, SliceReason};
 use serde::{Deserialize, Serialize};
 
 /// The form of the file; another one is not read.
@@ -111,7 +111,7 @@ fn row(line: Line) -> Result<Row, KeepError> {
     Ok(Row {
         slice: Slice { low: number(&line.low)?, high: number(&line.high)? },
         holders: line.holders.iter().map(place).collect::<Result<_, _>>()?,
-        why: Why::read(&line.why).ok_or(KeepError::Word(line.why))?,
+        why: SliceReason::read(&line.why).ok_or(KeepError::Word(line.why))?,
         since: line.since,
         settled_at: Moment::ZERO,
         previous: line.previous.as_ref().map(place).transpose()?,
@@ -166,7 +166,7 @@ mod tests {
         assert!(read(&file).unwrap().is_none());
         let view = brain().assignment(Moment::from_nanos(6_000_000_000));
         assert!(view.divided && !view.assignment.is_empty());
-        let name = (view.assignment.everybody()[0], "http://gpu-0:8000".to_owned());
+        let name = (view.assignment.all_holders()[0], "http://gpu-0:8000".to_owned());
         write(&file, &view, &BTreeMap::from([name])).unwrap();
         let kept = read(&file).unwrap().unwrap();
         assert_eq!(kept.generation(), view.assignment.generation());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cleave_core::brain::{Failure, Outcome};
-use cleave_core::protocol::Next;
+use cleave_core::protocol::Continuation;
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::warn;
 
@@ -22,7 +22,7 @@ use crate::replicas::AnswerBody;
 use super::callers::Caller;
 use super::client::Client;
 use super::panics::{Panicked, attempt};
-use super::pool::{Member, Waiting};
+use super::pool::{Member, WaitingRequest};
 use super::pulse::Pulse;
 use super::rescue::{cut_event, panicked_event};
 use super::resume::{Moved, Moving, Spare};
@@ -49,7 +49,7 @@ pub(super) struct Relay {
     moving: Option<Moving>,
     last_piece: Instant,
     /// Held while it is the replica, not the client, that is waited for.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingRequest>,
     /// Armed at the first wait, and moved only when it fires: not once per piece.
     idle: Option<Pin<Box<Sleep>>>,
 }
@@ -241,17 +241,17 @@ impl Relay {
         let replica = self.visit().member().map(|it| it.origin.as_str());
         warn!(replica, %error, "answer cut");
         let mut spare = self.spare.take();
-        match spare.as_mut().map_or(Next::GiveUp, |it| it.on_cut()) {
-            Next::GoOn => {
+        match spare.as_mut().map_or(Continuation::GiveUp, |it| it.on_cut()) {
+            Continuation::GoOn => {
                 let (spare, visit) = (spare?, self.visit.take()?);
                 self.moving = Some(spare.move_on(Arc::clone(&self.worker), visit, failure));
                 None
             }
-            Next::Close(words) => {
+            Continuation::Close(words) => {
                 self.visit().finish(Outcome::Done);
                 (!words.is_empty()).then(|| Ok(words.into()))
             }
-            Next::GiveUp => Some(self.tell(error)),
+            Continuation::GiveUp => Some(self.tell(error)),
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use cleave_core::brain::Failure;
-use cleave_core::protocol::{Api, Edit, Next, Resume, Verdict, event_end};
+use cleave_core::protocol::{Api, Continuation, Edit, EventAction, Resume, event_end};
 use http::{HeaderMap, StatusCode, header};
 use tracing::info;
 
@@ -104,16 +104,16 @@ impl Spare {
             let event = &text[at..at + length];
             let before = || BytesMut::from(&text[..at]);
             match self.resume.on_event(event) {
-                Verdict::Pass => {
+                EventAction::Pass => {
                     if let Some(changed) = &mut changed {
                         changed.extend_from_slice(event);
                     }
                 }
-                Verdict::Skip => _ = changed.get_or_insert_with(before),
-                Verdict::Write(other) => {
+                EventAction::Skip => _ = changed.get_or_insert_with(before),
+                EventAction::Write(other) => {
                     changed.get_or_insert_with(before).extend_from_slice(&other);
                 }
-                Verdict::Cut => return (at, changed, true),
+                EventAction::Cut => return (at, changed, true),
             }
             at += length;
         }
@@ -131,7 +131,7 @@ impl Spare {
     }
 
     /// Notes that the replica broke off, and says what can be done.
-    pub(super) fn on_cut(&mut self) -> Next {
+    pub(super) fn on_cut(&mut self) -> Continuation {
         self.part.clear();
         self.resume.on_cut()
     }

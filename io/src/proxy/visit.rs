@@ -14,7 +14,7 @@ use cleave_core::tokens::{Possible, Seen};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::replicas::Origin;
-use crate::telemetry::Record;
+use crate::telemetry::AccessRecord;
 
 use super::explanations::{Came, Kept, Sight};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
@@ -391,7 +391,7 @@ impl Visit {
             }
             metrics.total.observe(total.as_secs_f64());
         }
-        self.router.access.write(&Record {
+        self.router.access.write(&AccessRecord {
             request_id: self.request_id.to_str().unwrap_or("-"),
             method: self.method.as_str(),
             path: self.uri.path(),

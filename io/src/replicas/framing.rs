@@ -11,6 +11,7 @@ pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
 /// A chunk's size line with extensions, or a line of a trailer section.
 const LINE_BYTES_MAX: usize = 8 << 10;
+const LINE_END: &[u8] = b"\r\n";
 /// Interim answers (1xx) before the answer itself. A replica that sends more would keep the router busy
 /// until its patience ends.
 const INTERIM_MAX: u32 = 16;
@@ -220,26 +221,30 @@ impl Chunk {
         match self {
             Self::Data(_) => Ok(Step::To(self)),
             Self::DataEnd => {
-                if buffer.len() < 2 {
+                if buffer.len() < LINE_END.len() {
                     return Ok(Step::More);
                 }
-                if !buffer.starts_with(b"\r\n") {
+                if !buffer.starts_with(LINE_END) {
                     return Err(BadAnswer::Chunk);
                 }
-                buffer.advance(2);
+                buffer.advance(LINE_END.len());
                 Ok(Step::To(Self::Size))
             }
             Self::Size => {
-                let Some(line) = take_line(buffer)? else { return Ok(Step::More) };
-                let size = chunk_size(&line).ok_or(BadAnswer::Chunk)?;
+                let Some(length) = line_length(buffer)? else { return Ok(Step::More) };
+                let size = chunk_size(&buffer[..length]).ok_or(BadAnswer::Chunk)?;
+                buffer.advance(length + LINE_END.len());
                 Ok(Step::To(if size == 0 { Self::Trailers(0) } else { Self::Data(size) }))
             }
-            Self::Trailers(lines) => match take_line(buffer)? {
-                None => Ok(Step::More),
-                Some(line) if line.is_empty() => Ok(Step::End),
-                Some(_) if lines == TRAILERS_MAX => Err(BadAnswer::Chunk),
-                Some(_) => Ok(Step::To(Self::Trailers(lines + 1))),
-            },
+            Self::Trailers(lines) => {
+                let Some(length) = line_length(buffer)? else { return Ok(Step::More) };
+                buffer.advance(length + LINE_END.len());
+                match length {
+                    0 => Ok(Step::End),
+                    _ if lines == TRAILERS_MAX => Err(BadAnswer::Chunk),
+                    _ => Ok(Step::To(Self::Trailers(lines + 1))),
+                }
+            }
         }
     }
 }
@@ -254,27 +259,25 @@ fn take_up_to(buffer: &mut BytesMut, left: &mut u64) -> Option<Bytes> {
     Some(piece)
 }
 
-/// Takes one line without its end, which must be CRLF.
-fn take_line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, BadAnswer> {
-    let Some(end) = buffer.iter().take(LINE_BYTES_MAX).position(|it| *it == b'\n') else {
+/// Measures the first line without its end, which must be CRLF; `None` until the line is whole. The line
+/// stays where it is: cutting it out of the buffer would cost more than reading it.
+fn line_length(buffer: &[u8]) -> Result<Option<usize>, BadAnswer> {
+    let within = &buffer[..buffer.len().min(LINE_BYTES_MAX)];
+    let Some(end) = within.iter().position(|it| *it == b'\n') else {
         return if LINE_BYTES_MAX <= buffer.len() { Err(BadAnswer::Chunk) } else { Ok(None) };
     };
-    let mut line = buffer.split_to(end + 1);
-    if !line.ends_with(b"\r\n") {
-        return Err(BadAnswer::Chunk);
-    }
-    line.truncate(end - 1);
-    Ok(Some(line))
+    let line = buffer[..=end].strip_suffix(LINE_END).ok_or(BadAnswer::Chunk)?;
+    Ok(Some(line.len()))
 }
 
 /// Reads the hexadecimal size before any extension.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.split(|it| *it == b';').next()?.trim_ascii();
     // 15 digits cannot overflow and are a petabyte.
-    if digits.is_empty() || 15 < digits.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+    if digits.is_empty() || 15 < digits.len() {
         return None;
     }
-    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    digits.iter().try_fold(0, |size, it| Some(size << 4 | u64::from(char::from(*it).to_digit(16)?)))
 }
 
 /// Reads a length that is digits and nothing else: `+5` is no length.

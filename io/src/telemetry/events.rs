@@ -1,6 +1,6 @@
 //! What happened to the fleet and to the router: each change of state with its reason, once in the
-//! log and once in a ring of the newest, from which anybody on the admin port may read on from where
-//! he was. Nothing waits for a reader: who is too slow is told how many he missed.
+//! log and once in a ring of the newest. A reader on the admin port may go on from where it was.
+//! Nothing waits for a reader: one that is too slow is told how many events it missed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ pub struct Incident {
     /// The figures behind it, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Whether somebody should look at it.
+    /// Whether an operator should look at it.
     pub alert: bool,
 }
 
@@ -86,9 +86,9 @@ impl Events {
         self.newest.send_modify(|it| *it = id.max(*it));
     }
 
-    /// Lists what came after the event of that number, and says how many of those are not kept any more,
-    /// if any are not. Whoever names a number of another life of the router may have missed the end of
-    /// that, and gets all there is.
+    /// Lists what came after the event of that number, and says how many of those are not kept any
+    /// more, if any are not. A reader that names a number of an earlier run of the router may have
+    /// missed the end of that, and gets all there is.
     pub fn after(&self, id: u64) -> (Option<u64>, Vec<Entry>) {
         let kept = self.lock();
         let (oldest, next) = (kept.front(), kept.back().map_or(self.first, |it| it.id + 1));

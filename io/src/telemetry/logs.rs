@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
-use super::settings::{LogFormat, Settings};
+use super::settings::{LogFormat, LogSettings};
 use super::writer::LogWriter;
 
 /// How long the last lines may take at the end of the process.
@@ -18,13 +18,14 @@ const PANIC_FLUSH_LIMIT: Duration = Duration::from_millis(50);
 
 /// Starts logging for the whole process. A second call changes nothing, so that tests may start
 /// several routers in one process.
-pub fn start(settings: &Settings) -> Result<(), ParseError> {
+pub fn start(settings: &LogSettings) -> Result<(), ParseError> {
     let filter = EnvFilter::builder().parse(&settings.level)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Queued)
-        // A line that cannot be written would be reported on standard error, which is where it could
-        // not be written, and that report panics: nobody's request, and no signal, may end so.
+        // A line that cannot be written would be reported on standard error, which is where it
+        // could not be written, and that report panics: no request, and no signal, may end like
+        // that.
         .log_internal_errors(false)
         .with_target(false);
     let started = match settings.format {
@@ -39,7 +40,7 @@ pub fn start(settings: &Settings) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Has the last lines written before the process ends; one that nobody reads does not keep it.
+/// Has the last lines written before the process ends; a pipe that is not read does not keep it.
 pub fn finish() {
     LogWriter::stderr().flush(FLUSH_LIMIT);
 }

@@ -8,10 +8,10 @@ mod metrics;
 mod settings;
 mod writer;
 
-pub use access::{AccessLog, Record};
+pub use access::{AccessLog, AccessRecord};
 pub use events::{Entry, Events, Incident};
 pub use logs::{finish, last_words, start};
 pub use metrics::{
     AssignmentGauges, Clients, Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges,
 };
-pub use settings::{LogFormat, Settings};
+pub use settings::{LogFormat, LogSettings};

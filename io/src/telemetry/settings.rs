@@ -2,7 +2,7 @@
 
 /// How the router speaks of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct LogSettings {
     pub format: LogFormat,
     /// A filter as `tracing` reads it: `info`, or `info,cleave_io::proxy=debug`.
     pub level: String,
@@ -16,7 +16,7 @@ pub enum LogFormat {
     Json,
 }
 
-impl Default for Settings {
+impl Default for LogSettings {
     fn default() -> Self {
         Self { format: LogFormat::Text, level: "info".to_owned(), access_log: true }
     }

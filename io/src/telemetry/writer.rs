@@ -1,7 +1,7 @@
-//! Log lines on their way to standard error. A thread of their own writes them: whoever reads them may
-//! stand still, and then only that thread does. The others put lines into a queue that is bounded in
-//! bytes and never wait for more than a copy. What does not fit, or cannot be written, is dropped and
-//! counted, and the log says how much was dropped as soon as it goes on.
+//! Log lines on their way to standard error. A thread of their own writes them: the reader of the
+//! pipe may stand still, and then only that thread does. The others put lines into a queue that is
+//! bounded in bytes and never wait for more than a copy. What does not fit, or cannot be written,
+//! is dropped and counted, and the log says how much was dropped as soon as it goes on.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -176,8 +176,8 @@ mod tests {
 
     use super::*;
 
-    /// Nothing here takes so long unless it never comes.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    /// Long enough for anything here, unless it never comes.
+    const WAIT_MAX: Duration = Duration::from_secs(30);
 
     /// A sink that takes a piece only when the test does.
     struct Sluggish(SyncSender<Vec<u8>>);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn next(lines: &Receiver<Vec<u8>>) -> String {
-        String::from_utf8(lines.recv_timeout(PATIENCE).unwrap()).unwrap()
+        String::from_utf8(lines.recv_timeout(WAIT_MAX).unwrap()).unwrap()
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         );
         log.put(b"last\n");
         assert_eq!(next(&lines), "last\n");
-        assert!(log.flush(PATIENCE));
+        assert!(log.flush(WAIT_MAX));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         log.set_format(LogFormat::Json);
         for number in 1..=3 {
             log.put(b"lost\n");
-            assert!(log.flush(PATIENCE));
+            assert!(log.flush(WAIT_MAX));
             assert_eq!(log.dropped_total(), number);
         }
         full.store(0, Relaxed);

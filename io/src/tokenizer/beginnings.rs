@@ -1,12 +1,12 @@
-//! What beginnings of prompts were counted to. A beginning is named by the hash of its last block, at
-//! every so many blocks. Bounded in number: the older half is dropped whole when the newer is full,
-//! which costs nothing per use.
+//! What beginnings of prompts were counted to. A beginning is named by the hash of its last block,
+//! at a fixed stride of blocks. Bounded in number: the older half is dropped whole when the newer
+//! is full, which costs nothing per use.
 
 use std::collections::HashMap;
 
 /// Beginnings in each half: about half a MiB.
 const HALF_MAX: usize = 16_384;
-/// A beginning is noted, and looked for, at multiples of so many blocks.
+/// A beginning is noted, and looked for, at multiples of this many blocks.
 const STRIDE: usize = 16;
 /// How many places are looked at, from the end.
 const PROBES_MAX: usize = 64;

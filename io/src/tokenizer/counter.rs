@@ -83,7 +83,7 @@ impl Tokenizer {
     }
 }
 
-/// Counts until nobody asks any more.
+/// Counts until every sender is gone.
 fn work(inner: &tokenizers::Tokenizer, jobs: &Receiver<Job>, counted: &Mutex<Beginnings>) {
     for Job { known, texts: [begin, end], noted, reply } in jobs {
         let tokens = |text: String| {
@@ -97,7 +97,7 @@ fn work(inner: &tokenizers::Tokenizer, jobs: &Receiver<Job>, counted: &Mutex<Beg
             if let Some(last) = noted {
                 lock(counted).note(last, known);
             }
-            // Who asked may have decided without it.
+            // The request may have been decided without it.
             _ = reply.send(known.saturating_add(tokens(end)));
         }));
     }
@@ -133,7 +133,7 @@ mod tests {
                 return tokens;
             }
         }
-        panic!("nobody counts");
+        panic!("it is not counted");
     }
 
     #[tokio::test]

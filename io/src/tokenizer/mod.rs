@@ -33,7 +33,7 @@ pub enum Count {
     Tokens(u32),
     /// It will be known, but not in time for this decision.
     Late,
-    /// Nobody counts it: the counter is busy, or the prompt too long.
+    /// Not counted: the counter is busy, or the prompt too long.
     Skipped,
 }
 

@@ -11,7 +11,7 @@ pub fn broken(engine: &Engine) -> Vec<&'static str> {
         ("unheld blocks are listed once", unheld_blocks_are_listed_once),
         ("references match holders", references_match_holders),
         ("names match blocks", names_match_blocks),
-        ("nobody waits and runs", nobody_waits_and_runs),
+        ("no job waits and runs", no_job_waits_and_runs),
         ("the budget is kept", budget_is_kept),
     ];
     all.into_iter().filter(|(_, holds)| !holds(engine)).map(|(name, _)| name).collect()
@@ -25,7 +25,7 @@ pub fn blocks_are_conserved(engine: &Engine) -> bool {
         && u32::try_from(unheld) == Ok(engine.kv.available())
 }
 
-/// The list of blocks nobody holds has exactly those, each once.
+/// The list of free blocks has exactly those without a holder, each once.
 pub fn unheld_blocks_are_listed_once(engine: &Engine) -> bool {
     let listed: std::collections::BTreeSet<_> = engine.kv.unheld().collect();
     let unheld = engine.kv.ids().filter(|block| engine.kv.refs(*block) == 0);
@@ -46,8 +46,8 @@ pub fn names_match_blocks(engine: &Engine) -> bool {
     engine.kv.names_match()
 }
 
-/// Every job is either in the line or running, once; nobody in the line holds KV.
-pub fn nobody_waits_and_runs(engine: &Engine) -> bool {
+/// Every job is either in the line or running, once; no job in the line holds KV.
+pub fn no_job_waits_and_runs(engine: &Engine) -> bool {
     let places: std::collections::BTreeSet<u32> =
         engine.waiting.iter().chain(&engine.running).copied().collect();
     places.len() == engine.waiting.len() + engine.running.len()

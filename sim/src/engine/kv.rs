@@ -1,7 +1,7 @@
-//! Paged KV memory: blocks with reference counts, found by the hash of their prefix. Blocks nobody
-//! holds stay in one list, worthless ones at its front and cached ones behind in the order of their
-//! last use, so that allocating takes the front and evicting costs nothing extra. The list runs
-//! through the blocks themselves: no allocation after the start, memory fixed.
+//! Paged KV memory: blocks with reference counts, found by the hash of their prefix. Blocks without
+//! a holder stay in one list, worthless ones at its front and cached ones behind in the order of
+//! their last use, so that allocating takes the front and evicting costs nothing extra. The list
+//! runs through the blocks themselves: no allocation after the start, memory fixed.
 
 use rustc_hash::FxHashMap;
 
@@ -22,7 +22,7 @@ pub enum KvChange {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PrefixHit {
     pub(crate) blocks: u32,
-    /// Those among them that nobody holds; holding them makes them unavailable to others.
+    /// Those among them without a holder; holding them makes them unavailable to others.
     pub(super) unheld_blocks: u32,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct KvPool {
     last: u32,
     available: u32,
     releases: u64,
-    /// What has changed since somebody last asked; kept only for somebody who asks.
+    /// What has changed since it was last read; kept only if it will be read.
     journal: Option<Vec<KvChange>>,
 }
 
@@ -69,7 +69,7 @@ impl KvPool {
         u32::try_from(self.blocks.len()).expect("checked when the pool was made")
     }
 
-    /// Counts the blocks nobody holds, cached ones included.
+    /// Counts the blocks without a holder, cached ones included.
     pub(super) fn available(&self) -> u32 {
         self.available
     }
@@ -186,7 +186,7 @@ impl KvPool {
         if block == NONE { &mut self.last } else { &mut self.blocks[index(block)].before }
     }
 
-    /// Walks the list of blocks nobody holds, the next to be evicted first.
+    /// Walks the list of blocks without a holder, the next to be evicted first.
     pub(super) fn unheld(&self) -> impl Iterator<Item = BlockId> {
         let next = |block: u32| Some(block).filter(|it| *it != NONE);
         std::iter::successors(next(self.first), move |block| next(self.blocks[index(*block)].after))

@@ -27,7 +27,7 @@ use sequence::{Sequence, Slots};
 
 /// What an engine is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct EngineSettings {
     pub times: StepTimes,
     /// Room in the KV cache, rounded down to whole blocks.
     pub kv_tokens: u32,
@@ -38,7 +38,7 @@ pub struct Settings {
     pub seqs_max: u32,
 }
 
-impl Default for Settings {
+impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             times: StepTimes::LLAMA_8B,
@@ -75,7 +75,7 @@ pub struct Stats {
 /// An inference engine.
 #[derive(Debug)]
 pub struct Engine {
-    settings: Settings,
+    settings: EngineSettings,
     slow_factor: f64,
     kv: KvPool,
     slots: Slots,
@@ -100,7 +100,7 @@ struct Step {
 }
 
 impl Engine {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: EngineSettings) -> Self {
         assert!(0 < settings.block_tokens, "a block holds tokens");
         assert!(settings.block_tokens <= settings.kv_tokens, "the KV cache holds a block");
         assert!(0 < settings.batched_tokens_max, "a step computes tokens");

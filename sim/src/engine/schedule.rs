@@ -1,7 +1,8 @@
-//! Plans one step, as vLLM V1 does: first those that run, in the order of admission (which puts
-//! decodes before an unfinished prefill, since only a step with budget to spare admits anybody), then
-//! the line, first come first served. Whoever runs and finds no KV takes it from the newest; whoever
-//! waits takes nothing from anybody. There is no priority and no look-ahead: routers do that.
+//! Plans one step, as vLLM V1 does: first the running sequences, in the order of admission (which
+//! puts decodes before an unfinished prefill, since only a step with budget left admits a new one),
+//! then the line, first come first served. A running sequence that finds no KV takes it from the
+//! newest; a waiting one takes none from others. There is no priority and no look-ahead: routers do
+//! that.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ impl Engine {
         self.step.work = StepWork::default();
         self.step.tokens = 0;
         let preempted = self.continue_running();
-        // A step that had to preempt admits nobody: the place it made would be lost at once.
+        // A step that had to preempt admits no sequence: the place it made would be lost at once.
         if !preempted {
             while self.admit_head() {}
         }
@@ -55,7 +56,7 @@ impl Engine {
             return false;
         }
         let id = self.slots.get(slot).job.id;
-        // Looking the prompt up again is futile until somebody has given blocks back.
+        // Looking the prompt up again is futile until blocks were given back.
         if self.blocked == Some((id, self.kv.releases())) {
             return false;
         }

@@ -12,7 +12,7 @@ const STEP_MS: StepTimes =
     StepTimes { floor_ms: 1.0, new_token_ms: 0.0, attention_ms: 0.0, context_ms: 0.0 };
 
 fn engine(kv_blocks: u32, batched_tokens_max: u32, seqs_max: u32) -> Engine {
-    Engine::new(Settings {
+    Engine::new(EngineSettings {
         times: STEP_MS,
         kv_tokens: kv_blocks * 4,
         block_tokens: 4,
@@ -91,7 +91,7 @@ fn a_long_prompt_is_computed_in_chunks_while_others_decode() {
 #[test]
 fn a_step_takes_what_the_cost_model_says() {
     let times = StepTimes { context_ms: 0.5, ..STEP_MS };
-    let mut engine = Engine::new(Settings { times, ..Settings::default() });
+    let mut engine = Engine::new(EngineSettings { times, ..EngineSettings::default() });
     engine.submit(at_ms(0), job(1, 1, 8, 2)).unwrap();
     // The prefill reads nothing: 1 ms. The decode reads the 8 tokens before it: 1 + 4 ms.
     assert_eq!(run(&mut engine), [(1, 1, "first"), (6, 1, "token"), (6, 1, "finished")]);
@@ -200,7 +200,7 @@ fn a_job_that_can_never_fit_is_refused() {
 #[test]
 fn an_engine_of_one_block_one_token_and_one_sequence_still_serves() {
     let times = STEP_MS;
-    let mut engine = Engine::new(Settings {
+    let mut engine = Engine::new(EngineSettings {
         times,
         kv_tokens: 1,
         block_tokens: 1,
@@ -317,7 +317,7 @@ fn settle(tokens_owed: &mut BTreeMap<u64, u32>, outputs: &mut Vec<Output>) {
 fn tokens_that_are_given_are_not_computed() {
     let mut engine = engine(16, 64, 4);
     engine.submit(at_ms(0), Job { given_tokens: 9, ..job(1, 1, 12, 1) }).unwrap();
-    // All but one token are given, however many somebody claims to give.
+    // All but one token are given, however many are claimed.
     engine.submit(at_ms(0), Job { given_tokens: 99, ..job(2, 2, 12, 1) }).unwrap();
     let mut outputs = Vec::new();
     engine.on_time(at_ms(9), &mut outputs);

@@ -1,5 +1,5 @@
-//! Do all tenants wait? Who gets how much says something about fairness only while everybody wants more
-//! than they get; otherwise it says what they asked for.
+//! Do all tenants wait? Shares say something about fairness only while every tenant wants more than
+//! it gets; otherwise they say what the tenants asked for.
 
 use std::collections::BTreeMap;
 

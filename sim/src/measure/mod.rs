@@ -59,18 +59,18 @@ pub struct Prefill {
     pub cached: u32,
     /// Somewhere in the fleet's caches when the request was sent.
     pub anywhere: u32,
-    /// Sent by anybody at any time before.
+    /// Sent by any client at any time before.
     pub seen: u32,
 }
 
-/// What the faults of a run were to a request of somebody else.
+/// What the faults of a run did to a request that did not cause them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exposure {
     /// Nothing had failed yet, or the failing was its own tenant's.
     #[default]
     None,
     Bystander,
-    /// Its replica failed under it, or nobody was left to take it.
+    /// Its replica failed under it, or no replica was left to take it.
     Struck,
 }
 
@@ -94,8 +94,8 @@ pub struct Ended {
     pub end: End,
 }
 
-/// Whom to count apart while faults are about: those who come after the first of them and are not
-/// its cause.
+/// Which requests to count apart while faults are about: those that come after the first fault and
+/// are not its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Others {
     pub from: Moment,
@@ -144,7 +144,7 @@ pub struct Measures {
     /// Requests that ended after the first fault and did not cause it: all, and those it struck.
     pub bystanders: u64,
     pub bystanders_struck: u64,
-    /// Who is counted apart, if anybody, and their account.
+    /// The requests counted apart, if any, and their account.
     pub others: Option<Others>,
     pub others_tally: Tally,
     backlog: Backlog,

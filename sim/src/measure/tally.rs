@@ -1,6 +1,6 @@
-//! Who got how much: one account for each tenant, each class, and those whom a fault was not meant
-//! for. A tenant's share is the work it got in time per work it asked for: tenants that ask for little
-//! are not unlucky for getting little.
+//! How much each got: one account for each tenant, each class, and the requests that a fault was
+//! not meant for. A tenant's share is the work it got in time per work it asked for: tenants that
+//! ask for little are not unlucky for getting little.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ pub fn jain(shares: impl Iterator<Item = f64>) -> f64 {
         sum += share;
         squares += share * share;
     }
-    // When nobody has anything, nobody is worse off than the others.
+    // When no tenant has anything, none is worse off than the others.
     if 0.0 < squares { sum * sum / (count * squares) } else { 1.0 }
 }
 

@@ -28,7 +28,7 @@ impl Books {
 }
 
 /// A rule on such books.
-pub(super) trait Rule: Debug + Send {
+pub(super) trait BookedRule: Debug + Send {
     /// How many times its KV memory a replica is believed to keep.
     const KV_TIMES: u64 = 1;
 
@@ -46,14 +46,14 @@ pub(super) struct Booked<R> {
     rule: PhantomData<R>,
 }
 
-impl<R: Rule> Default for Booked<R> {
+impl<R: BookedRule> Default for Booked<R> {
     fn default() -> Self {
         let residency = Residency::of_kv(R::KV_TIMES);
         Self { books: Books { residency, ledger: Ledger::default() }, rule: PhantomData }
     }
 }
 
-impl<R: Rule> Policy for Booked<R> {
+impl<R: BookedRule> Policy for Booked<R> {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
         self.books.residency.look_up(ask, candidates);
         R::pick(&self.books, ask, candidates, chance)

@@ -2,7 +2,7 @@
 //! the next one clockwise that has no more than 1.25 times the mean in flight. `KubeAI` hashes the
 //! first 100 characters of a prompt; here the key is the session's.
 
-use super::ring::{Ring, Rule};
+use super::ring::{Ring, RingRule};
 use super::{Ask, Candidate, position};
 use cleave_core::policy::in_flight_total;
 
@@ -11,7 +11,7 @@ const LOAD_FACTOR: f64 = 1.25;
 #[derive(Debug)]
 pub(super) struct BoundedLoad;
 
-impl Rule for BoundedLoad {
+impl RingRule for BoundedLoad {
     const POINTS: u64 = 256;
 
     fn pick(ring: &Ring, ask: &Ask<'_>, candidates: &[Candidate]) -> usize {

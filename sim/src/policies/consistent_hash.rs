@@ -3,13 +3,13 @@
 //! never looked at. The real one hashes with `MurmurHash64A` and `FurcHash` over addresses; the
 //! mixing function here is another, which moves sessions and changes nothing else.
 
-use super::ring::{Ring, Rule};
+use super::ring::{Ring, RingRule};
 use super::{Ask, Candidate, position};
 
 #[derive(Debug)]
 pub(super) struct ConsistentHash;
 
-impl Rule for ConsistentHash {
+impl RingRule for ConsistentHash {
     const POINTS: u64 = 160;
 
     fn pick(ring: &Ring, ask: &Ask<'_>, candidates: &[Candidate]) -> usize {

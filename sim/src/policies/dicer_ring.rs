@@ -24,7 +24,7 @@ const PLAN_INTERVAL: Duration = Duration::from_secs(60);
 const WORKLOADS_MAX: usize = 4096;
 
 #[derive(Debug)]
-struct Workload {
+struct RingWorkload {
     load: f64,
     replicas: f64,
 }
@@ -33,7 +33,7 @@ struct Workload {
 pub(super) struct DicerRing {
     ring: Ring,
     joined: f64,
-    workloads: BTreeMap<u64, Workload>,
+    workloads: BTreeMap<u64, RingWorkload>,
     planned_at: Moment,
     /// The set of the request at hand; kept so that no decision allocates.
     set: Vec<ReplicaId>,
@@ -58,7 +58,7 @@ impl Policy for DicerRing {
     fn on_sent(&mut self, _: RequestId, ask: &Ask<'_>, _: &Candidate) -> usize {
         let key = workload_of(ask.key);
         if self.workloads.len() < WORKLOADS_MAX || self.workloads.contains_key(&key) {
-            let fresh = Workload { load: 0.0, replicas: REPLICAS_MIN };
+            let fresh = RingWorkload { load: 0.0, replicas: REPLICAS_MIN };
             let workload = self.workloads.entry(key).or_insert(fresh);
             workload.load += f64::from(ask.outline.prompt_tokens.max(1));
         }
@@ -71,7 +71,7 @@ impl Policy for DicerRing {
     }
 
     fn bytes(&self) -> usize {
-        self.ring.bytes() + self.workloads.len() * size_of::<(u64, Workload)>()
+        self.ring.bytes() + self.workloads.len() * size_of::<(u64, RingWorkload)>()
     }
 }
 
@@ -140,14 +140,14 @@ mod tests {
         bench.in_flight(&[1000; 12]);
         assert_eq!(bench.pick_for(key(1, 7), &prompt), home, "load is not looked at");
         let sets: BTreeSet<u32> = (0..40).flat_map(|it| used(&mut bench, it)).collect();
-        assert_eq!(sets.len(), 12, "together the workloads use everybody");
+        assert_eq!(sets.len(), 12, "together the workloads use every replica");
     }
 
     #[test]
     fn a_set_follows_the_share_of_load_and_keeps_what_it_had() {
         let mut bench = Bench::new(DICER_RING, 12);
         let before = used(&mut bench, 0);
-        // The bench sends as workload 0; nobody else sends, so all twelve are its own.
+        // The bench sends as workload 0 and there is no other, so all twelve are its own.
         bench.serve(&prompt(&[(0, 100)]), 0);
         assert_eq!(used(&mut bench, 0), before);
         bench.wait(60);

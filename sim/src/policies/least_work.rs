@@ -10,7 +10,7 @@ use super::ledger::{Ledger, Load};
 use super::{Ask, Candidate, Policy};
 use cleave_core::policy::lowest;
 
-/// What an answer is taken for when nobody expects anything.
+/// The assumed length of an answer when none is expected.
 const OUTPUT_TOKENS_UNKNOWN: u32 = 256;
 
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! llm-d's built-in scorers: 2 · queue + 2 · free KV + 3 · share of the prompt's blocks held, the
 //! highest wins, chance between equals. Queue and KV come from scraped metrics. With `no-hit-lru` a
-//! prompt nobody holds anything of also scores by how long ago a replica was last given such a one;
-//! the guides weigh that with 2.
+//! prompt without any holder also scores by how long ago a replica was last given such a one; the
+//! guides weigh that with 2.
 //!
 //! Its index counts as many entries as the engine has blocks, while an entry covers 64 tokens and an
 //! engine's block 16, so it believes in four times what fits; that is kept. Blocks are the outline's.
@@ -25,7 +25,7 @@ const COLD_MAX: usize = 1024;
 pub(super) struct Llmd {
     residency: Residency,
     cold_weight: f64,
-    /// Who was given a cold prompt, the longest ago first.
+    /// The replicas that were given a cold prompt, the longest ago first.
     cold: Vec<ReplicaId>,
 }
 
@@ -134,7 +134,7 @@ mod tests {
         // With half the prompt held replica 0 scores 2.5 and replica 2 is best.
         assert_eq!(bench.pick(&prompt(&[(0, 5), (50, 5)])), 2);
         bench.report(2, 10, 0.0);
-        // Nobody in between any more: 2.5, 2.2 and 2.
+        // No replica in between any more: 2.5, 2.2 and 2.
         assert_eq!(bench.pick(&prompt(&[(0, 5), (50, 5)])), 0);
     }
 

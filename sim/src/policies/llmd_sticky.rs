@@ -10,7 +10,7 @@ use rand_pcg::Pcg64Mcg;
 
 use cleave_core::domain::{Outline, float};
 
-use super::booked::{Books, Rule};
+use super::booked::{BookedRule, Books};
 use super::llmd::{self, held_share};
 use super::{Ask, Candidate, lowest_by_chance};
 
@@ -22,7 +22,7 @@ const TOKENS_MAX: f64 = 4_194_304.0;
 #[derive(Debug)]
 pub(super) struct LlmdSticky;
 
-impl Rule for LlmdSticky {
+impl BookedRule for LlmdSticky {
     const KV_TIMES: u64 = llmd::KV_TIMES;
 
     fn charge(outline: &Outline, held: usize) -> u64 {
@@ -37,7 +37,8 @@ impl Rule for LlmdSticky {
             let best = if is_sticky(it) { &mut sticky } else { &mut others };
             *best = best.min(tokens(it));
         }
-        // With no holder the first is infinite; with nobody else the second, and nothing is later.
+        // With no holder the first is infinite; with no other replica the second, and nothing is
+        // later.
         let is_open = SATURATED_S < (sticky - others) / TOKENS_PER_SECOND;
         lowest_by_chance(among.len(), chance, |it| {
             if !is_open && !is_sticky(it) {

@@ -7,13 +7,13 @@ use rand_pcg::Pcg64Mcg;
 
 use cleave_core::domain::{Outline, float};
 
-use super::booked::{Books, Rule};
+use super::booked::{BookedRule, Books};
 use super::{Ask, Candidate, lowest_by_chance};
 
 #[derive(Debug)]
 pub(super) struct Lmetric;
 
-impl Rule for Lmetric {
+impl BookedRule for Lmetric {
     fn charge(outline: &Outline, held: usize) -> u64 {
         u64::from(outline.tokens_beyond(held))
     }

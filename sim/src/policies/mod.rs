@@ -42,10 +42,11 @@ pub const CONSISTENT_HASH: PolicyKind = PolicyKind::new("consistent_hash", || {
 pub const BOUNDED_LOAD: PolicyKind = PolicyKind::new("bounded_load", || {
     Box::new(ring::OnRing::<bounded_load::BoundedLoad>::default())
 });
-pub const SGLANG_CACHE_AWARE: PolicyKind =
-    PolicyKind::new("sglang_cache_aware", || Box::new(sglang_cache_aware::CacheAware::default()));
+pub const SGLANG_CACHE_AWARE: PolicyKind = PolicyKind::new("sglang_cache_aware", || {
+    Box::new(sglang_cache_aware::SglangCacheAware::default())
+});
 pub const SMG_CACHE_AWARE: PolicyKind =
-    PolicyKind::new("smg_cache_aware", || Box::new(smg_cache_aware::CacheAware::default()));
+    PolicyKind::new("smg_cache_aware", || Box::new(smg_cache_aware::SmgCacheAware::default()));
 pub const SMG_LEAST_LOAD: PolicyKind =
     PolicyKind::new("smg_least_load", || Box::new(smg_least_load::LeastLoad::default()));
 pub const DYNAMO: PolicyKind = PolicyKind::new("dynamo", || Box::new(dynamo::Dynamo::new(1.0)));

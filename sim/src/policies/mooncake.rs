@@ -7,14 +7,14 @@ use rand_pcg::Pcg64Mcg;
 
 use cleave_core::domain::Outline;
 
-use super::booked::{Books, Rule};
+use super::booked::{BookedRule, Books};
 use super::span::{ms_of, prefill_ms, whole_us};
 use super::{Ask, Candidate, lowest_by_chance};
 
 #[derive(Debug)]
 pub(super) struct Mooncake;
 
-impl Rule for Mooncake {
+impl BookedRule for Mooncake {
     /// In microseconds.
     fn charge(outline: &Outline, held: usize) -> u64 {
         whole_us(own_ms(outline, held))

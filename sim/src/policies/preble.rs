@@ -22,7 +22,7 @@ use cleave_core::policy::Residency;
 const WINDOW: Duration = Duration::from_secs(180);
 /// How many requests the window holds at most; beyond that the oldest leave early.
 const WINDOW_MAX: usize = 1 << 17;
-/// What an answer is taken for when nobody expects anything.
+/// The assumed length of an answer when none is expected.
 const OUTPUT_TOKENS_UNKNOWN: u32 = 45;
 
 #[derive(Debug)]

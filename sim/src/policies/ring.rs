@@ -1,6 +1,6 @@
-//! A circle with several points per replica; a key belongs to the next point clockwise. It holds who
-//! is in the pool, not who can take a request: what happens to the keys of one who cannot is the
-//! very thing in which rules on a ring differ.
+//! A circle with several points per replica; a key belongs to the next point clockwise. It holds
+//! the replicas of the pool, not only those that can take a request: what happens to the keys of
+//! one that cannot is the very thing in which rules on a ring differ.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -37,8 +37,8 @@ impl Ring {
     }
 }
 
-/// A rule on a ring, with so many points for each replica.
-pub(super) trait Rule: Debug + Send {
+/// A rule on a ring, with `POINTS` points for each replica.
+pub(super) trait RingRule: Debug + Send {
     const POINTS: u64;
 
     fn pick(ring: &Ring, ask: &Ask<'_>, candidates: &[Candidate]) -> usize;
@@ -57,7 +57,7 @@ impl<R> Default for OnRing<R> {
     }
 }
 
-impl<R: Rule> Policy for OnRing<R> {
+impl<R: RingRule> Policy for OnRing<R> {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
         R::pick(&self.ring, ask, candidates)
     }

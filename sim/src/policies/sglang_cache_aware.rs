@@ -1,8 +1,8 @@
-//! SGLang's `cache_aware` with the defaults of its command line: whoever holds the longest beginning
-//! takes the request if that is more than 0.3 of it, else the least loaded. One hot replica turns
-//! this off for the whole fleet: when the most loaded has over 64 more and over 1.5 times as many in
-//! flight as the least, the least loaded takes everything. A holder that cannot take it is dropped
-//! from the index, and the first that can takes the request.
+//! SGLang's `cache_aware` with the defaults of its command line: the holder of the longest
+//! beginning takes the request if that is more than 0.3 of it, else the least loaded. One hot
+//! replica turns this off for the whole fleet: when the most loaded has over 64 more and over 1.5
+//! times as many in flight as the least, the least loaded takes everything. A holder that cannot
+//! take it is dropped from the index, and the first that can takes the request.
 //!
 //! The real one keeps a tree of characters of 2^26 per replica; here it is blocks, in the bytes that
 //! every policy has. Only replicas that may be sent to are compared; it looks at all.
@@ -19,17 +19,17 @@ const BALANCE_ABS: f64 = 64.0;
 const BALANCE_REL: f64 = 1.5;
 
 #[derive(Debug)]
-pub(super) struct CacheAware {
+pub(super) struct SglangCacheAware {
     residency: Residency,
 }
 
-impl Default for CacheAware {
+impl Default for SglangCacheAware {
     fn default() -> Self {
         Self { residency: Residency::boundless() }
     }
 }
 
-impl Policy for CacheAware {
+impl Policy for SglangCacheAware {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
         if !is_imbalanced(candidates)
             && let Some((holder, blocks)) = self.residency.deepest(ask)
@@ -91,7 +91,7 @@ mod tests {
     fn one_hot_replica_turns_affinity_off_for_all() {
         let mut bench = bench();
         bench.serve(&prompt(&[(0, 10)]), 1);
-        // 70 - 6 is 64 and not more; one further request tips it, though nobody's home is hot.
+        // 70 - 6 is 64 and not more; one further request tips it, though no home is hot.
         bench.in_flight(&[6, 10, 70]);
         assert_eq!(bench.pick(&prompt(&[(0, 10)])), 1);
         bench.in_flight(&[6, 10, 71]);

@@ -1,4 +1,4 @@
-//! SMG's `cache_aware`: whoever holds the longest beginning takes the request if that is more than
+//! SMG's `cache_aware`: the holder of the longest beginning takes the request if that is more than
 //! 0.3 of it. A holder is passed over only if it is itself too far above the mean in flight, by a
 //! half and by min(64, max(4, ⌈2·√mean⌉)): its spill gate. The one the request spills to is
 //! remembered too, so a hot beginning comes to lie in more places. Misses, spills and ties go by
@@ -22,18 +22,18 @@ const BALANCE_REL: f64 = 1.5;
 const MARGIN_MIN: f64 = 4.0;
 
 #[derive(Debug)]
-pub(super) struct CacheAware {
+pub(super) struct SmgCacheAware {
     residency: Residency,
     waits: Waits,
 }
 
-impl Default for CacheAware {
+impl Default for SmgCacheAware {
     fn default() -> Self {
         Self { residency: Residency::boundless(), waits: Waits::default() }
     }
 }
 
-impl Policy for CacheAware {
+impl Policy for SmgCacheAware {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize {
         self.waits.measure(candidates);
         self.residency.look_up(ask, candidates);

@@ -51,7 +51,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Measures for all candidates; [`Self::of`] then tells. Who is vetoed waits forever.
+    /// Measures for all candidates; [`Self::of`] then tells. A vetoed replica has an infinite wait.
     pub(super) fn measure(&mut self, candidates: &[Candidate]) {
         let mut seconds = std::mem::take(&mut self.seconds);
         seconds.clear();

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::bounds::Bounds;
 
-use crate::results::{Curves, Results, Summary};
+use crate::results::{Curves, MetricSummary, Results};
 
 const TEMPLATE: &str = include_str!("page.html");
 const MARK: &str = "/*DATA*/null";
@@ -28,7 +28,7 @@ pub struct PageInput<'a> {
 /// One policy: its figures over all seeds, and the first seed's run.
 #[derive(Debug, Serialize)]
 pub struct PolicyCurves {
-    pub summary: Summary,
+    pub summary: MetricSummary,
     pub first: Results,
     pub curves: Curves,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cleave_core::cost::MODEL_UNIT_MS;
 use serde::Serialize;
 
-use super::{Interval, Spread};
+use super::{Interval, Quantiles};
 use crate::measure::{Tally, ratio, real};
 
 /// What some of the requests of one run came to.
@@ -18,10 +18,10 @@ pub struct GroupResults {
     /// Model units of the requests that were answered, in all and per minute of the run.
     pub served_mu: f64,
     pub served_mu_per_min: f64,
-    pub ttft_s: Spread,
+    pub ttft_s: Quantiles,
     /// From arrival until the router first sent it somewhere.
-    pub wait_s: Spread,
-    /// Share of the deadlines for a first token that were kept; none where nobody had one.
+    pub wait_s: Quantiles,
+    /// Share of the deadlines for a first token that were kept; none where no request had one.
     pub deadlines_met: Option<f64>,
     /// Share of them that were missed although the request was sent to a replica; the others were
     /// refused.
@@ -45,8 +45,8 @@ impl GroupResults {
             good_share: ratio(real(it.good), real(it.requests)),
             served_mu,
             served_mu_per_min: ratio(served_mu * 60.0, span_s),
-            ttft_s: Spread::of(&it.ttft),
-            wait_s: Spread::of(&it.wait),
+            ttft_s: Quantiles::of(&it.ttft),
+            wait_s: Quantiles::of(&it.wait),
             deadlines_met: (0 < it.due).then(|| ratio(real(it.met), real(it.due))),
             deadlines_missed: (0 < it.due).then(|| ratio(real(it.missed), real(it.due))),
             sent_in_vain: it.in_vain,

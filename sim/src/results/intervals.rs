@@ -33,7 +33,7 @@ impl Interval {
 
 /// The figures of a policy that are compared, over all its seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
+pub struct MetricSummary {
     pub policy: String,
     pub seeds: usize,
     pub ttft_mean_s: Interval,
@@ -65,7 +65,7 @@ pub struct Summary {
 }
 
 /// Puts the runs of one policy together; there must be one at least.
-pub fn summarize(runs: &[&Results]) -> Summary {
+pub fn summarize(runs: &[&Results]) -> MetricSummary {
     let over = |figure: fn(&Results) -> f64| Interval::of_each(runs, |it| figure(it));
     let one = |of: fn(&Results) -> &Option<GroupResults>| {
         groups::summaries(runs.iter().filter_map(|it| of(it).as_ref().map(std::slice::from_ref)))
@@ -75,7 +75,7 @@ pub fn summarize(runs: &[&Results]) -> Summary {
         let known: Vec<f64> = runs.iter().filter_map(|it| figure(it)).collect();
         (!known.is_empty()).then(|| Interval::of(&known))
     };
-    Summary {
+    MetricSummary {
         policy: runs.first().map(|it| it.policy.clone()).unwrap_or_default(),
         seeds: runs.len(),
         ttft_mean_s: over(|it| it.ttft_s.mean),

@@ -14,7 +14,7 @@ use crate::traces::{
     Class, ClassShare, HeavyTail, Mix, MultiTurn, SharedPrefix, Spread, Stage, Starts, SubAgents,
     Synthetic, Tenant,
 };
-use crate::world::{Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View};
+use crate::world::{Exchange, Fault, FaultKind, ReplicaSettings, Timeouts, View, WorldSettings};
 
 pub(super) struct Draws {
     rng: Pcg64Mcg,
@@ -25,7 +25,7 @@ impl Draws {
         Self { rng: Pcg64Mcg::seed_from_u64(seed) }
     }
 
-    pub(super) fn settings(&mut self, seed: u64) -> Settings {
+    pub(super) fn settings(&mut self, seed: u64) -> WorldSettings {
         let (replicas, routers) = (self.fleet(), self.rng.random_range(1..=3));
         let policies = crate::policies::ALL;
         let policy = policies[self.rng.random_range(0..policies.len())];
@@ -42,7 +42,7 @@ impl Draws {
             quarantine.enabled = false;
         }
         let exchange = Exchange { interval: self.millis(50, 2_000), delay: self.millis(0, 1_000) };
-        Settings {
+        WorldSettings {
             exchange: self.sometimes().then_some(exchange),
             brain: brain::Settings {
                 policy,
@@ -62,7 +62,7 @@ impl Draws {
             faults,
             seed,
             checks: true,
-            ..Settings::default()
+            ..WorldSettings::default()
         }
     }
 
@@ -141,7 +141,7 @@ impl Draws {
 
     fn replica(&mut self, block_tokens: u32) -> ReplicaSettings {
         let times = if self.sometimes() { StepTimes::LLAMA_70B } else { StepTimes::LLAMA_8B };
-        let engine = engine::Settings {
+        let engine = engine::EngineSettings {
             times,
             kv_tokens: block_tokens * self.rng.random_range(20..=400),
             block_tokens,
@@ -193,7 +193,8 @@ impl Draws {
         lies.collect()
     }
 
-    /// Draws contracts that nobody fills, so that all of them are kept and none refuses anything.
+    /// Draws contracts that are never filled, so that all of them are kept and none refuses
+    /// anything.
     pub(super) fn contracts(&mut self) -> Vec<(Tenant, Limits)> {
         let limits = Limits {
             work_per_min: Some(Work::from_parts(u64::MAX)),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cleave_core::brain;
 
 use crate::traces::{Replay, Scale, Workload};
-use crate::world::{RunError, Settings, Unwatched, World};
+use crate::world::{RunError, Unwatched, World, WorldSettings};
 
 use chance::Draws;
 
@@ -45,7 +45,7 @@ pub enum Failure {
 /// The world of one seed, and what is played in it.
 #[derive(Debug)]
 pub struct Trial {
-    pub settings: Settings,
+    pub settings: WorldSettings,
     storm: Workload,
     calm: Workload,
 }
@@ -60,7 +60,7 @@ impl Trial {
         if let Some(mix) = draws.mix() {
             storm = storm.labelled(seed, mix);
         }
-        // A fleet that is well may still be too slow for the storm; nobody is too slow for this.
+        // A fleet that is well may still be too slow for the storm; no fleet is too slow for this.
         let rate_scale = Scale::new(1.0 / CALM_SLOWDOWN).expect("above zero");
         let calm = Replay { seed: !seed, rate_scale, requests_max: 50, ..Replay::default() };
         // Drawn last, so that a seed is the world it was before there were any.
@@ -97,7 +97,7 @@ impl Trial {
 }
 
 /// Describes the world of a seed in one line.
-pub fn describe(settings: &Settings) -> String {
+pub fn describe(settings: &WorldSettings) -> String {
     let brain::Settings { policy, retries, .. } = &settings.brain;
     let engine = settings.replicas[0].engine;
     format!(

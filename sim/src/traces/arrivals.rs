@@ -21,12 +21,12 @@ use super::replay::Replay;
 pub(super) struct Arrivals {
     clients: Arc<Clients>,
     replay: Replay,
-    streams: Vec<Stream>,
+    streams: Vec<ClientStream>,
     next: BinaryHeap<Reverse<(Moment, usize)>>,
 }
 
 /// One client: the window it is in and what is left of it, latest first.
-struct Stream {
+struct ClientStream {
     rng: Pcg64Mcg,
     window: usize,
     left: Vec<Moment>,
@@ -34,7 +34,7 @@ struct Stream {
 
 impl Arrivals {
     pub(super) fn new(clients: Arc<Clients>, replay: Replay) -> Self {
-        let stream = |client: &Client| Stream {
+        let stream = |client: &Client| ClientStream {
             rng: draw::rng(replay.seed, "client", u64::from(client.id)),
             window: 0,
             left: Vec::new(),
@@ -71,7 +71,7 @@ impl Iterator for Arrivals {
     }
 }
 
-impl Stream {
+impl ClientStream {
     /// Draws the arrivals of one window, as far as they lie in the part to be played.
     fn fill(&mut self, window: Window, window_s: u32, replay: &Replay) {
         let start = Duration::from_secs(u64::from(window.start_s));

@@ -51,7 +51,7 @@ pub(super) fn real(count: u64) -> f64 {
     count as f64
 }
 
-/// Draws the time to the next of events that come at random, so many a second.
+/// Draws the time to the next of events that come at random, `per_second` on average.
 pub(super) fn poisson_gap(rng: &mut Pcg64Mcg, per_second: f64) -> Duration {
     let gap: f64 = rng.sample(Exp1);
     seconds(gap / per_second)

@@ -1,6 +1,6 @@
 //! Files line by line, plain or gzip, told apart by their first bytes. A line is held at a time,
-//! never a file. Every complaint names the file and the line, because a trace of a million lines with
-//! one bad one is otherwise useless to whoever has to mend it.
+//! never a file. Every complaint names the file and the line, because a trace of a million lines
+//! with one bad one cannot be mended otherwise.
 
 use std::fmt;
 use std::fs::File;

@@ -36,6 +36,6 @@ pub use replay::{Loop, Replay, Scale, Starts};
 pub use request::{Class, Request, Session, Tenant, Ticket, Turn};
 pub use seen::Seen;
 pub use source::{Requests, Sessions, Source};
-pub use summary::{Lengths, Summary};
+pub use summary::{Lengths, TraceSummary};
 pub use synthetic::{HeavyTail, MultiTurn, SharedPrefix, Stage, SubAgents, Synthetic, presets};
 pub use workload::{Workload, format_of};

@@ -1,5 +1,5 @@
-//! Plays sessions: starts them by recorded moments, by chance or so many at a time, and lets each
-//! turn come when its recording or its completion says so. Only live sessions are held.
+//! Plays sessions: starts them by recorded moments, by chance or at a fixed concurrency, and lets
+//! each turn come when its recording or its completion says. Only live sessions are held.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

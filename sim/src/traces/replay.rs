@@ -36,9 +36,9 @@ pub enum Loop {
 /// When sessions start that were recorded without a start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Starts {
-    /// At random, so many a second.
+    /// At random, this many a second on average.
     Poisson { per_second: f64 },
-    /// So many at a time, recorded starts or not: when one ends, the next begins.
+    /// A fixed number at a time, recorded starts or not: when one ends, the next begins.
     Concurrent { sessions: u32 },
 }
 

@@ -15,8 +15,8 @@ use super::prompt::Prompt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(pub u32);
 
-/// Priority level; the lower, the more urgent. The first three have names, and the second is what a
-/// request is of when nobody says.
+/// Priority level; the lower, the more urgent. The first three have names, and the second is the
+/// default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(pub u8);
 

@@ -1,6 +1,6 @@
-//! A cache that never forgets: which blocks has anybody sent so far? It is the yardstick for
-//! every real cache. Blocks are kept as ranges, because traces number new content in sequence: a
-//! set of single ids would need a thousand times the memory.
+//! A cache that never forgets: which blocks were ever sent? It is the yardstick for every real
+//! cache. Blocks are kept as ranges, because traces number new content in sequence: a set of single
+//! ids would need a thousand times the memory.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ pub struct Lengths {
 
 /// A workload in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Summary {
+pub struct TraceSummary {
     pub requests: u64,
     pub sessions: u64,
     pub tenants: u64,
@@ -33,12 +33,12 @@ pub struct Summary {
     pub output: Lengths,
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// Share of input tokens whose block and all before it somebody had sent earlier.
+    /// Share of input tokens whose block and all before it were sent earlier.
     pub ideal_hit: f64,
     pub unique_blocks: u64,
 }
 
-impl Summary {
+impl TraceSummary {
     /// Plays a workload to its end, every request ending as it arrives.
     pub fn of(mut workload: Workload) -> Result<Self, TraceError> {
         let mut seen = Seen::default();

@@ -1,7 +1,7 @@
-//! Many tenants in one workload: `ServeGen` says who sends when, another recording says what is sent. Each
-//! tenant is dealt sessions of the recording from one shuffled deck; when the deck is through it
-//! is dealt again, as new content. Tenants never share a block: a cache that is salted by tenant, as
-//! ours is, could not use it.
+//! Many tenants in one workload: `ServeGen` says which tenant sends when, another recording says
+//! what is sent. Each tenant is dealt sessions of the recording from one shuffled deck; when the
+//! deck is through it is dealt again, as new content. Tenants never share a block: a cache that is
+//! salted by tenant, as ours is, could not use it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +34,7 @@ struct Hand {
     turn: u32,
 }
 
-/// Who sends when, over a deck of content.
+/// Which tenant sends when, over a deck of content.
 pub(super) struct Composition {
     arrivals: Arrivals,
     seats: Vec<Seat>,

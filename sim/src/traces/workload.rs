@@ -132,7 +132,7 @@ impl Workload {
     }
 
     /// Leaves out the requests of all classes but one, which come when they would come among the
-    /// others. For open loops: nobody waits for what is left out.
+    /// others. For open loops: nothing waits for what is left out.
     #[must_use]
     pub fn only(self, class: Class) -> Self {
         Self { only: Some(class), ..self }

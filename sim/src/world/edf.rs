@@ -19,22 +19,22 @@ pub(super) struct Edf {
     /// When each is due, and what is left of it.
     left: BinaryHeap<Reverse<(u64, u64)>>,
     /// All that came since the server was last idle, or last found a miss.
-    busy: Vec<Job>,
+    busy: Vec<EdfJob>,
     due: u64,
     missed: u64,
 }
 
 /// When it came, when it is due and what it takes, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Job {
+struct EdfJob {
     came: u64,
     due: u64,
     work: u64,
 }
 
 impl Edf {
-    /// Takes a job that keeps the server so long, and one replica by itself so long; moments never
-    /// decrease.
+    /// Takes a job of `work_ns` for the server, or `alone_ns` on one replica by itself; moments
+    /// never decrease.
     pub(super) fn on_arrival(&mut self, now: Moment, due: Moment, work_ns: u64, alone_ns: u64) {
         let (came_ns, due_ns) = (now.as_nanos(), due.as_nanos());
         self.due += 1;
@@ -47,7 +47,7 @@ impl Edf {
             self.busy.clear();
         }
         self.left.push(Reverse((due_ns, work_ns)));
-        self.busy.push(Job { came: came_ns, due: due_ns, work: work_ns });
+        self.busy.push(EdfJob { came: came_ns, due: due_ns, work: work_ns });
     }
 
     /// The share of deadlines that no order keeps more of, were nothing more to come.
@@ -74,8 +74,8 @@ impl Edf {
         }
     }
 
-    /// Counts those who must be missed in the span up to `due_ns` that has the most too much, and starts
-    /// anew behind it.
+    /// Counts the jobs that must be missed in the span up to `due_ns` that has the most too much,
+    /// and starts anew behind it.
     fn miss(&mut self, due_ns: u64) {
         let (mut work_ns, mut most, mut from) = (0_u64, 0, self.busy.len());
         for (place, job) in self.busy.iter().enumerate().rev() {

@@ -1,5 +1,5 @@
-//! Routers tell each other what they have booked where, now and then, and hear it some time later. What
-//! they do with it is the brain's business; a router that is the only one has nobody to tell.
+//! Routers tell each other what they have booked where, now and then, and hear it some time later.
+//! What they do with it is the brain's business; a single router has no peer to tell.
 
 use cleave_core::brain::{Event, HeardLoad};
 use cleave_core::domain::{Moment, RouterId};

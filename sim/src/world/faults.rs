@@ -12,7 +12,7 @@ use super::settings::FaultKind;
 use super::upkeep::id;
 use super::{Poison, World};
 
-/// How long it takes until somebody has started a replica again that a tenant brought down.
+/// How long it takes until a replica that a tenant brought down is started again.
 const REVIVED_AFTER: Duration = Duration::from_secs(30);
 
 impl World {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cleave_core::domain::Moment;
 
-use crate::engine::{Job, Settings};
+use crate::engine::{EngineSettings, Job};
 use crate::measure::{End, Ended, Exposure, Prefill};
 use crate::traces::{Class, Tenant, Ticket};
 use crate::work;
@@ -20,7 +20,7 @@ pub(super) struct Flight {
     pub(super) hashes: Arc<[u64]>,
     pub(super) prompt_tokens: u32,
     pub(super) output_tokens: u32,
-    /// Tokens that some cache had when it was sent, and that anybody ever sent before it.
+    /// Tokens that some cache had when it was sent, and that were ever sent before it.
     pub(super) anywhere_tokens: u32,
     pub(super) seen_tokens: u32,
     pub(super) asked_ms: f64,
@@ -49,7 +49,7 @@ impl Flight {
 
     /// Tells whether its deadline cannot be kept by an engine that has nothing else to do and finds all
     /// of the prompt that was ever sent.
-    pub(super) fn is_too_late(&self, now: Moment, engine: &Settings) -> bool {
+    pub(super) fn is_too_late(&self, now: Moment, engine: &EngineSettings) -> bool {
         let (seen, new) = (self.seen_tokens, self.prompt_tokens - self.seen_tokens);
         let alone_ms = work::alone_ms(&engine.times, engine.batched_tokens_max, new, seen);
         let alone = Duration::try_from_secs_f64(alone_ms / 1e3).unwrap_or(Duration::MAX);

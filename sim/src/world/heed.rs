@@ -1,5 +1,5 @@
 //! What routers say of replicas, held against what befell them: how long a hang went unnoticed, and
-//! whether anybody was put out who was well. It changes nothing in the world.
+//! whether a healthy replica was put out. It changes nothing in the world.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::replica::{Replica, Standing};
 use super::requests::index;
 use super::{Poison, World};
 
-/// Verdicts kept for whoever asks.
+/// Verdicts kept for the results.
 const VERDICTS_MAX: usize = 10_000;
-/// For so long after an illness a verdict may still be about it.
+/// For this long after an illness a verdict may still be about it.
 const AFTERMATH: Duration = Duration::from_secs(60);
 /// The bar: a hang is found within this, or three times the silence that its work explains.
 const FOUND_WITHIN: Duration = Duration::from_secs(5);
 
-/// Who was served so often is not blamed for crashes that it was there at by chance.
+/// A request that was served this often is not blamed for crashes that it was there at by chance.
 const OFTEN: u32 = 100;
 
 /// A router's verdict on a replica that it put out.
@@ -42,7 +42,7 @@ pub struct Quarantined {
 }
 
 impl World {
-    /// Lists who was put out, in order.
+    /// Lists the replicas that were put out, in order.
     pub fn put_out(&self) -> &[PutOut] {
         &self.put_out
     }
@@ -77,7 +77,7 @@ impl World {
         // What other routers have sent somewhere, a router can only guess.
         let alone = self.routers.len() == 1;
         let blameless = matches!(reason, Reason::Hung | Reason::Slow) && well && alone;
-        // Nobody is put out before there is somebody else, so only then can it be late.
+        // No replica is put out before there is another one, so only then can it be late.
         let is_well =
             |it: &Replica| it.well_since.is_some_and(|at| 2 * AFTERMATH < self.now.since(at));
         let others = self.replicas.iter().enumerate().filter(|(at, _)| *at != replica);

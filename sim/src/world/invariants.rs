@@ -60,8 +60,8 @@ pub fn every_request_is_accounted_for(world: &World) -> bool {
     it.arrived == it.finished + it.cut + it.refused + it.too_long + in_flight
 }
 
-/// A replica that is gone or down has nothing in its cache and nobody waits for it.
-pub fn nobody_is_at_a_lost_replica(world: &World) -> bool {
+/// A replica that is gone or down has nothing in its cache and no request waits for it.
+pub fn no_request_is_at_a_lost_replica(world: &World) -> bool {
     world
         .flights
         .values()
@@ -79,7 +79,7 @@ pub fn residency_matches_engines(world: &World) -> bool {
 }
 
 impl World {
-    /// Ends the run when something is wrong, if anybody asked to look.
+    /// Ends the run when something is wrong, if checks are on.
     pub(super) fn check(&mut self) -> Result<(), RunError> {
         type Predicate = fn(&World) -> bool;
         if !self.settings.checks {
@@ -88,7 +88,7 @@ impl World {
         let all: [(&str, Predicate); 3] = [
             ("engines match flights", engines_match_flights),
             ("every request is accounted for", every_request_is_accounted_for),
-            ("nobody is at a lost replica", nobody_is_at_a_lost_replica),
+            ("no request is at a lost replica", no_request_is_at_a_lost_replica),
         ];
         let broken = self.broken.take().or_else(|| {
             let found = all.iter().find(|(_, holds)| !holds(self));

@@ -37,7 +37,7 @@ use crate::traces::{Seen, Tenant, Ticket, TraceError, Workload};
 pub use heed::{PutOut, Quarantined};
 pub use ideal::Ideal;
 pub use settings::{
-    Absent, Belief, Exchange, Fault, FaultKind, ReplicaSettings, Settings, Timeouts, View,
+    Absent, Belief, Exchange, Fault, FaultKind, ReplicaSettings, Timeouts, View, WorldSettings,
 };
 
 use flight::Flight;
@@ -61,7 +61,7 @@ pub enum RunError {
     Stuck { in_flight: usize },
 }
 
-/// Somebody who looks on from outside, where there is a clock and a terminal.
+/// An observer outside the run, where there is a clock and a terminal.
 pub trait Watch {
     /// Another request has arrived.
     fn on_arrival(&mut self) {}
@@ -72,7 +72,7 @@ pub trait Watch {
     }
 }
 
-/// Nobody looks on.
+/// No observer.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 
@@ -104,7 +104,7 @@ struct Poison {
 /// Everything there is.
 #[derive(Debug)]
 pub struct World {
-    settings: Settings,
+    settings: WorldSettings,
     block_tokens: NonZeroU32,
     now: Moment,
     /// When the workload that is being played began.
@@ -143,7 +143,7 @@ pub struct World {
 
 impl World {
     /// Makes a fleet with its routers.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: WorldSettings) -> Self {
         let mut world = Self::without_routers(settings);
         for router in 0..world.settings.routers {
             let number = u64::try_from(router).unwrap_or(0);
@@ -156,13 +156,13 @@ impl World {
     }
 
     /// Makes a fleet with one line and one cache for all, and neither routers nor faults: the bound.
-    pub fn pooled(settings: Settings) -> Self {
-        let mut world = Self::without_routers(Settings { faults: Vec::new(), ..settings });
+    pub fn pooled(settings: WorldSettings) -> Self {
+        let mut world = Self::without_routers(WorldSettings { faults: Vec::new(), ..settings });
         world.pooled = Some(Pooled::new(&world.settings.replicas));
         world
     }
 
-    fn without_routers(settings: Settings) -> Self {
+    fn without_routers(settings: WorldSettings) -> Self {
         let engine = settings.replicas.first().expect("a world has replicas").engine;
         let replicas = settings.replicas.iter().enumerate();
         let replicas: Vec<_> =
@@ -278,7 +278,7 @@ impl World {
         self.pooled.as_ref().map(|it| &it.ideal)
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &WorldSettings {
         &self.settings
     }
 

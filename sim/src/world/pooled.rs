@@ -1,13 +1,13 @@
-//! The fleet as it would be with one cache and one line for all: every prefix that fits into the sum
-//! of all KV is at hand everywhere at no cost, and whoever places requests knows exactly what is left to
-//! do where. So a placement is a matter of load alone, and one line in order of arrival could do no
-//! better without moving requests that run. It shows what a shared cache would give; it is not
-//! a theorem, and a rule that spares decoding more can come out a little above it.
+//! The fleet as it would be with one cache and one line for all: every prefix that fits into the
+//! sum of all KV is at hand everywhere at no cost, and placement knows exactly what is left to do
+//! where. So a placement is a matter of load alone, and one line in order of arrival could do no
+//! better without moving requests that run. It shows what a shared cache would give; it is not a
+//! theorem, and a rule that spares decoding more can come out a little above it.
 
 use std::collections::BTreeMap;
 
 use crate::engine::kv::KvPool;
-use crate::engine::{Job, Settings as EngineSettings};
+use crate::engine::{EngineSettings, Job};
 use crate::measure::End;
 use crate::work;
 
@@ -22,12 +22,12 @@ pub(super) struct Pooled {
     /// Prefill booked and not done, and requests, per replica.
     prefill_ms: Vec<f64>,
     in_flight: Vec<f64>,
-    booked: BTreeMap<u64, Booked>,
+    booked: BTreeMap<u64, PooledRequest>,
     pub(super) ideal: Ideal,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Booked {
+struct PooledRequest {
     replica: usize,
     prefill_ms: f64,
 }
@@ -76,7 +76,7 @@ impl Pooled {
         let own = replicas.map(|it| work::prefill_ms(&it.times, new, cached));
         let scores = own.enumerate().map(|(replica, own_ms)| {
             let score = (self.prefill_ms[replica] + own_ms) * (self.in_flight[replica] + 1.0);
-            (score, Booked { replica, prefill_ms: own_ms })
+            (score, PooledRequest { replica, prefill_ms: own_ms })
         });
         let (_, best) = scores.min_by(|a, b| a.0.total_cmp(&b.0)).expect("a world has replicas");
         self.prefill_ms[best.replica] += best.prefill_ms;

@@ -114,7 +114,7 @@ pub(super) fn absurd_usage(request: u64) -> Usage {
     Usage { input: figure(request), output: figure(request / 5), cached: figure(request / 25) }
 }
 
-fn fresh(settings: engine::Settings) -> Engine {
+fn fresh(settings: engine::EngineSettings) -> Engine {
     let mut engine = Engine::new(settings);
     engine.watch_kv();
     engine

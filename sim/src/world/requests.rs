@@ -86,8 +86,8 @@ impl World {
         self.decisions.count += 1;
     }
 
-    /// Makes the size in bytes that a prompt of so many tokens would have. The tokens are told too;
-    /// this lets the brain learn how long answers are.
+    /// Makes the size in bytes that a prompt of `prompt_tokens` would have. The tokens are told
+    /// too; this lets the brain learn how long answers are.
     fn extent(&self, prompt_tokens: u32) -> Extent {
         Extent {
             text_bytes: prompt_tokens.saturating_mul(BYTES_PER_TOKEN),
@@ -377,7 +377,7 @@ impl World {
     }
 }
 
-/// Names a tenant to the brain, for which 0 is everybody.
+/// Names a tenant to the brain, for which 0 is the shared account.
 pub(super) fn tenant_of(tenant: Tenant) -> queue::Tenant {
     queue::Tenant(u64::from(tenant.0) + 1)
 }

@@ -1,9 +1,9 @@
 //! What a world is made of; valid by construction, except for faults that name what is not there,
-//! which [`Settings::check`] finds.
+//! which [`WorldSettings::check`] finds.
 
 use std::time::Duration;
 
-use cleave_core::brain::{self, LineSettings};
+use cleave_core::brain;
 use cleave_core::cost::StepTimes;
 use cleave_core::domain::Moment;
 use cleave_core::queue::Limits;
@@ -15,14 +15,14 @@ use crate::traces::Tenant;
 /// One replica as the world starts it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplicaSettings {
-    pub engine: engine::Settings,
+    pub engine: engine::EngineSettings,
     /// Its share of sessions, for policies that look at weights.
     pub weight: f64,
 }
 
 /// A fleet, its routers and what befalls them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct WorldSettings {
     pub replicas: Vec<ReplicaSettings>,
     pub routers: usize,
     /// What every router runs; its seed is drawn from the world's.
@@ -125,7 +125,7 @@ pub enum FaultKind {
     Crash { replica: usize },
     /// Connections stand, nothing moves.
     Hang { replica: usize },
-    /// Every step takes so many times as long.
+    /// Every step takes `factor` times as long.
     Slow { replica: usize, factor: f64 },
     /// Its metrics are read as before, but no longer change; of all replicas when none is named.
     Freeze { replica: Option<usize> },
@@ -172,8 +172,9 @@ pub enum Absent {
     Router { router: usize, count: usize },
 }
 
-impl Settings {
-    /// Says who is to be counted apart when measuring starts `now`; nobody where nothing goes wrong.
+impl WorldSettings {
+    /// Says which requests are to be counted apart when measuring starts `now`; none where nothing
+    /// goes wrong.
     pub(super) fn others(&self, now: Moment) -> Option<Others> {
         let harm = self.faults.iter().filter(|it| it.kind.is_harm());
         let culprit = self.faults.iter().find_map(|it| match it.kind {
@@ -227,17 +228,18 @@ impl Default for Timeouts {
 
 impl Default for ReplicaSettings {
     fn default() -> Self {
-        let engine = engine::Settings { block_tokens: 64, ..engine::Settings::default() };
+        let engine =
+            engine::EngineSettings { block_tokens: 64, ..engine::EngineSettings::default() };
         Self { engine, weight: 1.0 }
     }
 }
 
-impl Default for Settings {
+impl Default for WorldSettings {
     fn default() -> Self {
         Self {
             replicas: vec![ReplicaSettings::default(); 8],
             routers: 1,
-            brain: brain::Settings { line: LineSettings::off(), ..brain::Settings::default() },
+            brain: brain::Settings::default(),
             contracts: Vec::new(),
             view: View::default(),
             exchange: None,

@@ -18,7 +18,7 @@ pub(super) struct Srpt {
 }
 
 impl Srpt {
-    /// Takes a job that needs so long; moments never decrease.
+    /// Takes a job of `work_ns`; moments never decrease.
     pub(super) fn on_arrival(&mut self, now: Moment, work_ns: u64) {
         self.advance(now.as_nanos());
         self.jobs.push(Reverse((work_ns, now.as_nanos())));

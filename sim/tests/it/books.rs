@@ -9,7 +9,7 @@ use cleave_sim::results::Results;
 use cleave_sim::traces::{Replay, Synthetic, Workload, presets};
 use cleave_sim::world::*;
 
-/// Prompts that share prefixes, so many a second for a minute.
+/// Prompts that share prefixes, `per_second` for a minute.
 fn workload(per_second: f64) -> Workload {
     let Some(Synthetic::SharedPrefix(mut it)) = presets::named("smg-600-prefixes") else {
         panic!("the preset is there")
@@ -20,7 +20,7 @@ fn workload(per_second: f64) -> Workload {
     Workload::synthetic(&Synthetic::SharedPrefix(it), &Replay { seed: 5, ..Replay::default() })
 }
 
-fn fleet(policy: PolicyKind, speeds: &[f64]) -> Settings {
+fn fleet(policy: PolicyKind, speeds: &[f64]) -> WorldSettings {
     let replica = |slowness: &f64| {
         let mut it = ReplicaSettings::default();
         let times = &mut it.engine.times;
@@ -30,14 +30,14 @@ fn fleet(policy: PolicyKind, speeds: &[f64]) -> Settings {
         times.context_ms *= slowness;
         it
     };
-    Settings {
+    WorldSettings {
         replicas: speeds.iter().map(replica).collect(),
         brain: brain::Settings { policy, ..brain::Settings::default() },
-        ..Settings::default()
+        ..WorldSettings::default()
     }
 }
 
-fn play(settings: Settings, per_second: f64) -> World {
+fn play(settings: WorldSettings, per_second: f64) -> World {
     let mut world = World::new(settings);
     world.start_measuring();
     world.run(&mut workload(per_second), &mut Unwatched).expect("the world comes to its end");
@@ -75,7 +75,8 @@ fn a_mixed_fleet_needs_no_weights() {
 fn a_replica_that_turns_slow_is_sent_less() {
     let kind = FaultKind::Slow { replica: 0, factor: 4.0 };
     let faults = vec![Fault { at: Duration::ZERO, lasts: None, kind }];
-    let sent = requests(&play(Settings { faults, ..fleet(PolicyKind::PRICED, &[1.0; 4]) }, 40.0));
+    let sent =
+        requests(&play(WorldSettings { faults, ..fleet(PolicyKind::PRICED, &[1.0; 4]) }, 40.0));
     assert!(sent[1..].iter().all(|it| 2 * sent[0] < *it), "{sent:?}");
 }
 
@@ -83,7 +84,7 @@ fn a_replica_that_turns_slow_is_sent_less() {
 fn a_replica_that_joins_where_caches_are_warm_gets_work_and_is_not_flooded() {
     let faults = vec![Fault { at: Duration::from_secs(30), lasts: None, kind: FaultKind::Join }];
     let calm = play(fleet(PolicyKind::PRICED, &[1.0; 4]), 60.0);
-    let joined = play(Settings { faults, ..fleet(PolicyKind::PRICED, &[1.0; 4]) }, 60.0);
+    let joined = play(WorldSettings { faults, ..fleet(PolicyKind::PRICED, &[1.0; 4]) }, 60.0);
     let sent = requests(&joined);
     // Half of the time a fifth of the requests would be its share, if it had their prompts too.
     let total: u64 = sent.iter().sum();

@@ -10,14 +10,14 @@ use cleave_sim::traces::{
     HeavyTail, Replay, Request, SharedPrefix, Spread, Stage, Synthetic, Tenant, Workload,
 };
 use cleave_sim::world::{
-    Fault, FaultKind, Quarantined, ReplicaSettings, Settings, Unwatched, World,
+    Fault, FaultKind, Quarantined, ReplicaSettings, Unwatched, World, WorldSettings,
 };
 
 fn stage(per_second: f64, seconds: u64) -> Vec<Stage> {
     vec![Stage { per_second, lasts: Duration::from_secs(seconds), pause: Duration::ZERO }]
 }
 
-/// Chats of so many tenants for a minute, each prompt its own.
+/// Chats of `tenants` tenants for a minute, each prompt its own.
 fn chats(tenants: u64) -> Workload {
     let synthetic = Synthetic::SharedPrefix(SharedPrefix {
         groups: 200,
@@ -38,21 +38,21 @@ fn chats(tenants: u64) -> Workload {
     Workload::of_requests(requests, &Replay::default()).expect("it is generated")
 }
 
-fn settings(faults: &[(u64, Option<u64>, FaultKind)]) -> Settings {
+fn settings(faults: &[(u64, Option<u64>, FaultKind)]) -> WorldSettings {
     let fault = |&(at, lasts, kind): &(u64, Option<u64>, FaultKind)| Fault {
         at: Duration::from_secs(at),
         lasts: lasts.map(Duration::from_secs),
         kind,
     };
-    Settings {
+    WorldSettings {
         replicas: vec![ReplicaSettings::default(); 8],
         brain: brain::Settings { policy: PolicyKind::SESSION, ..brain::Settings::default() },
         faults: faults.iter().map(fault).collect(),
-        ..Settings::default()
+        ..WorldSettings::default()
     }
 }
 
-fn play(settings: Settings, mut workload: Workload) -> World {
+fn play(settings: WorldSettings, mut workload: Workload) -> World {
     let mut world = World::new(settings);
     world.start_measuring();
     world.run(&mut workload, &mut Unwatched).expect("the world comes to its end");
@@ -67,7 +67,7 @@ fn a_hang_is_found_within_five_seconds_and_what_waited_is_served() {
     assert_eq!(found.reason, Reason::Hung);
     let hung_for = found.hung_for.expect("it hangs");
     assert!(hung_for <= Duration::from_secs(5), "{hung_for:?}");
-    assert!(world.put_out().iter().all(|it| it.replica == 3), "nobody else");
+    assert!(world.put_out().iter().all(|it| it.replica == 3), "no other replica");
     let it = world.measures();
     assert_eq!(it.refused, 0, "nothing is lost that had not begun");
     assert!(it.cut < it.arrived / 50, "{} of {} cut", it.cut, it.arrived);
@@ -98,7 +98,7 @@ fn a_slow_replica_is_put_out_against_its_peers() {
     let world = play(settings(&[(10, Some(40), slow)]), chats(20));
     let found = world.put_out().first().expect("it is put out");
     assert_eq!((found.replica, found.reason), (2, Reason::Slow));
-    assert!(world.put_out().iter().all(|it| it.replica == 2), "nobody else");
+    assert!(world.put_out().iter().all(|it| it.replica == 2), "no other replica");
 }
 
 fn poisoned(hangs: bool, tenants: u64, enabled: bool) -> (World, Quarantined) {
@@ -112,7 +112,8 @@ fn poisoned(hangs: bool, tenants: u64, enabled: bool) -> (World, Quarantined) {
     (world, quarantined)
 }
 
-/// Plays a tenant whose requests bring replicas down, one in so many, with and without quarantine.
+/// Plays a tenant of which one request in every few brings its replica down, with and without
+/// quarantine.
 fn check_contained(hangs: bool, tenants: u64, brought_down_max: u64) {
     let (open, without) = poisoned(hangs, tenants, false);
     let (held, with) = poisoned(hangs, tenants, true);

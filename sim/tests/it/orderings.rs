@@ -1,6 +1,5 @@
-//! Known results come out. Each test is a finding published by somebody else, replayed here; the
-//! recorded trace is used where it lies beside the repository, and its test says so and passes
-//! without it.
+//! Known results come out. Each test is a published finding, replayed here; the recorded trace is
+//! used where it lies beside the repository, and its test says so and passes without it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,17 +10,17 @@ use cleave_sim::results::Results;
 use cleave_sim::traces::{
     MultiTurn, Replay, Scale, SharedPrefix, Spread, Stage, Starts, Synthetic, Workload,
 };
-use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, World};
+use cleave_sim::world::{ReplicaSettings, Unwatched, World, WorldSettings};
 
 fn run(name: &str, replicas: usize, kv_tokens: u32, workload: &mut Workload) -> Results {
     let policy: PolicyKind =
         PolicyKind::among(cleave_sim::policies::ALL, name).expect("the policy exists");
     let mut replica = ReplicaSettings::default();
     replica.engine.kv_tokens = kv_tokens;
-    let mut world = World::new(Settings {
+    let mut world = World::new(WorldSettings {
         replicas: vec![replica; replicas],
         brain: brain::Settings::without_line(policy),
-        ..Settings::default()
+        ..WorldSettings::default()
     });
     world.start_measuring();
     world.run(workload, &mut Unwatched).expect("the world comes to its end");
@@ -29,7 +28,7 @@ fn run(name: &str, replicas: usize, kv_tokens: u32, workload: &mut Workload) -> 
 }
 
 /// Plays the first ten minutes of the Mooncake conversation trace at twice its rate, on 8 replicas.
-#[expect(clippy::print_stderr, reason = "whoever runs the tests must know what was not tested")]
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 fn conversation(policy: &str) -> Option<Results> {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces");
     let trace = traces.join("mooncake-conversation.dev.jsonl.gz");
@@ -46,7 +45,7 @@ fn conversation(policy: &str) -> Option<Results> {
     Some(run(policy, 8, 524_288, &mut workload))
 }
 
-/// Plays agents with a repository of 40,000 tokens each, so many at a time, on 4 replicas.
+/// Plays agents with a repository of 40,000 tokens each, `at_once` at a time, on 4 replicas.
 fn agents(policy: &str, at_once: u32) -> Results {
     let agents = MultiTurn {
         sessions: u64::from(at_once) * 2,

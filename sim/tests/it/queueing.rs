@@ -10,14 +10,14 @@ use cleave_core::policy::PolicyKind;
 use cleave_sim::engine;
 use cleave_sim::results::Results;
 use cleave_sim::traces::{HeavyTail, Replay, Spread, Stage, Synthetic, Workload};
-use cleave_sim::world::{ReplicaSettings, Settings, Unwatched, View, World};
+use cleave_sim::world::{ReplicaSettings, Unwatched, View, World, WorldSettings};
 
 const REQUESTS: u64 = 200_000;
 
-/// A server that needs so many milliseconds a request and so many a token.
+/// A server that needs `floor_ms` for a request and `new_token_ms` for a token.
 fn server(floor_ms: f64, new_token_ms: f64) -> ReplicaSettings {
     let times = StepTimes { floor_ms, new_token_ms, attention_ms: 0.0, context_ms: 0.0 };
-    let engine = engine::Settings {
+    let engine = engine::EngineSettings {
         times,
         kv_tokens: 1 << 20,
         block_tokens: 1 << 10,
@@ -33,11 +33,11 @@ fn mean_s(servers: &[ReplicaSettings], policy: PolicyKind, per_second: f64, inpu
     let output = Spread::Fixed(1);
     let workload = Synthetic::HeavyTail(HeavyTail { input, output, stages: vec![stage] });
     let replay = Replay { seed: 1, requests_max: REQUESTS, ..Replay::default() };
-    let mut world = World::new(Settings {
+    let mut world = World::new(WorldSettings {
         replicas: servers.to_vec(),
         brain: brain::Settings::without_line(policy),
         view: View { interval: Duration::from_secs(60), delay: Duration::ZERO },
-        ..Settings::default()
+        ..WorldSettings::default()
     });
     world.start_measuring();
     world
@@ -85,10 +85,10 @@ fn a_random_split_makes_each_replica_a_line_of_its_own() {
     assert_near(found, 0.1 + load * 0.1 / (2.0 * (1.0 - load)), "four times M/D/1");
 }
 
-/// Computes the mean wait of M/D/c in units of the service time. Whoever is served at some time is gone
-/// one service time later, and whoever waits is not, so the number there after a service time is the
-/// number that waited and those who came meanwhile (Crommelin). Iterated until it stands still, that
-/// gives how many are there; how many wait gives how long, by Little's law.
+/// Computes the mean wait of M/D/c in units of the service time. A request in service at some time
+/// is gone one service time later, and a waiting one is not, so the number there after a service
+/// time is the number that waited and those that came meanwhile (Crommelin). Iterated until it
+/// stands still, that gives how many are there; how many wait gives how long, by Little's law.
 fn m_d_c_wait(servers: u8, load: f64) -> f64 {
     const NUMBERS: usize = 400;
     let arrivals_mean = f64::from(servers) * load;

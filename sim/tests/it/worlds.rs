@@ -22,7 +22,7 @@ fn workload(seed: u64) -> Workload {
     Workload::synthetic(&Synthetic::SharedPrefix(it), &Replay { seed, ..Replay::default() })
 }
 
-fn settings(policy: PolicyKind, faults: &[(u64, Option<u64>, FaultKind)]) -> Settings {
+fn settings(policy: PolicyKind, faults: &[(u64, Option<u64>, FaultKind)]) -> WorldSettings {
     let fault = |&(at, lasts, kind): &(u64, Option<u64>, FaultKind)| Fault {
         at: Duration::from_secs(at),
         lasts: lasts.map(Duration::from_secs),
@@ -30,21 +30,21 @@ fn settings(policy: PolicyKind, faults: &[(u64, Option<u64>, FaultKind)]) -> Set
     };
     let mut replica = ReplicaSettings::default();
     replica.engine.kv_tokens = 64 * 300;
-    Settings {
+    WorldSettings {
         replicas: vec![replica; 4],
         brain: brain::Settings::without_line(policy),
         faults: faults.iter().map(fault).collect(),
         checks: true,
-        ..Settings::default()
+        ..WorldSettings::default()
     }
 }
 
 /// A calm world whose invariants other tests check.
-fn unchecked(policy: PolicyKind) -> Settings {
-    Settings { checks: false, ..settings(policy, &[]) }
+fn unchecked(policy: PolicyKind) -> WorldSettings {
+    WorldSettings { checks: false, ..settings(policy, &[]) }
 }
 
-fn play(settings: Settings) -> World {
+fn play(settings: WorldSettings) -> World {
     let mut world = World::new(settings);
     world.start_measuring();
     world.run(&mut workload(3), &mut Unwatched).expect("the world comes to its end");
@@ -61,7 +61,7 @@ fn the_same_seed_gives_the_same_bytes() {
     for &policy in cleave_sim::policies::ALL {
         let faults = [(5, Some(5), FaultKind::Crash { replica: 1 })];
         let run = || {
-            let settings = Settings { routers: 2, checks: false, ..settings(policy, &faults) };
+            let settings = WorldSettings { routers: 2, checks: false, ..settings(policy, &faults) };
             let results = Results::of(&play(settings), policy.as_str());
             serde_json::to_string(&results).unwrap()
         };
@@ -136,7 +136,8 @@ fn a_router_that_restarts_cuts_what_it_relayed_and_serves_on() {
 
 #[test]
 fn a_tenant_that_kills_replicas_strikes_others_and_is_counted_apart() {
-    // Every group is a tenant of its own in none of the presets, so the poison is everybody's.
+    // In none of the presets is every group a tenant of its own, so the poison may be in any
+    // tenant's requests.
     let poison = FaultKind::Poison { tenant: Tenant(0), hangs: false };
     let it = measures(PolicyKind::RANDOM, &[(10, Some(3), poison)]);
     assert_eq!(it.bystanders, 0, "the culprit is no bystander");
@@ -151,7 +152,7 @@ fn what_a_fault_does_to_others_is_the_difference_to_the_same_run_without_it() {
     let mix = Mix { tenants, ..Mix::default() };
     let run = |calm| {
         let policy = PolicyKind::LEAST_REQUESTS;
-        let settings = Settings { calm, checks: false, ..settings(policy, &faults) };
+        let settings = WorldSettings { calm, checks: false, ..settings(policy, &faults) };
         let mut world = World::new(settings);
         world.start_measuring();
         world.run(&mut workload(3).labelled(3, mix.clone()), &mut Unwatched).unwrap();
@@ -174,7 +175,7 @@ fn routers_that_hear_of_each_other_serve_no_worse_than_those_that_do_not() {
     let run = |seed, routers, exchange| {
         let view = View { interval: Duration::from_secs(60), delay: Duration::ZERO };
         let base = unchecked(PolicyKind::PRICED);
-        let mut world = World::new(Settings { routers, exchange, view, checks: true, ..base });
+        let mut world = World::new(WorldSettings { routers, exchange, view, checks: true, ..base });
         world.start_measuring();
         world.run(&mut workload(seed), &mut Unwatched).unwrap();
         assert_eq!(world.measures().finished, world.measures().arrived);

@@ -25,7 +25,7 @@ const THINKS: Duration = Duration::from_millis(15);
 
 /// One request of a bystander.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct BystanderRequest {
     pub(super) began: Instant,
     pub(super) ended: Instant,
     /// Until the first piece of the answer's body.
@@ -37,7 +37,7 @@ pub(super) struct Seen {
 /// Bystanders that are asking.
 pub(super) struct Bystanders {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Vec<Seen>>>,
+    threads: Vec<JoinHandle<Vec<BystanderRequest>>>,
 }
 
 impl Bystanders {
@@ -55,14 +55,20 @@ impl Bystanders {
     }
 
     /// Lets each finish what it has asked.
-    pub(super) fn stop(self) -> Vec<Seen> {
+    pub(super) fn stop(self) -> Vec<BystanderRequest> {
         self.stop.store(true, Relaxed);
-        let join = |it: JoinHandle<Vec<Seen>>| it.join().expect("a bystander does not panic");
+        let join =
+            |it: JoinHandle<Vec<BystanderRequest>>| it.join().expect("a bystander does not panic");
         self.threads.into_iter().flat_map(join).collect()
     }
 }
 
-fn run(router: SocketAddr, key: Option<&str>, name: &str, stop: &AtomicBool) -> Vec<Seen> {
+fn run(
+    router: SocketAddr,
+    key: Option<&str>,
+    name: &str,
+    stop: &AtomicBool,
+) -> Vec<BystanderRequest> {
     let mut seen = Vec::new();
     let mut turn = 0;
     while !stop.load(Relaxed) {
@@ -77,7 +83,7 @@ fn run(router: SocketAddr, key: Option<&str>, name: &str, stop: &AtomicBool) -> 
     seen
 }
 
-fn ask(router: SocketAddr, request: &str) -> Seen {
+fn ask(router: SocketAddr, request: &str) -> BystanderRequest {
     let began = Instant::now();
     let mut first = None;
     let mut body = Vec::new();
@@ -101,11 +107,11 @@ fn ask(router: SocketAddr, request: &str) -> Seen {
             .or_else(|| (!stream.contains("[DONE]")).then(|| "no end".to_owned())),
         Ok(status) => Some(answer::code(&body).unwrap_or_else(|| status.to_string())),
     };
-    Seen { began, ended: Instant::now(), first, failure }
+    BystanderRequest { began, ended: Instant::now(), first, failure }
 }
 
 /// The time that all but one in a hundred stayed within; one that was never answered waited longest.
-pub(super) fn p99<'a>(seen: impl Iterator<Item = &'a Seen>) -> Option<Duration> {
+pub(super) fn p99<'a>(seen: impl Iterator<Item = &'a BystanderRequest>) -> Option<Duration> {
     let mut firsts: Vec<Duration> =
         seen.map(|it| it.first.unwrap_or(it.ended - it.began)).collect();
     firsts.sort_unstable();
@@ -122,9 +128,9 @@ mod tests {
         let began = Instant::now();
         let seen = |ms| {
             let first = Some(Duration::from_millis(ms));
-            Seen { began, ended: began, first, failure: None }
+            BystanderRequest { began, ended: began, first, failure: None }
         };
-        let all: Vec<Seen> = (1..=200).map(seen).collect();
+        let all: Vec<BystanderRequest> = (1..=200).map(seen).collect();
         assert_eq!(p99(all.iter()), Some(Duration::from_millis(198)));
         assert_eq!(p99(all.iter().take(1)), Some(Duration::from_millis(1)));
         assert_eq!(p99([].iter()), None);

@@ -12,7 +12,7 @@ use crate::answer;
 use crate::http1::{Connection, Head};
 
 /// How long an answer may take before it counts as none.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -66,7 +66,7 @@ pub(super) fn request(
 /// Sends what is given as it is and reads one answer.
 pub(super) fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<Answer> {
     let mut connection = Connection::to(address)?;
-    connection.set_limit(PATIENCE)?;
+    connection.set_limit(IO_TIMEOUT)?;
     connection.write(request)?;
     read_answer(&mut connection)
 }
@@ -109,8 +109,8 @@ pub(super) fn chat(prompt: &str, more: &str) -> String {
 pub(super) fn bare(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
+    stream.set_write_timeout(Some(IO_TIMEOUT))?;
     Ok(stream)
 }
 
@@ -120,8 +120,8 @@ pub(super) fn bare_from(source: Ipv4Addr, address: SocketAddr) -> io::Result<Tcp
     socket.bind(&SocketAddr::from((source, 0)).into())?;
     socket.connect_timeout(&address.into(), Duration::from_secs(1))?;
     let stream: TcpStream = socket.into();
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
+    stream.set_write_timeout(Some(IO_TIMEOUT))?;
     Ok(stream)
 }
 

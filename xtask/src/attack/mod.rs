@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use self::bystanders::{Bystanders, Seen, p99};
+use self::bystanders::{BystanderRequest, Bystanders, p99};
 use self::list::ALL;
 use self::plan::Plan;
-use self::report::{Report, Row, ms};
+use self::report::{AttackReport, AttackRow, ms};
 use self::scene::Scene;
 use self::vitals::Held;
 use crate::{repo, rig};
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let binary = rig::binary(args.cleave.as_ref())?;
     // Attackers and bystanders are many, and all of them are this process.
     _ = rlimit::increase_nofile_limit(u64::MAX);
-    let mut report = Report { seed: args.seed, rows: Vec::new() };
+    let mut report = AttackReport { seed: args.seed, rows: Vec::new() };
     for attack in attacks {
         let row = one(attack, args, &binary).with_context(|| format!("attack {}", attack.name))?;
         row.print();
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Runs one attack from the first process to the last.
-fn one(attack: &Attack, args: &Args, binary: &Path) -> Result<Row> {
+fn one(attack: &Attack, args: &Args, binary: &Path) -> Result<AttackRow> {
     let folder = repo::target_dir().join("attack").join(attack.name);
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let seconds = Duration::from_secs(args.seconds);
@@ -131,7 +131,7 @@ fn one(attack: &Attack, args: &Args, binary: &Path) -> Result<Row> {
     scene.misses.extend(phases.failures());
     scene.misses.extend(phases.slowness(floor).filter(|_| !plan.is_full));
     let after = aftermath(&mut scene, &plan, before)?;
-    Ok(Row {
+    Ok(AttackRow {
         attack: attack.name,
         tried: attack.tries,
         misses: std::mem::take(&mut scene.misses),
@@ -147,13 +147,13 @@ fn one(attack: &Attack, args: &Args, binary: &Path) -> Result<Row> {
 
 /// What bystanders saw in peace and in war.
 struct Phases<'a> {
-    calm: Vec<&'a Seen>,
-    attacked: Vec<&'a Seen>,
+    calm: Vec<&'a BystanderRequest>,
+    attacked: Vec<&'a BystanderRequest>,
 }
 
 impl<'a> Phases<'a> {
-    fn of(seen: &'a [Seen], calm: Instant, attacked: Instant) -> Self {
-        let in_calm = |it: &&Seen| calm <= it.began && it.ended < attacked;
+    fn of(seen: &'a [BystanderRequest], calm: Instant, attacked: Instant) -> Self {
+        let in_calm = |it: &&BystanderRequest| calm <= it.began && it.ended < attacked;
         Self {
             calm: seen.iter().filter(in_calm).collect(),
             attacked: seen.iter().filter(|it| attacked <= it.ended).collect(),

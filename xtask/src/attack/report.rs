@@ -8,7 +8,7 @@ use serde::Serialize;
 const SHOWN_MAX: usize = 6;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct AttackRow {
     pub(super) attack: &'static str,
     /// What was tried.
     pub(super) tried: &'static str,
@@ -24,12 +24,12 @@ pub(super) struct Row {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct AttackReport {
     pub(super) seed: u64,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<AttackRow>,
 }
 
-impl Row {
+impl AttackRow {
     pub(super) const fn withstood(&self) -> bool {
         self.misses.is_empty()
     }
@@ -59,7 +59,7 @@ impl Row {
     }
 }
 
-impl Report {
+impl AttackReport {
     pub(super) fn print(&self) {
         println!("\nseed {}", self.seed);
         println!("| attack | what was tried | verdict | p99 calm ms | p99 attacked ms |");

@@ -26,7 +26,7 @@ pub(super) struct Scene {
     pub(super) admin: SocketAddr,
     pub(super) pid: u32,
     pub(super) fakes: Vec<Fake>,
-    pub(super) mocks: Vec<Mock>,
+    pub(super) mocks: Vec<AttackedMock>,
     pub(super) rng: Pcg64Mcg,
     /// How long the attack should last.
     pub(super) seconds: Duration,
@@ -41,7 +41,7 @@ pub(super) struct Scene {
 }
 
 /// A mock replica, which may die and be started again at its address.
-pub(super) struct Mock {
+pub(super) struct AttackedMock {
     pub(super) address: SocketAddr,
     arguments: &'static [&'static str],
     server: Option<Server>,
@@ -61,7 +61,7 @@ impl Scene {
             match engine {
                 Engine::Mock(arguments) => {
                     let address = free_address()?;
-                    let mut mock = Mock { address, arguments, server: None, starts: 0 };
+                    let mut mock = AttackedMock { address, arguments, server: None, starts: 0 };
                     mock.start(binary, folder)?;
                     replicas.push(address);
                     mocks.push(mock);
@@ -202,7 +202,7 @@ impl Scene {
     }
 }
 
-impl Mock {
+impl AttackedMock {
     fn start(&mut self, binary: &Path, folder: &Path) -> Result<()> {
         let name = format!("r{}-{}", self.address.port(), self.starts);
         self.starts += 1;

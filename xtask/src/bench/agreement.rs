@@ -57,7 +57,7 @@ struct Arrival {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct AgreementDocument {
     runs: Vec<SimulatedRun>,
 }
 
@@ -154,7 +154,7 @@ fn simulate(cleave: &Path, folder: &Path, arrivals: &[Arrival]) -> Result<Quanti
         shown(&command),
         String::from_utf8_lossy(&output.stderr)
     );
-    let document: Document = serde_json::from_slice(&output.stdout)?;
+    let document: AgreementDocument = serde_json::from_slice(&output.stdout)?;
     let run = document.runs.first().context("the simulator says what came of the run")?;
     Ok(run.ttft_s)
 }

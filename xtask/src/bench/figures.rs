@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::load::Seen;
+use super::load::LoadSeen;
 
 /// One run of one cell, or the median over several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -26,7 +26,12 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(mut seen: Seen, cpu: Duration, resident_mb: f64, elapsed: Duration) -> Self {
+    pub(super) fn of(
+        mut seen: LoadSeen,
+        cpu: Duration,
+        resident_mb: f64,
+        elapsed: Duration,
+    ) -> Self {
         seen.latencies.sort();
         seen.first_chunks.sort();
         let work = if 0 < seen.chunks { seen.chunks } else { seen.answers };
@@ -102,7 +107,7 @@ mod tests {
 
     #[test]
     fn processor_time_is_per_chunk_for_streams_and_per_request_otherwise() {
-        let seen = |answers, chunks| Seen { answers, chunks, ..Seen::default() };
+        let seen = |answers, chunks| LoadSeen { answers, chunks, ..LoadSeen::default() };
         let second = Duration::from_secs(1);
         let requests = Figures::of(seen(500, 0), second, 0.0, second);
         assert!(near(requests.cpu_ms_per_thousand, 2000.0));

@@ -18,7 +18,7 @@ const STOP: u8 = 2;
 
 /// What each connection does.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct LoadPlan {
     pub(super) connections: u32,
     pub(super) body_bytes: usize,
     pub(super) streams: bool,
@@ -30,7 +30,7 @@ pub(super) struct Plan {
 
 /// What was seen while it was measured.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct LoadSeen {
     pub(super) answers: u32,
     pub(super) chunks: u32,
     pub(super) errors: u32,
@@ -40,17 +40,17 @@ pub(super) struct Seen {
 
 /// A load that is running.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct BenchLoad {
     phase: Arc<AtomicU8>,
-    threads: Vec<JoinHandle<Seen>>,
+    threads: Vec<JoinHandle<LoadSeen>>,
 }
 
-impl Load {
-    pub(super) fn start(address: SocketAddr, plan: Plan) -> Self {
+impl BenchLoad {
+    pub(super) fn start(address: SocketAddr, plan: LoadPlan) -> Self {
         let phase = Arc::new(AtomicU8::new(WARM));
         let threads = (0..plan.connections)
             .map(|nth| {
-                let mut client = Client::new(address, plan, nth, &phase);
+                let mut client = LoadClient::new(address, plan, nth, &phase);
                 thread::spawn(move || {
                     thread::sleep(plan.spread * nth / plan.connections);
                     client.run();
@@ -66,9 +66,9 @@ impl Load {
     }
 
     /// Ends the measurement at once and the load as soon as its threads notice.
-    pub(super) fn stop(self) -> Seen {
+    pub(super) fn stop(self) -> LoadSeen {
         self.phase.store(STOP, Relaxed);
-        let mut total = Seen::default();
+        let mut total = LoadSeen::default();
         for thread in self.threads {
             let seen = thread.join().expect("a load thread does not panic");
             total.answers += seen.answers;
@@ -83,7 +83,7 @@ impl Load {
 
 /// Asks once over a connection of its own; good for finding out whether a proxy is up.
 pub(super) fn probe(address: SocketAddr) -> io::Result<bool> {
-    let plan = Plan {
+    let plan = LoadPlan {
         connections: 1,
         body_bytes: 1024,
         streams: false,
@@ -95,24 +95,24 @@ pub(super) fn probe(address: SocketAddr) -> io::Result<bool> {
     Ok(connection.read_head()?.is_some_and(|it| it.is_success()))
 }
 
-struct Client {
+struct LoadClient {
     address: SocketAddr,
-    plan: Plan,
+    plan: LoadPlan,
     request: Vec<u8>,
     connection: Option<Connection>,
     phase: Arc<AtomicU8>,
-    seen: Seen,
+    seen: LoadSeen,
 }
 
-impl Client {
-    fn new(address: SocketAddr, plan: Plan, nth: u32, phase: &Arc<AtomicU8>) -> Self {
+impl LoadClient {
+    fn new(address: SocketAddr, plan: LoadPlan, nth: u32, phase: &Arc<AtomicU8>) -> Self {
         Self {
             address,
             plan,
             request: request(nth, plan),
             connection: None,
             phase: Arc::clone(phase),
-            seen: Seen::default(),
+            seen: LoadSeen::default(),
         }
     }
 
@@ -146,7 +146,7 @@ impl Client {
             if self.plan.streams && phase == MEASURE {
                 self.seen.chunks += events(piece, &mut line_ended);
             }
-            // A stream may last longer than anybody wants to wait for it.
+            // A stream may last longer than a bench can wait for it.
             if phase == STOP { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
         })?;
         if !head.closes {
@@ -175,7 +175,7 @@ fn events(piece: &[u8], line_ended: &mut bool) -> u32 {
 }
 
 /// Builds a chat request with a body of `plan.body_bytes`, in a session of its own.
-fn request(nth: u32, plan: Plan) -> Vec<u8> {
+fn request(nth: u32, plan: LoadPlan) -> Vec<u8> {
     let stream = if plan.streams { ",\"stream\":true" } else { "" };
     let opening = format!(
         "{{\"model\":\"{MODEL}\"{stream},\"max_tokens\":128,\"messages\":[{{\"role\":\"user\",\"content\":\""
@@ -196,11 +196,11 @@ fn request(nth: u32, plan: Plan) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mock::{Mock, STREAM_CHUNKS};
+    use super::super::mock::{BenchMock, STREAM_CHUNKS};
     use super::*;
 
-    fn plan(streams: bool, body_bytes: usize) -> Plan {
-        Plan { connections: 2, body_bytes, streams, interval: None, spread: Duration::ZERO }
+    fn plan(streams: bool, body_bytes: usize) -> LoadPlan {
+        LoadPlan { connections: 2, body_bytes, streams, interval: None, spread: Duration::ZERO }
     }
 
     #[test]
@@ -222,14 +222,14 @@ mod tests {
 
     #[test]
     fn an_answer_is_counted_with_its_chunks_while_it_is_measured() {
-        let mock = Mock::start().unwrap();
+        let mock = BenchMock::start().unwrap();
         assert!(probe(mock.address).unwrap());
         for (streams, phase, answers, chunks) in
             [(false, MEASURE, 1, 0), (true, MEASURE, 1, STREAM_CHUNKS), (true, WARM, 0, 0)]
         {
             let plan = plan(streams, 1024);
             let phase = Arc::new(AtomicU8::new(phase));
-            let mut client = Client::new(mock.address, plan, 0, &phase);
+            let mut client = LoadClient::new(mock.address, plan, 0, &phase);
             client.ask().unwrap();
             assert_eq!((client.seen.answers, client.seen.chunks), (answers, chunks));
             assert_eq!(client.seen.first_chunks.len(), client.seen.latencies.len());

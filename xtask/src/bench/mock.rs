@@ -19,7 +19,7 @@ const STREAM_REQUEST_BYTES_MAX: usize = 4096;
 
 /// The replica's address and its one setting. It ends with the process.
 #[derive(Debug)]
-pub(super) struct Mock {
+pub(super) struct BenchMock {
     pub(super) address: SocketAddr,
     pace_us: Arc<AtomicU64>,
 }
@@ -32,7 +32,7 @@ struct Answers {
     events: Vec<Vec<u8>>,
 }
 
-impl Mock {
+impl BenchMock {
     /// Serves on a port of the kernel's choice.
     pub(super) fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -148,7 +148,7 @@ fn event(number: u32) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn ask(mock: &Mock, body: &str) -> Vec<u8> {
+    fn ask(mock: &BenchMock, body: &str) -> Vec<u8> {
         let mut connection = Connection::to(mock.address).unwrap();
         let length = body.len();
         let request =
@@ -168,13 +168,13 @@ mod tests {
 
     #[test]
     fn a_chat_gets_about_a_kilobyte() {
-        let answer = ask(&Mock::start().unwrap(), r#"{"model":"bench"}"#);
+        let answer = ask(&BenchMock::start().unwrap(), r#"{"model":"bench"}"#);
         assert!((700..1200).contains(&answer.len()), "{} bytes", answer.len());
     }
 
     #[test]
     fn a_stream_gets_all_its_events_and_no_two_alike() {
-        let answer = ask(&Mock::start().unwrap(), r#"{"model":"bench","stream":true}"#);
+        let answer = ask(&BenchMock::start().unwrap(), r#"{"model":"bench","stream":true}"#);
         let answer = String::from_utf8(answer).unwrap();
         let events: std::collections::BTreeSet<&str> = answer.split_terminator("\n\n").collect();
         assert_eq!(u32::try_from(events.len()).unwrap(), STREAM_CHUNKS);

@@ -31,7 +31,7 @@ pub(crate) enum Command {
     Soak(soak::Args),
     /// Hold the mock replica behind HTTP in real time against the simulator on the same arrivals
     MockAgreement(agreement::Args),
-    /// Measure the line: what it takes to let one of 100,000 in and to say who goes next
+    /// Measure the line: what it takes to let one of 100,000 in and to say which goes next
     Line,
     /// Measure what it costs to decide where a request goes
     Decision(decision::Args),

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::figures::Figures;
-use super::load::{Load, Plan};
+use super::load::{BenchLoad, LoadPlan};
 use super::meter::{self, Lost, MachineTime};
-use super::mock::{Mock, STREAM_CHUNKS};
+use super::mock::{BenchMock, STREAM_CHUNKS};
 use super::proxies::{LOAD_CORE, PEERS, Proxy, Running};
 use super::table;
 use crate::process::{must, works};
@@ -55,13 +55,13 @@ pub(crate) struct Args {
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     pub(super) name: String,
-    pub(super) plan: Plan,
+    pub(super) plan: LoadPlan,
     pace: Duration,
 }
 
 /// What one proxy showed in one cell.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct OverheadOutcome {
     pub(super) proxy: &'static str,
     pub(super) cell: String,
     pub(super) streams: bool,
@@ -73,11 +73,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = repo::target_dir().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let proxies = proxies(args)?;
-    // Threads inherit the core of whoever starts them, so this comes before the first thread.
+    // Threads inherit the core of the thread that starts them, so this comes before the first
+    // thread.
     let own = std::process::id().to_string();
     let pinned = works(Command::new("taskset").args(["--pid", "--cpu-list", LOAD_CORE, &own]));
     ensure!(pinned, "cannot pin the load to core {LOAD_CORE}: two cores are needed");
-    let mock = Mock::start()?;
+    let mock = BenchMock::start()?;
     let cells: Vec<Cell> = cells().into_iter().filter(|it| it.name.contains(&args.cells)).collect();
     let mut runs = Vec::new();
     for repeat in 0..if args.quick { 1 } else { args.repeats } {
@@ -98,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Lists who takes part, after installing what may be installed.
+/// Lists the proxies that take part, after installing what may be installed.
 fn proxies(args: &Args) -> Result<Vec<Proxy>> {
     let missing: Vec<&str> = ["nginx", "haproxy"]
         .into_iter()
@@ -137,7 +138,7 @@ fn cells() -> Vec<Cell> {
         ("64 KB", 64 << 10, 160),
         ("1 MB", 1 << 20, 800),
     ] {
-        let plan = Plan {
+        let plan = LoadPlan {
             connections: REQUEST_CONNECTIONS,
             body_bytes: bytes,
             streams: false,
@@ -145,25 +146,30 @@ fn cells() -> Vec<Cell> {
             spread: Duration::ZERO,
         };
         let interval = Duration::from_millis(low_ms);
-        let low = Plan { interval: Some(interval), spread: interval, ..plan };
+        let low = LoadPlan { interval: Some(interval), spread: interval, ..plan };
         cells.push(Cell { name: format!("{size} saturated"), plan, pace: Duration::ZERO });
         cells.push(Cell { name: format!("{size} low rate"), plan: low, pace: Duration::ZERO });
     }
-    let plan = Plan {
+    let plan = LoadPlan {
         connections: STREAM_CONNECTIONS,
         body_bytes: 1 << 10,
         streams: true,
         interval: None,
         spread: Duration::ZERO,
     };
-    let paced = Plan { spread: CHUNK_PACE * STREAM_CHUNKS, ..plan };
+    let paced = LoadPlan { spread: CHUNK_PACE * STREAM_CHUNKS, ..plan };
     cells.push(Cell { name: "streams saturated".to_owned(), plan, pace: Duration::ZERO });
     cells.push(Cell { name: "streams paced".to_owned(), plan: paced, pace: CHUNK_PACE });
     cells
 }
 
 /// Runs a cell until the machine was ours while it ran; gives up after some tries.
-fn settled(mock: &Mock, running: &Running, cell: &Cell, quick: bool) -> Result<Option<Figures>> {
+fn settled(
+    mock: &BenchMock,
+    running: &Running,
+    cell: &Cell,
+    quick: bool,
+) -> Result<Option<Figures>> {
     for _ in 0..TRIES_MAX {
         let (figures, lost) = once(mock, running, cell, quick)?;
         let ours = lost.stolen_percent <= STOLEN_PERCENT_MAX
@@ -180,9 +186,9 @@ fn settled(mock: &Mock, running: &Running, cell: &Cell, quick: bool) -> Result<O
     Ok(None)
 }
 
-fn once(mock: &Mock, running: &Running, cell: &Cell, quick: bool) -> Result<(Figures, Lost)> {
+fn once(mock: &BenchMock, running: &Running, cell: &Cell, quick: bool) -> Result<(Figures, Lost)> {
     mock.pace(cell.pace);
-    let load = Load::start(running.address, cell.plan);
+    let load = BenchLoad::start(running.address, cell.plan);
     let (warm, time) = if quick { (200, 1200) } else { (500, 4000) };
     thread::sleep(Duration::from_millis(warm) + cell.plan.spread);
     let cpu = || running.pid().map_or(Ok(Duration::ZERO), meter::cpu_time);
@@ -202,7 +208,7 @@ fn outcomes(
     proxies: &[Proxy],
     cells: &[Cell],
     runs: &[(&'static str, String, Figures)],
-) -> Vec<Outcome> {
+) -> Vec<OverheadOutcome> {
     let mut outcomes = Vec::new();
     for cell in cells {
         for proxy in proxies {
@@ -211,7 +217,7 @@ fn outcomes(
             if figures.is_empty() {
                 continue;
             }
-            outcomes.push(Outcome {
+            outcomes.push(OverheadOutcome {
                 proxy: proxy.name(),
                 cell: cell.name.clone(),
                 streams: cell.plan.streams,

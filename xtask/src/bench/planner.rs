@@ -1,6 +1,6 @@
 //! `cargo xtask bench planner`: how long a round of the auto-sharder takes for fleets of 100 and
 //! 1,000 replicas. Where valgrind is installed the instructions of a round are counted too: they do
-//! not depend on who else is using the machine.
+//! not depend on other users of the machine.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,8 +1,8 @@
-//! `cargo xtask bench policies`: remakes the tables of policies in `docs/benchmarks.md`. Each cell is one
-//! `cleave simulate` of a recorded or made-up workload at a load up to its knee. What is printed is how
-//! every policy did, and then, in one line for each cell, whether one policy (`priced`) is the best, is
-//! within noise of the best, or behind. It knows no figures of its own: a cell is a line of flags, and
-//! anybody can run it by hand.
+//! `cargo xtask bench policies`: remakes the tables of policies in `docs/benchmarks.md`. Each cell
+//! is one `cleave simulate` of a recorded or made-up workload at a load up to its knee. What is
+//! printed is how every policy did, and then, in one line for each cell, whether one policy
+//! (`priced`) is the best, is within noise of the best, or behind. It knows no figures of its own:
+//! a cell is a line of flags, which can be run by hand.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -132,7 +132,7 @@ const WORKLOADS: [Workload; 13] = [
 ];
 
 #[derive(Deserialize)]
-struct Document {
+struct PoliciesDocument {
     policies: Vec<Summary>,
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn simulate(args: &Args, flags: &str) -> Result<Document> {
+fn simulate(args: &Args, flags: &str) -> Result<PoliciesDocument> {
     let cleave = args.cleave.clone().unwrap_or_else(|| repo::debug_binary("cleave"));
     let mut command = Command::new(cleave);
     command.arg("simulate").current_dir(repo::root());
@@ -192,7 +192,7 @@ fn simulate(args: &Args, flags: &str) -> Result<Document> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn print_all(flags: &str, document: &Document) {
+fn print_all(flags: &str, document: &PoliciesDocument) {
     println!("\n`cleave simulate {}`\n", flags.replace('@', ""));
     println!("| policy | good, % | TTFT p99, s | TTFT mean, s |\n| --- | ---: | ---: | ---: |");
     for it in &document.policies {
@@ -207,7 +207,8 @@ fn verdict(judged: &str, name: &str, all: &[Summary]) -> Option<String> {
     let own = all.iter().find(|it| it.policy == judged)?;
     let others = || all.iter().filter(|it| it.policy != judged);
     let good = others().max_by(|a, b| a.good_share.mean.total_cmp(&b.good_share.mean))?;
-    // Who refuses or breaks most requests may have a short tail; only those who serve are rivals.
+    // A policy that refuses or breaks most requests may have a short tail; only those that serve
+    // are rivals.
     let serving = others().filter(|it| 0.9 * own.good_share.mean <= it.good_share.mean);
     let p99 = serving.min_by(|a, b| a.ttft_p99_s.mean.total_cmp(&b.ttft_p99_s.mean))?;
     Some(format!(
@@ -223,7 +224,7 @@ fn verdict(judged: &str, name: &str, all: &[Summary]) -> Option<String> {
     ))
 }
 
-/// Says who leads: by `ahead`, unless the intervals of the two overlap.
+/// Says which policy leads: by `ahead`, unless the intervals of the two overlap.
 fn standing(ahead: f64, own: Interval, other: Interval) -> &'static str {
     let noise = own.half_width.unwrap_or(0.0) + other.half_width.unwrap_or(0.0);
     match ahead {

@@ -188,7 +188,7 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Finds a program that is not always on the path of people who are not root.
+/// Finds a program that is not always on the path of users other than root.
 fn installed(places: &[&'static str]) -> Result<&'static str> {
     match places.iter().find(|it| Path::new(it).exists()) {
         Some(place) => Ok(place),

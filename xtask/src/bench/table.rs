@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::figures::Figures;
-use super::overhead::Outcome;
+use super::overhead::OverheadOutcome;
 
 /// One line of the record.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
+struct TableRow<'a> {
     cell: &'a str,
     proxy: &'a str,
     #[serde(flatten)]
@@ -24,8 +24,8 @@ struct Row<'a> {
     cpu_over_haproxy: Option<f64>,
 }
 
-impl<'a> Row<'a> {
-    fn new(outcome: &'a Outcome, all: &[Outcome]) -> Self {
+impl<'a> TableRow<'a> {
+    fn new(outcome: &'a OverheadOutcome, all: &[OverheadOutcome]) -> Self {
         let beside = |proxy: &str| {
             all.iter().find(|it| it.cell == outcome.cell && it.proxy == proxy).map(|it| it.figures)
         };
@@ -58,10 +58,10 @@ impl<'a> Row<'a> {
 
 /// Prints one block per cell. Latency under saturation is queueing and not the proxy's own time, so
 /// what a proxy adds is shown where the load is light.
-pub(super) fn print(outcomes: &[Outcome]) {
+pub(super) fn print(outcomes: &[OverheadOutcome]) {
     let mut cell = "";
     for outcome in outcomes {
-        let row = Row::new(outcome, outcomes);
+        let row = TableRow::new(outcome, outcomes);
         if cell != outcome.cell {
             cell = &outcome.cell;
             let (unit, first) = if outcome.streams {
@@ -112,8 +112,8 @@ fn ratio(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |it| format!("{it:.2}"))
 }
 
-pub(super) fn write_json(file: &Path, outcomes: &[Outcome]) -> Result<()> {
-    let rows: Vec<Row<'_>> = outcomes.iter().map(|it| Row::new(it, outcomes)).collect();
+pub(super) fn write_json(file: &Path, outcomes: &[OverheadOutcome]) -> Result<()> {
+    let rows: Vec<TableRow<'_>> = outcomes.iter().map(|it| TableRow::new(it, outcomes)).collect();
     let out = File::create(file).with_context(|| format!("create {}", file.display()))?;
     serde_json::to_writer_pretty(BufWriter::new(out), &rows).context("write the figures")
 }
@@ -122,10 +122,16 @@ pub(super) fn write_json(file: &Path, outcomes: &[Outcome]) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn outcome(proxy: &'static str, cpu: f64, latency: f64) -> Outcome {
+    fn outcome(proxy: &'static str, cpu: f64, latency: f64) -> OverheadOutcome {
         let figures =
             Figures { cpu_ms_per_thousand: cpu, latency_ms_p50: latency, ..Figures::default() };
-        Outcome { proxy, cell: "1 KB".to_owned(), streams: false, saturated: false, figures }
+        OverheadOutcome {
+            proxy,
+            cell: "1 KB".to_owned(),
+            streams: false,
+            saturated: false,
+            figures,
+        }
     }
 
     #[test]
@@ -135,7 +141,7 @@ mod tests {
             outcome("nginx", 20.0, 1.5),
             outcome("cleave", 30.0, 1.25),
         ];
-        let row = Row::new(&all[2], &all);
+        let row = TableRow::new(&all[2], &all);
         assert!((row.cpu_over_nginx.unwrap() - 1.5).abs() < 1e-9);
         assert!((row.added_ms_p50 - 0.25).abs() < 1e-9);
         assert_eq!(row.cpu_over_haproxy, None);

@@ -1,5 +1,5 @@
-//! The load: threads that chat in sessions, streamed or not, and compare every character of what they
-//! get with what a replica that nobody torments says. What happened to each request is written down,
+//! The load: threads that chat in sessions, streamed or not, and compare every character of what
+//! they get with what an untormented replica says. What happened to each request is written down,
 //! with every pause it saw.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const LONG_PROMPT_TOKENS: usize = 100_000;
 /// What every turn of a session begins with, so that it is better served where it was before.
 const PREAMBLE_WORDS: usize = 4_000;
-/// A question that everybody asks, as health checks and benchmarks do.
+/// A question that all clients ask, as health checks and benchmarks do.
 const GREETING: &str = "hello, are you there?";
 
 /// One request as the load knows it.
@@ -40,16 +40,16 @@ pub(super) struct Question {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     Stream,
     Plain,
     /// A stream after a prompt that takes seconds to compute.
     Long,
-    /// A plain answer to what everybody asks.
+    /// A plain answer to the common question.
     Greeting,
 }
 
-impl Kind {
+impl RequestKind {
     pub(super) const fn is_stream(self) -> bool {
         matches!(self, Self::Stream | Self::Long)
     }
@@ -71,7 +71,7 @@ pub(super) enum Fate {
 
 #[derive(Clone, Debug)]
 pub(super) struct Record {
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKind,
     pub(super) session: u64,
     pub(super) ended: Instant,
     pub(super) fate: Fate,
@@ -84,12 +84,12 @@ pub(super) struct Record {
 }
 
 /// A load that is running.
-pub(super) struct Load {
+pub(super) struct ChaosLoad {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Record>>>,
 }
 
-impl Load {
+impl ChaosLoad {
     pub(super) fn start(
         router: SocketAddr,
         reference: SocketAddr,
@@ -101,7 +101,8 @@ impl Load {
             .map(|number| {
                 let stop = Arc::clone(&stop);
                 let rng = Pcg64Mcg::seed_from_u64(seed ^ (u64::from(number) << 32));
-                let mut client = Client { router, reference, number, rng, records: Vec::new() };
+                let mut client =
+                    ChaosClient { router, reference, number, rng, records: Vec::new() };
                 thread::spawn(move || {
                     client.run(&stop);
                     client.records
@@ -123,7 +124,7 @@ impl Question {
     /// Makes up a question, and has the reference say what is to be said.
     fn new(
         reference: SocketAddr,
-        kind: Kind,
+        kind: RequestKind,
         client: u32,
         session: u64,
         turn: u32,
@@ -136,19 +137,19 @@ impl Question {
         let preamble = format!("{session:04} ").repeat(PREAMBLE_WORDS);
         let tokens = 16 + turn * 13 % 80;
         match kind {
-            Kind::Greeting => {
+            RequestKind::Greeting => {
                 Self::ask(reference, chat, format!("{},{}", limited(12), message(GREETING)))
             }
-            Kind::Long => {
+            RequestKind::Long => {
                 let words = format!("{text} {}", "word".repeat(LONG_PROMPT_TOKENS));
                 Self::ask(reference, chat, format!("{},{}", limited(8), message(&words)))
             }
             // A session keeps to one way of asking: prompts of two share nothing.
-            Kind::Stream | Kind::Plain if session % 3 == 2 => {
+            RequestKind::Stream | RequestKind::Plain if session % 3 == 2 => {
                 let body = format!(r#"{},"prompt":"{preamble} {text}\n""#, limited(tokens));
                 Self::ask(reference, "/v1/completions", body)
             }
-            Kind::Stream | Kind::Plain => {
+            RequestKind::Stream | RequestKind::Plain => {
                 let message = message(&format!("{preamble} {text}"));
                 Self::ask(reference, chat, format!("{},{message}", limited(tokens)))
             }
@@ -177,7 +178,7 @@ impl Question {
     }
 }
 
-struct Client {
+struct ChaosClient {
     router: SocketAddr,
     reference: SocketAddr,
     number: u32,
@@ -185,19 +186,19 @@ struct Client {
     records: Vec<Record>,
 }
 
-impl Client {
+impl ChaosClient {
     fn run(&mut self, stop: &AtomicBool) {
         let mut turn = 0;
         while !stop.load(Relaxed) {
             let session = u64::from(self.number) << 32 | u64::from(turn / TURNS);
             let record = if self.number == 0 && turn % 4 == 0 {
-                self.ask(Kind::Long, session, turn)
+                self.ask(RequestKind::Long, session, turn)
             } else if self.rng.random_bool(0.1) {
-                self.ask(Kind::Greeting, session, turn)
+                self.ask(RequestKind::Greeting, session, turn)
             } else if self.rng.random_bool(0.7) {
-                self.ask(Kind::Stream, session, turn)
+                self.ask(RequestKind::Stream, session, turn)
             } else {
-                self.ask(Kind::Plain, session, turn)
+                self.ask(RequestKind::Plain, session, turn)
             };
             self.records.push(record);
             turn += 1;
@@ -205,26 +206,26 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, kind: Kind, session: u64, turn: u32) -> Record {
+    fn ask(&mut self, kind: RequestKind, session: u64, turn: u32) -> Record {
         let wants_usage = self.rng.random_bool(0.25);
         let question = Question::new(self.reference, kind, self.number, session, turn)
-            .expect("nobody torments the reference");
+            .expect("the reference is left alone");
         let question = &question;
         let request = question.request(self.number, session, kind.is_stream(), wants_usage);
         let sent = Instant::now();
-        let mut seen = Seen::since(sent);
+        let mut seen = AnswerSeen::since(sent);
         let (fate, why) = match seen.exchange(self.router, &request) {
             Ok(status) => judge(question, kind, wants_usage, status, &seen.body),
             Err((true, error)) => (Fate::Broken, error.to_string()),
             Err((false, error)) => (Fate::Lost, error.to_string()),
         };
-        let Seen { pauses, replica, decision, .. } = seen;
+        let AnswerSeen { pauses, replica, decision, .. } = seen;
         Record { kind, session, ended: Instant::now(), fate, why, replica, decision, pauses }
     }
 }
 
 /// What a client sees of one answer.
-struct Seen {
+struct AnswerSeen {
     last: Instant,
     pauses: Vec<(Instant, Instant)>,
     body: Vec<u8>,
@@ -232,7 +233,7 @@ struct Seen {
     decision: Option<String>,
 }
 
-impl Seen {
+impl AnswerSeen {
     const fn since(last: Instant) -> Self {
         Self { last, pauses: Vec::new(), body: Vec::new(), replica: None, decision: None }
     }
@@ -269,7 +270,7 @@ impl Seen {
 /// Compares an answer with what should have been said.
 fn judge(
     question: &Question,
-    kind: Kind,
+    kind: RequestKind,
     wants_usage: bool,
     status: u16,
     body: &[u8],

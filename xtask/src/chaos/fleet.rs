@@ -1,6 +1,6 @@
-//! The processes that are tormented: eight mock replicas and a reference that nobody torments, each a
-//! process of its own, and a router in front of the eight. A replica that was killed comes back on its
-//! old port, as one under an orchestrator does.
+//! The processes that are tormented: eight mock replicas and a reference that is left alone, each a
+//! process of its own, and a router in front of the eight. A replica that was killed comes back on
+//! its old port, as one under an orchestrator does.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ const SEED: &str = "7";
 pub(super) struct Fleet {
     binary: PathBuf,
     folder: PathBuf,
-    replicas: Vec<Replica>,
+    replicas: Vec<ChaosReplica>,
     pub(super) reference: SocketAddr,
     _reference: Server,
     pub(super) router: Router,
 }
 
-struct Replica {
+struct ChaosReplica {
     address: SocketAddr,
     server: Option<Server>,
     starts: u32,
@@ -49,7 +49,7 @@ impl Fleet {
     pub(super) fn start(binary: &Path, folder: &Path) -> Result<Self> {
         let mut replicas = Vec::new();
         for number in 0..REPLICAS {
-            let mut replica = Replica { address: free_address()?, server: None, starts: 0 };
+            let mut replica = ChaosReplica { address: free_address()?, server: None, starts: 0 };
             replica.start(binary, folder, number)?;
             replicas.push(replica);
         }
@@ -98,7 +98,7 @@ impl Fleet {
     }
 }
 
-impl Replica {
+impl ChaosReplica {
     fn start(&mut self, binary: &Path, folder: &Path, number: usize) -> Result<()> {
         let name = format!("r{number}-{}", self.starts);
         self.starts += 1;
@@ -116,7 +116,7 @@ fn mock(
     address: SocketAddr,
     speed: &str,
 ) -> Result<Server> {
-    // A step that reads much of a long prompt holds up everybody's next token.
+    // A step that reads much of a long prompt holds up the next token of every other request.
     let arguments = ["--seed", SEED, "--speed", speed, "--batched-tokens", "2048"];
     rig::start_mock(binary, folder, name, address, &arguments)
 }

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::watch::Watch;
 use crate::{repo, rig};
-use client::Load;
+use client::ChaosLoad;
 use fleet::{Fleet, REPLICAS};
 use report::Run;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let mut fleet = Fleet::start(&binary, &folder)?;
     let watch = Watch::start(fleet.router.admin);
-    let load = Load::start(fleet.router.address, fleet.reference, args.clients, args.seed);
+    let load = ChaosLoad::start(fleet.router.address, fleet.reference, args.clients, args.seed);
     println!("seed {}: {REPLICAS} replicas, {} clients", args.seed, args.clients);
     thread::sleep(MARGIN);
     let began = Instant::now();

@@ -1,6 +1,6 @@
 //! What the run came to: the fate of every request, how soon each fault was noticed and how soon
-//! clients had their streams moving again, who moved without need, who was put out without cause. The
-//! bars that must hold are checked here, by name.
+//! clients had their streams moving again, which sessions moved without need, which replicas were
+//! put out without cause. The bars that must hold are checked here, by name.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::client::{Fate, Kind, Record, reasons};
+use super::client::{Fate, Record, RequestKind, reasons};
 use super::script::{self, Fault};
 use crate::watch::Change;
 
@@ -18,13 +18,13 @@ const AFTERMATH: Duration = Duration::from_secs(20);
 const BROKEN_PER_MILLE_MAX: f64 = 1.0;
 /// What a crashed replica was writing must be sent elsewhere within this.
 const REROUTED_MS_MAX: u128 = 1_000;
-/// A hang must be found within this, or within so many times the silence that its work explains. The
-/// log rounds to a tenth of a second.
+/// A hang must be found within this, or within this many times the silence that its work explains.
+/// The log rounds to a tenth of a second.
 const HUNG_SECONDS_MAX: f64 = 5.05;
 const HUNG_FACTOR_MAX: f64 = 3.0;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct ChaosReport {
     seed: u64,
     seconds: u64,
     sent: usize,
@@ -38,7 +38,7 @@ pub(super) struct Report {
     wrong: BTreeMap<String, u32>,
     moves: Moves,
     ejected_without_cause: Vec<String>,
-    /// What everybody asks, refused as if it were poison.
+    /// The common question, refused as if it were poison.
     greetings_blamed: usize,
     hangs_found: Vec<HangFound>,
     faults: Vec<FaultFigures>,
@@ -102,12 +102,13 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> ChaosReport {
         let is_stream = |it: &&Record| it.kind.is_stream();
         let blamed = |it: &&Record| {
-            it.kind == Kind::Greeting && matches!(it.why.as_str(), "quarantined" | "suspected")
+            it.kind == RequestKind::Greeting
+                && matches!(it.why.as_str(), "quarantined" | "suspected")
         };
-        Report {
+        ChaosReport {
             seed: self.seed,
             seconds: self.seconds,
             sent: self.records.len(),
@@ -135,7 +136,7 @@ impl Run<'_> {
     fn moves(&self) -> Moves {
         let mut by_session: BTreeMap<u64, Vec<&Record>> = BTreeMap::new();
         // Only turns of a chat have something cached where the turn before was.
-        let is_turn = |it: &&Record| matches!(it.kind, Kind::Stream | Kind::Plain);
+        let is_turn = |it: &&Record| matches!(it.kind, RequestKind::Stream | RequestKind::Plain);
         for record in self.records.iter().filter(is_turn).filter(|it| it.replica.is_some()) {
             by_session.entry(record.session).or_default().push(record);
         }
@@ -166,7 +167,7 @@ impl Run<'_> {
         self.faults.iter().any(|it| {
             let hit = number.is_none_or(|number| it.replicas.contains(&number));
             // A new router knows nothing of old moves, and sessions go back to where they began.
-            let hit = hit || it.kind == script::Kind::RouterRestart;
+            let hit = hit || it.kind == script::FaultKind::RouterRestart;
             hit && it.began <= at && at <= it.ended + AFTERMATH
         })
     }
@@ -189,7 +190,7 @@ impl Run<'_> {
     }
 
     fn fault_figures(&self) -> Vec<FaultFigures> {
-        let mut by_kind: BTreeMap<script::Kind, Vec<&Fault>> = BTreeMap::new();
+        let mut by_kind: BTreeMap<script::FaultKind, Vec<&Fault>> = BTreeMap::new();
         for fault in self.faults {
             by_kind.entry(fault.kind).or_default().push(fault);
         }
@@ -242,7 +243,7 @@ impl Run<'_> {
     /// How long until everything that was under way when it began had moved: the longest silence a
     /// client saw from then on.
     fn moving_after(&self, fault: &Fault) -> Option<u128> {
-        let under_way = self.records.iter().filter(|it| it.kind != Kind::Long);
+        let under_way = self.records.iter().filter(|it| it.kind != RequestKind::Long);
         let silences = under_way.flat_map(|it| &it.pauses).filter_map(|(from, to)| {
             let overlaps = *from <= fault.began && fault.began <= *to;
             overlaps.then(|| (*to - fault.began).as_millis())
@@ -283,7 +284,7 @@ fn sorted(values: impl Iterator<Item = u128>) -> Vec<u128> {
     values
 }
 
-impl Report {
+impl ChaosReport {
     pub(super) fn print(&self) {
         println!("\nseed {}, {} s of load", self.seed, self.seconds);
         println!("| sent | {} ({} streams) |", self.sent, self.streams);

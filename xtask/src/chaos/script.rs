@@ -21,7 +21,7 @@ const HANG_MAX: Duration = Duration::from_secs(40);
 const REST: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum FaultKind {
     Kill,
     ColdRestart,
     Hang,
@@ -37,23 +37,23 @@ pub(super) enum Kind {
     RouterRestart,
 }
 
-const ALL: [Kind; 13] = [
-    Kind::Kill,
-    Kind::ColdRestart,
-    Kind::Hang,
-    Kind::Silence,
-    Kind::Slow,
-    Kind::Reset,
-    Kind::Truncated,
-    Kind::Garbage,
-    Kind::Flapping,
-    Kind::FrozenMetrics,
-    Kind::Poison,
-    Kind::PoisonAtOnce,
-    Kind::RouterRestart,
+const ALL: [FaultKind; 13] = [
+    FaultKind::Kill,
+    FaultKind::ColdRestart,
+    FaultKind::Hang,
+    FaultKind::Silence,
+    FaultKind::Slow,
+    FaultKind::Reset,
+    FaultKind::Truncated,
+    FaultKind::Garbage,
+    FaultKind::Flapping,
+    FaultKind::FrozenMetrics,
+    FaultKind::Poison,
+    FaultKind::PoisonAtOnce,
+    FaultKind::RouterRestart,
 ];
 
-impl Kind {
+impl FaultKind {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Kill => "SIGKILL, back after 3 s",
@@ -118,8 +118,8 @@ impl Kind {
 /// A fault as it happened.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
-    pub(super) kind: Kind,
-    /// Who had it; several for poison, none for the router's own.
+    pub(super) kind: FaultKind,
+    /// The replicas that had it; several for poison, none for the router's own.
     pub(super) replicas: Vec<usize>,
     pub(super) began: Instant,
     pub(super) ended: Instant,
@@ -127,7 +127,7 @@ pub(super) struct Fault {
     pub(super) log_from: usize,
 }
 
-/// Runs every kind of fault so many times, each round in an order of its own.
+/// Runs every kind of fault `rounds` times, each round in an order of its own.
 pub(super) fn run(fleet: &mut Fleet, seed: u64, rounds: u32) -> Result<Vec<Fault>> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut faults = Vec::new();
@@ -144,27 +144,27 @@ pub(super) fn run(fleet: &mut Fleet, seed: u64, rounds: u32) -> Result<Vec<Fault
     Ok(faults)
 }
 
-fn strike(fleet: &mut Fleet, kind: Kind, victim: usize) -> Result<Fault> {
+fn strike(fleet: &mut Fleet, kind: FaultKind, victim: usize) -> Result<Fault> {
     let log_from = fleet.router.said()?.len();
     let began = Instant::now();
     let seconds = |it| thread::sleep(Duration::from_secs(it));
     let mut replicas = vec![victim];
     match kind {
-        Kind::Kill => {
+        FaultKind::Kill => {
             fleet.kill(victim)?;
             seconds(3);
             fleet.revive(victim)?;
         }
-        Kind::ColdRestart => {
+        FaultKind::ColdRestart => {
             fleet.kill(victim)?;
             fleet.revive(victim)?;
         }
-        Kind::Hang => {
+        FaultKind::Hang => {
             fleet.signal(victim, "STOP")?;
             wait_until_out(fleet, victim);
             fleet.signal(victim, "CONT")?;
         }
-        Kind::Flapping => {
+        FaultKind::Flapping => {
             for _ in 0..4 {
                 fleet.set_faults(victim, r#"{"unhealthy":true}"#)?;
                 thread::sleep(Duration::from_millis(700));
@@ -172,18 +172,22 @@ fn strike(fleet: &mut Fleet, kind: Kind, victim: usize) -> Result<Fault> {
                 thread::sleep(Duration::from_millis(700));
             }
         }
-        Kind::Poison => replicas = poison(fleet, 3, 1)?,
-        Kind::PoisonAtOnce => replicas = poison(fleet, 1, POISON_COPIES)?,
-        Kind::RouterRestart => {
+        FaultKind::Poison => replicas = poison(fleet, 3, 1)?,
+        FaultKind::PoisonAtOnce => replicas = poison(fleet, 1, POISON_COPIES)?,
+        FaultKind::RouterRestart => {
             fleet.router.restart()?;
             replicas.clear();
         }
-        Kind::Silence => {
+        FaultKind::Silence => {
             fleet.set_faults(victim, kind.faults().unwrap_or("{}"))?;
             wait_until_out(fleet, victim);
             fleet.set_faults(victim, "{}")?;
         }
-        Kind::Slow | Kind::Reset | Kind::Truncated | Kind::Garbage | Kind::FrozenMetrics => {
+        FaultKind::Slow
+        | FaultKind::Reset
+        | FaultKind::Truncated
+        | FaultKind::Garbage
+        | FaultKind::FrozenMetrics => {
             fleet.set_faults(victim, kind.faults().unwrap_or("{}"))?;
             seconds(5);
             fleet.set_faults(victim, "{}")?;
@@ -202,8 +206,8 @@ fn wait_until_out(fleet: &Fleet, victim: usize) {
     thread::sleep(Duration::from_secs(2));
 }
 
-/// Sends a request that no replica survives, so many times and so many at once; returns those that
-/// died of it, alive again.
+/// Sends a request that no replica survives, `times` times and `at_once` at once; returns those
+/// that died of it, alive again.
 fn poison(fleet: &mut Fleet, times: usize, at_once: usize) -> Result<Vec<usize>> {
     for replica in 0..REPLICAS {
         fleet.set_faults(replica, r#"{"poison":true}"#)?;

@@ -1,6 +1,7 @@
-//! `cargo xtask layers`: who may know whom. Zones are crates, and their law is checked on what cargo
-//! resolved; rooms are modules, and their law is checked on the paths that their files write. The
-//! compiler could enforce rooms only if each were a crate, and a crate needs a better reason.
+//! `cargo xtask layers`: which crate and module may use which. Zones are crates, and their law is
+//! checked on what cargo resolved; rooms are modules, and their law is checked on the paths that
+//! their files write. The compiler could enforce rooms only if each were a crate, and a crate needs
+//! a better reason.
 
 mod rooms;
 mod zones;

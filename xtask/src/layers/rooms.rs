@@ -1,6 +1,6 @@
-//! Laws between the modules of one crate. A room is a folder or file directly under `src`; its files
-//! may name only the rooms that the table grants them. A new room must be put into the table, and a
-//! new edge is a decision somebody writes down.
+//! Laws between the modules of one crate. A room is a folder or file directly under `src`; its
+//! files may name only the rooms that the table grants them. A new room must be put into the table,
+//! and a new edge is a decision that is written down.
 
 use crate::finding::Finding;
 use crate::source::{Source, identifiers};
@@ -68,7 +68,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Finds files of rooms that nobody put into the table.
+/// Finds files of rooms that are not in the table.
 pub(super) fn unlisted(source: &Source) -> Option<Finding> {
     let place = Place::of(source)?;
     let room = place.room()?;

@@ -2,7 +2,7 @@
 //! see, rather than a report format per runner, keeps the two from telling different stories.
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct TestCounts {
     pub(super) passed: u32,
     pub(super) failed: u32,
 }
@@ -14,7 +14,7 @@ pub(super) enum Runner {
     Pytest,
 }
 
-impl Counts {
+impl TestCounts {
     pub(super) const PASSED: Self = Self { passed: 1, failed: 0 };
     pub(super) const FAILED: Self = Self { passed: 0, failed: 1 };
 
@@ -83,7 +83,11 @@ mod tests {
 
     fn check(runner: Runner, line: &str, succeeded: bool, passed: u32, failed: u32) {
         let lines = ["noise: 7 passed the post".to_owned(), line.to_owned()];
-        assert_eq!(Counts::read(runner, &lines, succeeded), Counts { passed, failed }, "{line}");
+        assert_eq!(
+            TestCounts::read(runner, &lines, succeeded),
+            TestCounts { passed, failed },
+            "{line}"
+        );
     }
 
     #[test]
@@ -99,7 +103,10 @@ mod tests {
         let line = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.42s";
         check(Runner::Doctest, line, true, 3, 0);
         let lines = [line.to_owned(), line.replace("0 failed", "2 failed")];
-        assert_eq!(Counts::read(Runner::Doctest, &lines, false), Counts { passed: 6, failed: 2 });
+        assert_eq!(
+            TestCounts::read(Runner::Doctest, &lines, false),
+            TestCounts { passed: 6, failed: 2 }
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 
-use self::counts::{Counts, Runner};
+use self::counts::{Runner, TestCounts};
 use crate::{fuzz, layers, process, python, repo, tidy};
 
 #[derive(clap::Args)]
@@ -45,7 +45,7 @@ enum Stage {
 
 /// Runs the stages that `args` leaves and closes with their counts.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let mut done: Vec<(Stage, Counts, Duration)> = Vec::new();
+    let mut done: Vec<(Stage, TestCounts, Duration)> = Vec::new();
     for &stage in Stage::value_variants() {
         let wanted = args.only.is_empty() || args.only.contains(&stage);
         if wanted && !args.skip.contains(&stage) {
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             let began = Instant::now();
             let counts = stage.run(args).unwrap_or_else(|error| {
                 println!("{error:#}");
-                Counts::FAILED
+                TestCounts::FAILED
             });
             done.push((stage, counts, began.elapsed()));
         }
@@ -66,7 +66,7 @@ impl Stage {
         self.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
     }
 
-    fn run(self, args: &Args) -> Result<Counts> {
+    fn run(self, args: &Args) -> Result<TestCounts> {
         match self {
             Self::Install => one(install::run()),
             Self::Format => command(cargo(&["fmt", "--all", "--check"])),
@@ -109,24 +109,24 @@ fn cargo(arguments: &[&str]) -> Command {
 }
 
 /// Counts a check that passes or fails as a whole.
-fn one(outcome: Result<()>) -> Result<Counts> {
-    outcome.map(|()| Counts::PASSED)
+fn one(outcome: Result<()>) -> Result<TestCounts> {
+    outcome.map(|()| TestCounts::PASSED)
 }
 
-fn command(mut command: Command) -> Result<Counts> {
+fn command(mut command: Command) -> Result<TestCounts> {
     one(process::must(&mut command))
 }
 
 /// Runs a test runner and reads its counts off its closing lines.
-fn counted(mut command: Command, runner: Runner) -> Result<Counts> {
+fn counted(mut command: Command, runner: Runner) -> Result<TestCounts> {
     let (status, lines) = process::watch(&mut command)?;
-    Ok(Counts::read(runner, &lines, status.success()))
+    Ok(TestCounts::read(runner, &lines, status.success()))
 }
 
 /// Prints what each stage counted, and the totals as the last line.
-fn close(done: &[(Stage, Counts, Duration)]) -> ExitCode {
+fn close(done: &[(Stage, TestCounts, Duration)]) -> ExitCode {
     println!();
-    let mut total = Counts::default();
+    let mut total = TestCounts::default();
     for (stage, counts, time) in done {
         let name = stage.name();
         println!(

@@ -1,5 +1,5 @@
-//! Rules on whole files: length, header, leftovers, metric names, paths of somebody's machine, and
-//! the code map. Function bodies and vocabulary have files of their own.
+//! Rules on whole files: length, header, leftovers, metric names, paths of one machine, and the
+//! code map. Names and vocabulary have files of their own.
 
 use crate::finding::Finding;
 use crate::source::{Source, identifiers};
@@ -7,7 +7,6 @@ use crate::source::{Source, identifiers};
 const FILE_LINES_MAX: usize = 800;
 const METRICS_FOLDER: &str = "io/src/telemetry/metrics/";
 const MARKERS: [&str; 3] = ["TODO", "FIXME", "XXX"];
-const MARKER_MACROS: [&str; 2] = ["todo!", "unimplemented!"];
 
 /// First folders of paths that exist on one machine only. A container's own paths (`/etc`, `/tmp`,
 /// `/var`) are fine: they mean the same everywhere.
@@ -23,7 +22,7 @@ pub(super) fn too_long(source: &Source) -> Option<Finding> {
     })
 }
 
-/// Wants `//!` first, so that whoever opens the file reads what it is for before anything else.
+/// Wants `//!` first, so that a reader learns what a file is for before anything else.
 pub(super) fn without_header(source: &Source) -> Option<Finding> {
     let first = source.text.lines().find(|it| !it.trim().is_empty()).unwrap_or_default();
     (!source.is_test_file() && !first.starts_with("//!"))
@@ -31,13 +30,7 @@ pub(super) fn without_header(source: &Source) -> Option<Finding> {
 }
 
 pub(super) fn leftover_in_rust(source: &Source) -> Vec<Finding> {
-    let words = leftover_in_text(&source.path, &source.comments);
-    let macros = source.code.lines().enumerate().flat_map(|(at, line)| {
-        let found = MARKER_MACROS.into_iter().filter(move |it| line.contains(it));
-        found.map(move |it| (at, it))
-    });
-    let macros = macros.map(|(at, it)| leftover(&source.path, at, it));
-    words.into_iter().chain(macros).collect()
+    leftover_in_text(&source.path, &source.comments)
 }
 
 pub(super) fn leftover_in_text(path: &str, text: &str) -> Vec<Finding> {
@@ -129,12 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_found_in_comments_and_code_but_not_in_strings() {
+    fn leftovers_are_found_in_comments_and_not_in_strings() {
         let found = |text| leftover_in_rust(&rust("a.rs", text)).len();
         assert_eq!(found("// TODO: later\n"), 1);
         assert_eq!(found("/* FIXME */ let a = 1;\n"), 1);
-        assert_eq!(found("fn a() { todo!() }\n"), 1);
-        assert_eq!(found("fn a() { unimplemented!() }\n"), 1);
         assert_eq!(found("let a = \"TODO todo!()\"; let todos = 1; // the todo list\n"), 0);
         assert_eq!(leftover_in_text("a.py", "x = 1\n# XXX\n"), [leftover("a.py", 1, "XXX")]);
     }

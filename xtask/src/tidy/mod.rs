@@ -3,7 +3,8 @@
 //! argue about is not here: a rule must be right every time, or people learn to work around it.
 
 mod files;
-mod functions;
+mod names;
+mod plain;
 mod promises;
 mod words;
 
@@ -28,6 +29,7 @@ pub(crate) fn run() -> Result<()> {
 fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut proofs = BTreeSet::new();
+    let mut names = names::TypeNames::default();
     for path in repo::files(root, &["rs"])? {
         let source = Source::read(root, &path)?;
         proofs.extend(promises::proofs(&source));
@@ -36,15 +38,17 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
         findings.extend(files::leftover_in_rust(&source));
         findings.extend(files::metric_names(&source));
         findings.extend(files::machine_paths(&source.path, &source.text));
-        findings.extend(functions::too_long(&source));
+        names.note(&source);
         findings.extend(words::foreign(&source));
+        findings.extend(plain::unclear(&source));
     }
+    findings.extend(names.doubled());
     for path in repo::files(root, &SCRIPTS)? {
         let text = read(root, &path)?;
         findings.extend(files::leftover_in_text(&path.to_string_lossy(), &text));
         findings.extend(files::machine_paths(&path.to_string_lossy(), &text));
     }
-    // Prose may speak of leftovers; it may not speak of somebody's machine.
+    // Prose may speak of leftovers; it may not name a path of one machine.
     for path in repo::files(root, &["md"])? {
         findings.extend(files::machine_paths(&path.to_string_lossy(), &read(root, &path)?));
     }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::mock::answer::{Finish, Made, Shape};
 use crate::mock::ask::{self, Ask, Content, ToolChoice, Toolbox, render_call};
 use crate::mock::events::Events;
-use crate::mock::refusal::{Dialect, Refusal, to_json};
+use crate::mock::refusal::{ErrorDialect, Refusal, to_json};
 use crate::mock::text::Transcript;
 
 #[derive(Debug)]
@@ -15,15 +15,15 @@ pub(in crate::mock) struct Chat {
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct ChatBody {
     model: Option<String>,
-    messages: Vec<Message>,
+    messages: Vec<ChatTurn>,
     max_tokens: Option<u32>,
     max_completion_tokens: Option<u32>,
     #[serde(default)]
     ignore_eos: bool,
     stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
+    stream_options: Option<ChatStreamOptions>,
     tools: Option<Box<RawValue>>,
     tool_choice: Option<ToolChoice>,
     n: Option<u32>,
@@ -32,11 +32,11 @@ struct Body {
     add_generation_prompt: Option<bool>,
 }
 
-impl Body {
+impl ChatBody {
     /// Renders the conversation. If its last message is to be continued, that is said of the answer.
     fn render(&self, toolbox: &Toolbox) -> Result<(Vec<u8>, usize), Refusal> {
         if !self.continue_final_message {
-            return Ok((Message::render_all(&self.messages, toolbox), 0));
+            return Ok((ChatTurn::render_all(&self.messages, toolbox), 0));
         }
         if self.add_generation_prompt.unwrap_or(true) {
             let message = "continue_final_message needs add_generation_prompt to be false";
@@ -47,7 +47,7 @@ impl Body {
                 // Templates trim what they are given.
                 let said = last.content.render();
                 let said = said.trim();
-                let mut prompt = Message::render_all(before, toolbox);
+                let mut prompt = ChatTurn::render_all(before, toolbox);
                 prompt.extend_from_slice(said.as_bytes());
                 Ok((prompt, said.len()))
             }
@@ -57,18 +57,18 @@ impl Body {
 }
 
 #[derive(Deserialize)]
-pub(super) struct StreamOptions {
+pub(super) struct ChatStreamOptions {
     include_usage: Option<bool>,
 }
 
-impl StreamOptions {
+impl ChatStreamOptions {
     pub(super) fn wants_usage(options: Option<Self>) -> bool {
         options.and_then(|it| it.include_usage).unwrap_or(false)
     }
 }
 
 #[derive(Deserialize)]
-pub(super) struct Message {
+pub(super) struct ChatTurn {
     role: String,
     #[serde(default)]
     content: Content,
@@ -88,7 +88,7 @@ struct SentFunction {
     arguments: String,
 }
 
-impl Message {
+impl ChatTurn {
     /// Renders a conversation, ready for the answer.
     pub(super) fn render_all(messages: &[Self], toolbox: &Toolbox) -> Vec<u8> {
         let mut transcript = Transcript::default();
@@ -110,38 +110,38 @@ pub(super) fn refuse_many(n: Option<u32>) -> Result<(), Refusal> {
 }
 
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Usage {
+pub(super) struct ChatUsage {
     prompt_tokens: u32,
     completion_tokens: u32,
     total_tokens: u32,
-    prompt_tokens_details: Details,
+    prompt_tokens_details: ChatUsageDetails,
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Details {
+struct ChatUsageDetails {
     cached_tokens: u32,
 }
 
-impl Usage {
+impl ChatUsage {
     pub(super) fn of(made: &Made) -> Self {
         Self {
             prompt_tokens: made.prompt_tokens,
             completion_tokens: made.output_tokens,
             total_tokens: made.prompt_tokens + made.output_tokens,
-            prompt_tokens_details: Details { cached_tokens: made.cached_tokens },
+            prompt_tokens_details: ChatUsageDetails { cached_tokens: made.cached_tokens },
         }
     }
 }
 
 #[derive(Serialize)]
-struct Reply<'a, C> {
+struct ChatReply<'a, C> {
     id: &'a str,
     object: &'static str,
     created: u64,
     model: &'a str,
     choices: &'a [C],
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Usage>,
+    usage: Option<ChatUsage>,
 }
 
 #[derive(Serialize)]
@@ -208,18 +208,25 @@ impl Chat {
         made: &'a Made,
         object: &'static str,
         choices: &'a [C],
-        usage: Option<Usage>,
-    ) -> Reply<'a, C> {
-        Reply { id: &made.id, object, created: made.created_s, model: &made.model, choices, usage }
+        usage: Option<ChatUsage>,
+    ) -> ChatReply<'a, C> {
+        ChatReply {
+            id: &made.id,
+            object,
+            created: made.created_s,
+            model: &made.model,
+            choices,
+            usage,
+        }
     }
 }
 
 impl Shape for Chat {
-    const DIALECT: Dialect = Dialect::OpenAi;
+    const DIALECT: ErrorDialect = ErrorDialect::OpenAi;
     const ID_PREFIX: &'static str = "chatcmpl-";
 
     fn read(body: &[u8]) -> Result<(Ask, Self), Refusal> {
-        let mut body: Body = ask::read(body)?;
+        let mut body: ChatBody = ask::read(body)?;
         refuse_many(body.n)?;
         let Some(last) = body.messages.last() else {
             return Err(Refusal::bad("messages: at least one is needed"));
@@ -237,7 +244,7 @@ impl Shape for Chat {
             stream: body.stream.unwrap_or(false),
             tool,
         };
-        Ok((ask, Self { include_usage: StreamOptions::wants_usage(body.stream_options) }))
+        Ok((ask, Self { include_usage: ChatStreamOptions::wants_usage(body.stream_options) }))
     }
 
     fn open(&mut self, made: &Made, events: &mut Events) {
@@ -271,7 +278,7 @@ impl Shape for Chat {
         Self::chunk(made, Words::default(), Some(made.finish), events);
         if self.include_usage {
             let none: [PieceChoice<'_>; 0] = [];
-            let usage = Some(Usage::of(made));
+            let usage = Some(ChatUsage::of(made));
             events.data(&Self::reply(made, "chat.completion.chunk", &none, usage));
         }
         events.done();
@@ -286,6 +293,6 @@ impl Shape for Chat {
         let message = Words { role: Some("assistant"), content, tool_calls };
         let finish_reason = reason(made.finish);
         let choices = [WholeChoice { index: 0, message, logprobs: None, finish_reason }];
-        to_json(&Self::reply(made, "chat.completion", &choices, Some(Usage::of(made))))
+        to_json(&Self::reply(made, "chat.completion", &choices, Some(ChatUsage::of(made))))
     }
 }

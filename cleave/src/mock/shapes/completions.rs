@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::chat::{StreamOptions, Usage, refuse_many};
-use super::tokens::Prompts;
+use super::chat::{ChatStreamOptions, ChatUsage, refuse_many};
+use super::prompts::PromptInput;
 use crate::mock::answer::{Finish, Made, Shape};
 use crate::mock::ask::{self, Ask};
 use crate::mock::events::Events;
-use crate::mock::refusal::{Dialect, Refusal, to_json};
+use crate::mock::refusal::{ErrorDialect, Refusal, to_json};
 
 #[derive(Debug)]
 pub(in crate::mock) struct Completion {
@@ -15,38 +15,42 @@ pub(in crate::mock) struct Completion {
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct CompletionBody {
     model: Option<String>,
-    prompt: Prompts,
+    prompt: PromptInput,
     max_tokens: Option<u32>,
     #[serde(default)]
     ignore_eos: bool,
     stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
+    stream_options: Option<ChatStreamOptions>,
     n: Option<u32>,
 }
 
 #[derive(Serialize)]
-struct Reply<'a> {
+struct CompletionReply<'a> {
     id: &'a str,
     object: &'static str,
     created: u64,
     model: &'a str,
-    choices: &'a [Choice<'a>],
+    choices: &'a [CompletionChoice<'a>],
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Usage>,
+    usage: Option<ChatUsage>,
 }
 
 #[derive(Serialize)]
-struct Choice<'a> {
+struct CompletionChoice<'a> {
     index: u32,
     text: &'a str,
     logprobs: Option<()>,
     finish_reason: Option<&'static str>,
 }
 
-fn reply<'a>(made: &'a Made, choices: &'a [Choice<'a>], usage: Option<Usage>) -> Reply<'a> {
-    Reply {
+fn reply<'a>(
+    made: &'a Made,
+    choices: &'a [CompletionChoice<'a>],
+    usage: Option<ChatUsage>,
+) -> CompletionReply<'a> {
+    CompletionReply {
         id: &made.id,
         object: "text_completion",
         created: made.created_s,
@@ -56,20 +60,20 @@ fn reply<'a>(made: &'a Made, choices: &'a [Choice<'a>], usage: Option<Usage>) ->
     }
 }
 
-fn choice(text: &str, finish: Option<Finish>) -> [Choice<'_>; 1] {
+fn choice(text: &str, finish: Option<Finish>) -> [CompletionChoice<'_>; 1] {
     let finish_reason = finish.map(|finish| match finish {
         Finish::Stop | Finish::ToolCall => "stop",
         Finish::Length => "length",
     });
-    [Choice { index: 0, text, logprobs: None, finish_reason }]
+    [CompletionChoice { index: 0, text, logprobs: None, finish_reason }]
 }
 
 impl Shape for Completion {
-    const DIALECT: Dialect = Dialect::OpenAi;
+    const DIALECT: ErrorDialect = ErrorDialect::OpenAi;
     const ID_PREFIX: &'static str = "cmpl-";
 
     fn read(body: &[u8]) -> Result<(Ask, Self), Refusal> {
-        let body: Body = ask::read(body)?;
+        let body: CompletionBody = ask::read(body)?;
         refuse_many(body.n)?;
         let Ok([prompt]) = <[_; 1]>::try_from(body.prompt.into_bytes()?) else {
             return Err(Refusal::bad("prompt: only one at a time is supported"));
@@ -88,7 +92,7 @@ impl Shape for Completion {
             stream: body.stream.unwrap_or(false),
             tool: None,
         };
-        Ok((ask, Self { include_usage: StreamOptions::wants_usage(body.stream_options) }))
+        Ok((ask, Self { include_usage: ChatStreamOptions::wants_usage(body.stream_options) }))
     }
 
     fn open(&mut self, _made: &Made, _events: &mut Events) {}
@@ -100,12 +104,12 @@ impl Shape for Completion {
     fn close(&mut self, made: &Made, events: &mut Events) {
         events.data(&reply(made, &choice("", Some(made.finish)), None));
         if self.include_usage {
-            events.data(&reply(made, &[], Some(Usage::of(made))));
+            events.data(&reply(made, &[], Some(ChatUsage::of(made))));
         }
         events.done();
     }
 
     fn whole(&self, made: &Made) -> Vec<u8> {
-        to_json(&reply(made, &choice(made.text(), Some(made.finish)), Some(Usage::of(made))))
+        to_json(&reply(made, &choice(made.text(), Some(made.finish)), Some(ChatUsage::of(made))))
     }
 }

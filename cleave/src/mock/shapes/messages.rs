@@ -1,25 +1,21 @@
 //! `/v1/messages`, as Anthropic writes it.
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::mock::Replica;
 use crate::mock::answer::{Finish, Made, Shape};
 use crate::mock::ask::{self, Ask, Content, ToolChoice, Toolbox};
 use crate::mock::events::Events;
-use crate::mock::refusal::{Dialect, Refusal, json, to_json};
-use crate::mock::text::{self, Transcript};
+use crate::mock::refusal::{ErrorDialect, Refusal, to_json};
+use crate::mock::text::Transcript;
 
 #[derive(Debug)]
 pub(in crate::mock) struct Messages;
 
 #[derive(Deserialize)]
-struct Body {
+struct MessagesBody {
     model: Option<String>,
-    messages: Vec<Message>,
+    messages: Vec<MessagesTurn>,
     system: Option<Content>,
     max_tokens: Option<u32>,
     #[serde(default)]
@@ -30,14 +26,14 @@ struct Body {
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct MessagesTurn {
     role: String,
     #[serde(default)]
     content: Content,
 }
 
 #[derive(Serialize)]
-struct Reply<'a> {
+struct MessagesReply<'a> {
     id: &'a str,
     r#type: &'static str,
     role: &'static str,
@@ -45,7 +41,7 @@ struct Reply<'a> {
     content: Vec<Block<'a>>,
     stop_reason: Option<&'static str>,
     stop_sequence: Option<&'static str>,
-    usage: Usage,
+    usage: MessagesUsage,
 }
 
 #[derive(Serialize)]
@@ -58,7 +54,7 @@ enum Block<'a> {
 /// Counts as Anthropic does: what came from the cache is not part of the input.
 #[derive(Clone, Copy, Serialize)]
 #[expect(clippy::struct_field_names, reason = "Anthropic's names")]
-struct Usage {
+struct MessagesUsage {
     input_tokens: u32,
     cache_creation_input_tokens: u32,
     cache_read_input_tokens: u32,
@@ -67,18 +63,18 @@ struct Usage {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Event<'a> {
-    MessageStart { message: Reply<'a> },
+enum MessagesEvent<'a> {
+    MessageStart { message: MessagesReply<'a> },
     ContentBlockStart { index: u32, content_block: Block<'a> },
-    ContentBlockDelta { index: u32, delta: Delta<'a> },
+    ContentBlockDelta { index: u32, delta: MessagesDelta<'a> },
     ContentBlockStop { index: u32 },
-    MessageDelta { delta: End, usage: Usage },
+    MessageDelta { delta: End, usage: MessagesUsage },
     MessageStop,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Delta<'a> {
+enum MessagesDelta<'a> {
     TextDelta { text: &'a str },
     InputJsonDelta { partial_json: &'a str },
 }
@@ -89,7 +85,7 @@ struct End {
     stop_sequence: Option<&'static str>,
 }
 
-impl Event<'_> {
+impl MessagesEvent<'_> {
     fn name(&self) -> &'static str {
         match self {
             Self::MessageStart { .. } => "message_start",
@@ -114,8 +110,8 @@ fn reason(finish: Finish) -> &'static str {
     }
 }
 
-fn usage(made: &Made, output_tokens: u32) -> Usage {
-    Usage {
+fn usage(made: &Made, output_tokens: u32) -> MessagesUsage {
+    MessagesUsage {
         input_tokens: made.prompt_tokens - made.cached_tokens,
         cache_creation_input_tokens: 0,
         cache_read_input_tokens: made.cached_tokens,
@@ -123,8 +119,8 @@ fn usage(made: &Made, output_tokens: u32) -> Usage {
     }
 }
 
-fn reply<'a>(made: &'a Made, content: Vec<Block<'a>>, whole: bool) -> Reply<'a> {
-    Reply {
+fn reply<'a>(made: &'a Made, content: Vec<Block<'a>>, whole: bool) -> MessagesReply<'a> {
+    MessagesReply {
         id: &made.id,
         r#type: "message",
         role: "assistant",
@@ -136,7 +132,7 @@ fn reply<'a>(made: &'a Made, content: Vec<Block<'a>>, whole: bool) -> Reply<'a> 
     }
 }
 
-impl Body {
+impl MessagesBody {
     fn into_ask(self) -> Result<Ask, Refusal> {
         let Some(last) = self.messages.last() else {
             return Err(Refusal::bad("messages: at least one is needed"));
@@ -164,11 +160,11 @@ impl Body {
 }
 
 impl Shape for Messages {
-    const DIALECT: Dialect = Dialect::Anthropic;
+    const DIALECT: ErrorDialect = ErrorDialect::Anthropic;
     const ID_PREFIX: &'static str = "msg_";
 
     fn read(body: &[u8]) -> Result<(Ask, Self), Refusal> {
-        let body: Body = ask::read(body)?;
+        let body: MessagesBody = ask::read(body)?;
         if body.max_tokens.is_none() {
             return Err(Refusal::bad("max_tokens: field required"));
         }
@@ -176,28 +172,28 @@ impl Shape for Messages {
     }
 
     fn open(&mut self, made: &Made, events: &mut Events) {
-        Event::MessageStart { message: reply(made, vec![], false) }.send(events);
+        MessagesEvent::MessageStart { message: reply(made, vec![], false) }.send(events);
         let content_block = match &made.call {
             None => Block::Text { text: "" },
             Some(call) => Block::ToolUse { id: &call.id, name: &call.name, input: empty() },
         };
-        Event::ContentBlockStart { index: 0, content_block }.send(events);
+        MessagesEvent::ContentBlockStart { index: 0, content_block }.send(events);
     }
 
     fn piece(&mut self, made: &Made, text: &str, events: &mut Events) {
         let delta = if made.call.is_some() {
-            Delta::InputJsonDelta { partial_json: text }
+            MessagesDelta::InputJsonDelta { partial_json: text }
         } else {
-            Delta::TextDelta { text }
+            MessagesDelta::TextDelta { text }
         };
-        Event::ContentBlockDelta { index: 0, delta }.send(events);
+        MessagesEvent::ContentBlockDelta { index: 0, delta }.send(events);
     }
 
     fn close(&mut self, made: &Made, events: &mut Events) {
-        Event::ContentBlockStop { index: 0 }.send(events);
+        MessagesEvent::ContentBlockStop { index: 0 }.send(events);
         let delta = End { stop_reason: reason(made.finish), stop_sequence: None };
-        Event::MessageDelta { delta, usage: usage(made, made.output_tokens) }.send(events);
-        Event::MessageStop.send(events);
+        MessagesEvent::MessageDelta { delta, usage: usage(made, made.output_tokens) }.send(events);
+        MessagesEvent::MessageStop.send(events);
     }
 
     fn whole(&self, made: &Made) -> Vec<u8> {
@@ -215,20 +211,4 @@ impl Shape for Messages {
 
 fn empty() -> &'static RawValue {
     serde_json::from_str("{}").expect("an empty object is JSON")
-}
-
-#[derive(Serialize)]
-struct Count {
-    input_tokens: u32,
-}
-
-pub(in crate::mock) async fn count_tokens(State(replica): State<Replica>, body: Bytes) -> Response {
-    let counted = ask::read::<Body>(&body).and_then(Body::into_ask).and_then(|ask| {
-        replica.resolve(ask.model.as_deref())?;
-        Ok(Count { input_tokens: text::count_tokens(ask.prompt.len()) })
-    });
-    match counted {
-        Ok(count) => json(to_json(&count)),
-        Err(refusal) => refusal.into_response(Dialect::Anthropic),
-    }
 }

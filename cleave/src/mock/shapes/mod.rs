@@ -3,7 +3,7 @@
 
 pub(super) mod chat;
 pub(super) mod completions;
+pub(super) mod embeddings;
 pub(super) mod messages;
-pub(super) mod pooling;
+pub(super) mod prompts;
 pub(super) mod responses;
-pub(super) mod tokens;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::mock::answer::{Call, Finish, Made, Shape};
 use crate::mock::ask::{self, Ask, Content, TextOr, ToolChoice, Toolbox, render_call};
 use crate::mock::events::Events;
-use crate::mock::refusal::{Dialect, Refusal, to_json};
+use crate::mock::refusal::{ErrorDialect, Refusal, to_json};
 use crate::mock::text::Transcript;
 
 /// Writes one response; every event carries a number.
@@ -17,7 +17,7 @@ pub(in crate::mock) struct Responses {
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct ResponsesBody {
     model: Option<String>,
     input: TextOr<SentItem>,
     instructions: Option<String>,
@@ -62,7 +62,7 @@ impl SentItem {
 }
 
 #[derive(Serialize)]
-struct Reply<'a> {
+struct ResponsesReply<'a> {
     id: &'a str,
     object: &'static str,
     created_at: u64,
@@ -78,7 +78,7 @@ struct Reply<'a> {
     tool_choice: &'static str,
     tools: [(); 0],
     top_p: f64,
-    usage: Option<Usage>,
+    usage: Option<ResponsesUsage>,
 }
 
 #[derive(Serialize)]
@@ -90,7 +90,7 @@ struct Incomplete {
 struct Empty {}
 
 #[derive(Serialize)]
-struct Usage {
+struct ResponsesUsage {
     input_tokens: u32,
     input_tokens_details: InputDetails,
     output_tokens: u32,
@@ -116,7 +116,7 @@ enum Item<'a> {
         id: String,
         status: &'static str,
         role: &'static str,
-        content: Vec<Part<'a>>,
+        content: Vec<ResponsesPart<'a>>,
     },
     FunctionCall {
         id: String,
@@ -129,14 +129,14 @@ enum Item<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "output_text")]
-struct Part<'a> {
+struct ResponsesPart<'a> {
     text: &'a str,
     annotations: [(); 0],
     logprobs: [(); 0],
 }
 
-fn part(text: &str) -> Part<'_> {
-    Part { text, annotations: [], logprobs: [] }
+fn part(text: &str) -> ResponsesPart<'_> {
+    ResponsesPart { text, annotations: [], logprobs: [] }
 }
 
 /// Writes the one item of an answer: with its text when `done`, else as it begins.
@@ -157,7 +157,7 @@ fn item_id(made: &Made) -> String {
 }
 
 #[derive(Serialize)]
-struct Event<'a, F> {
+struct ResponsesEvent<'a, F> {
     r#type: &'a str,
     sequence_number: u32,
     #[serde(flatten)]
@@ -166,7 +166,7 @@ struct Event<'a, F> {
 
 #[derive(Serialize)]
 struct OfResponse<'a> {
-    response: Reply<'a>,
+    response: ResponsesReply<'a>,
 }
 
 #[derive(Serialize)]
@@ -183,7 +183,7 @@ struct OfText<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     content_index: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    part: Option<Part<'a>>,
+    part: Option<ResponsesPart<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delta: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,12 +200,12 @@ impl Responses {
     fn send(&mut self, events: &mut Events, name: &str, fields: impl Serialize) {
         let sequence_number = self.sequence_number;
         self.sequence_number += 1;
-        events.named(name, &Event { r#type: name, sequence_number, fields });
+        events.named(name, &ResponsesEvent { r#type: name, sequence_number, fields });
     }
 
-    fn reply<'a>(&'a self, made: &'a Made, done: bool) -> Reply<'a> {
+    fn reply<'a>(&'a self, made: &'a Made, done: bool) -> ResponsesReply<'a> {
         let cut = done && made.finish == Finish::Length;
-        let usage = done.then(|| Usage {
+        let usage = done.then(|| ResponsesUsage {
             input_tokens: made.prompt_tokens,
             input_tokens_details: InputDetails {
                 cached_tokens: made.cached_tokens,
@@ -215,7 +215,7 @@ impl Responses {
             output_tokens_details: OutputDetails { reasoning_tokens: 0 },
             total_tokens: made.prompt_tokens + made.output_tokens,
         });
-        Reply {
+        ResponsesReply {
             id: &made.id,
             object: "response",
             created_at: made.created_s,
@@ -244,7 +244,7 @@ impl Responses {
         let sequence_number = self.sequence_number;
         self.sequence_number += 1;
         let fields = OfResponse { response: self.reply(made, done) };
-        events.named(name, &Event { r#type: name, sequence_number, fields });
+        events.named(name, &ResponsesEvent { r#type: name, sequence_number, fields });
     }
 
     fn close_text(&mut self, made: &Made, events: &mut Events) {
@@ -269,11 +269,11 @@ impl Responses {
 }
 
 impl Shape for Responses {
-    const DIALECT: Dialect = Dialect::OpenAi;
+    const DIALECT: ErrorDialect = ErrorDialect::OpenAi;
     const ID_PREFIX: &'static str = "resp_";
 
     fn read(body: &[u8]) -> Result<(Ask, Self), Refusal> {
-        let body: Body = ask::read(body)?;
+        let body: ResponsesBody = ask::read(body)?;
         if body.previous_response_id.is_some() {
             return Err(Refusal::bad("previous_response_id: responses are not stored here"));
         }

@@ -1,5 +1,5 @@
-//! Who stops whom: a client that leaves ends the request at the replica, a client that does not
-//! read stops the replica from sending.
+//! Back-pressure and cancellation: a client that leaves ends the request at the replica, a client
+//! that does not read stops the replica from sending.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ async fn a_cancelled_http2_stream_ends_the_request_at_the_replica_and_no_other()
     // Before the first byte.
     let waiting = timeout(Duration::MAX, client.post("/v1/chat/completions", STREAM));
     let mut exchange = tokio::select! {
-        _ = waiting => unreachable!("nobody answers"),
+        _ = waiting => unreachable!("nothing answers"),
         exchange = requests.next() => exchange,
     };
     exchange.body().await;

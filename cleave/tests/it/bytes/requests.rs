@@ -5,7 +5,7 @@ use crate::support::{Request, Router, Scripted, Wire, config, json_answer, noise
 
 const MIB: u64 = 1 << 20;
 
-/// A chat body of so many bytes, with what a careless rewrite would change: space, order, escapes,
+/// A chat body of `bytes` bytes, with what a careless rewrite would change: space, order, escapes,
 /// numbers that no double can hold.
 fn odd_body(bytes: usize) -> Vec<u8> {
     let start = "{ \"z\" : 1.10e+2 ,\"big\":123456789012345678901234567890,\r\n\t\"model\" :  \"m\", \

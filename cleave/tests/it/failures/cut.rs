@@ -1,5 +1,5 @@
-//! Replicas that break off in the middle: before anything was passed on, somebody else takes over;
-//! after that the client is told, in its own stream and in its own API's words.
+//! Replicas that break off in the middle: before anything was passed on, another replica takes
+//! over; after that the client is told, in its own stream and in its own API's words.
 
 use serde::Deserialize;
 

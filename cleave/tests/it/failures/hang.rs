@@ -1,5 +1,6 @@
-//! Replicas that fall silent, requests that bring replicas down, processes that come back at the same
-//! address. Timeouts are left as long as they are by default: whoever waited for one would not finish.
+//! Replicas that fall silent, requests that bring replicas down, processes that come back at the
+//! same address. Timeouts are left as long as they are by default: a test that waited for one would
+//! not finish.
 
 use std::future::pending;
 
@@ -50,7 +51,7 @@ async fn a_stream_of_a_replica_that_falls_silent_ends_with_an_error_event() {
     let both: Vec<(&str, f64)> = both.iter().map(|it| (it.0.as_str(), it.1)).collect();
     let (mut client, _exchange) = requests.open(router.address, &Request::stream("hi")).await;
     client.head().await.unwrap();
-    // Nobody is given up before there is somebody else.
+    // No replica is given up before there is another one.
     router.write(&config(&both, ""));
     router.process.signal("HUP");
     let text = String::from_utf8(client.body().await.expect("it ends well")).unwrap();

@@ -137,7 +137,7 @@ async fn half_an_event_is_never_passed_on_and_the_rest_is_asked_for_by_name() {
     client.head().await.unwrap();
     assert_eq!(client.piece().await.unwrap().unwrap(), format!("{WORD}\n\n").into_bytes());
     exchange.reset();
-    // Nobody else is there to go on: the client is told, after whole events.
+    // No other replica can go on: the client is told, after whole events.
     let rest = String::from_utf8(client.body().await.unwrap()).unwrap();
     assert!(rest.starts_with("data: {\"error\":"), "{rest}");
     expect_cut_event(&rest);

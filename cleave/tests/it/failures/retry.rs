@@ -8,7 +8,8 @@ use crate::support::{Exchange, Request, Router, Scripted, config, deaf, json_ans
 const ALTERNATE: &str =
     "policy = \"round_robin\"\nbreaker.failures_max = 1000\nhealth.interval = \"1h\"";
 
-/// Who has not begun to answer by then hangs; a sound replica on a busy machine begins much earlier.
+/// A replica that has not begun to answer by then hangs; a sound one on a busy machine begins much
+/// earlier.
 const HASTY: &str = "\ntimeouts.first_byte = \"1s\"";
 
 async fn well() -> Scripted {

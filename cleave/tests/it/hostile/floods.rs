@@ -1,5 +1,5 @@
-//! HTTP/2 clients that send frames without content as fast as they can: their connection is closed, and
-//! nobody else notices.
+//! HTTP/2 clients that send frames without content as fast as they can: their connection is closed,
+//! and other clients do not notice.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::sound;
-use crate::support::{Http2, PATIENCE, Request, Router, Wire, next_piece};
+use crate::support::{Http2, Request, Router, WAIT_MAX, Wire, next_piece};
 
 /// The preface and empty settings.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -47,7 +47,7 @@ async fn flood(router: &Router, mut frames: impl FnMut(u32) -> Vec<u8>) {
         // All was sent, perhaps into buffers: what counts is that the other side hangs up.
         std::future::pending::<()>().await;
     };
-    let closed = timeout(PATIENCE, async {
+    let closed = timeout(WAIT_MAX, async {
         tokio::select! {
             () = hung_up => {}
             () = pours => {}

@@ -1,5 +1,5 @@
-//! Clients and replicas that mean ill or know no better: the right status, a clear error, and nobody
-//! else is affected.
+//! Clients and replicas that mean ill or know no better: the right status, a clear error, and no
+//! other request is affected.
 
 mod admin;
 mod bodies;

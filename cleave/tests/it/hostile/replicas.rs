@@ -1,4 +1,5 @@
-//! Replicas that send what is no HTTP: the client gets a clear error, and nobody else is affected.
+//! Replicas that send what is no HTTP: the client gets a clear error, and no other client is
+//! affected.
 
 use crate::support::{Request, Router, Scripted, Wire, json_answer};
 

@@ -1,5 +1,5 @@
-//! Clients that announce bodies and do not send them, or send them byte by byte: they lose their own
-//! requests, and nobody else's waits.
+//! Clients that announce bodies and do not send them, or send them byte by byte: they lose their
+//! own requests, and no other request waits.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use super::sound;
-use crate::support::{Answer, PATIENCE, Request, Router, Scripted, Wire, json_answer};
+use crate::support::{Answer, Request, Router, Scripted, WAIT_MAX, Wire, json_answer};
 
 const JSON: &str = "content-type: application/json";
 const BYTES: &str = "content-type: application/octet-stream";
@@ -39,7 +39,7 @@ async fn idle_uploads_of_the_largest_size_hold_nobody_up() {
 /// Sends `bytes` again and again, with a pause between, until an answer comes.
 async fn dribble(client: &mut Wire<TcpStream>, bytes: &[u8]) -> Answer {
     let mut ticks = interval(PAUSE);
-    timeout(PATIENCE, async {
+    timeout(WAIT_MAX, async {
         loop {
             ticks.tick().await;
             // It may have been answered and closed by now.

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::PATIENCE;
+use super::WAIT_MAX;
 
 #[derive(Debug)]
 pub(crate) struct Http2 {
@@ -24,7 +24,7 @@ impl Http2 {
         Self::with_window(1 << 20, stream).await
     }
 
-    /// Takes no more than so many bytes of an answer that is not read.
+    /// Takes no more than `bytes` of an answer that is not read.
     pub(crate) async fn with_window(
         bytes: u32,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -44,7 +44,7 @@ impl Http2 {
             .header("content-type", "application/json")
             .body(Full::from(body.to_owned()))
             .unwrap();
-        let answer = timeout(PATIENCE, self.sender.send_request(request)).await;
+        let answer = timeout(WAIT_MAX, self.sender.send_request(request)).await;
         answer.expect("an answer comes in time").expect("the stream stands")
     }
 }
@@ -52,7 +52,7 @@ impl Http2 {
 /// Takes the next piece of an answer; none at its end, which may come in a frame of its own.
 pub(crate) async fn next_piece(body: &mut Incoming) -> Option<Bytes> {
     loop {
-        let frame = timeout(PATIENCE, body.frame()).await.expect("a piece comes in time")?;
+        let frame = timeout(WAIT_MAX, body.frame()).await.expect("a piece comes in time")?;
         let data = frame.expect("the stream stands").into_data().ok()?;
         if !data.is_empty() {
             return Some(data);

@@ -22,23 +22,23 @@ use rand_pcg::Pcg64Mcg;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Nothing in these tests takes so long unless it never comes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Long enough for anything in these tests, unless it never comes.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Waits until `holds`, and fails with `what` when it does not in time.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_MAX;
     while !holds().await {
         assert!(Instant::now() < until, "waited in vain: {what}");
         tokio::time::sleep(POLL).await;
     }
 }
 
-/// Waits until a count that tasks keep has come so far.
+/// Waits until a count that tasks keep has reached `wanted`.
 pub(crate) async fn reached(count: &mut watch::Receiver<usize>, wanted: usize) {
-    let reached = timeout(PATIENCE, count.wait_for(|it| wanted <= *it)).await;
-    _ = reached.expect("the count rises in time").expect("somebody counts");
+    let reached = timeout(WAIT_MAX, count.wait_for(|it| wanted <= *it)).await;
+    _ = reached.expect("the count rises in time").expect("the counter is alive");
 }
 
 /// Bytes that nothing can guess, the same in every run.

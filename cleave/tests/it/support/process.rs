@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use serde::Deserialize;
 
 use super::client::{Answer, Request, ask};
-use super::{PATIENCE, POLL, eventually};
+use super::{POLL, WAIT_MAX, eventually};
 
 /// One running `cleave`, killed when dropped.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Process {
     child: Child,
     log: Arc<Mutex<String>>,
     listener: Option<JoinHandle<()>>,
-    /// Nobody reads what it writes from the next line on.
+    /// What it writes from the next line on is not read.
     deaf: Arc<AtomicBool>,
     /// What it writes is not read for now.
     stalled: Arc<AtomicBool>,
@@ -63,7 +63,7 @@ impl Process {
         });
         let (listener, announcement) = (Some(listener), String::new());
         let mut process = Self { child, log, listener, deaf, stalled, announced: announcement };
-        process.announced = announced.recv_timeout(PATIENCE).expect("it says where it listens");
+        process.announced = announced.recv_timeout(WAIT_MAX).expect("it says where it listens");
         let came_up = process.announced.contains("listening on");
         assert!(came_up, "{arguments:?} did not come up:\n{}", process.log());
         process

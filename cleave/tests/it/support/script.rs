@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::PATIENCE;
+use super::WAIT_MAX;
 use super::client::Request;
 use super::wire::{Head, Wire};
 
@@ -110,7 +110,7 @@ impl Scripted {
         (replica.await, Requests(receiver))
     }
 
-    /// Starts a replica that gives everybody the same answer.
+    /// Starts a replica that gives every client the same answer.
     pub(crate) async fn answering(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes: Arc<[u8]> = bytes.into().into();
         Self::start(move |exchange| {
@@ -136,7 +136,7 @@ pub(crate) struct Requests(mpsc::Receiver<Exchange>);
 
 impl Requests {
     pub(crate) async fn next(&mut self) -> Exchange {
-        let next = timeout(PATIENCE, self.0.recv()).await.expect("a request comes in time");
+        let next = timeout(WAIT_MAX, self.0.recv()).await.expect("a request comes in time");
         next.expect("the replica runs")
     }
 
@@ -199,7 +199,7 @@ pub(crate) const fn sse_head() -> &'static str {
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 }
 
-/// Takes a port on which nobody listens, so that connections to it are refused. It stays taken as
+/// Takes a port on which nothing listens, so that connections to it are refused. It stays taken as
 /// long as the socket lives.
 pub(crate) fn deaf() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();

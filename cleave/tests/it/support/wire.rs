@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::PATIENCE;
+use super::WAIT_MAX;
 
 /// A request's or an answer's head.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        timeout(PATIENCE, self.stream.write_all(bytes)).await.expect("taken in time")
+        timeout(WAIT_MAX, self.stream.write_all(bytes)).await.expect("taken in time")
     }
 
     /// Reads one head; none when the other side closed before it.
@@ -151,7 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     async fn fill(&mut self) -> io::Result<usize> {
-        let read = timeout(PATIENCE, self.stream.read_buf(&mut self.buffer)).await;
+        let read = timeout(WAIT_MAX, self.stream.read_buf(&mut self.buffer)).await;
         read.expect("something comes in time, or the end")
     }
 

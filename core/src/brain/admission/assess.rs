@@ -49,7 +49,7 @@ impl Parked {
 
     pub(in crate::brain) fn ask(&self, now: Moment) -> Ask<'_> {
         let first_token = self.estimate.first_token;
-        Ask { now, key: self.key, outline: &self.outline, first_token }
+        Ask { now, key: self.key, outline: &self.outline, home: None, first_token }
     }
 
     pub(in crate::brain) fn booking(self, replica: ReplicaId) -> Booking {

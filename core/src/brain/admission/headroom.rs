@@ -239,7 +239,7 @@ impl Headroom {
 mod tests {
     use super::*;
     use crate::domain::{ReplicaId, RequestId};
-    use crate::queue::{Lane, LineSettings, Tenant, Ticket, Weight};
+    use crate::queue::{Lane, QueueLimits, Tenant, Ticket, Weight};
 
     const CAPACITY: Work = Work::from_parts(400_000_000);
 
@@ -248,7 +248,7 @@ mod tests {
     }
 
     fn empty() -> Line {
-        Line::new(LineSettings::default(), &Classes::default())
+        Line::new(QueueLimits::default(), &Classes::default())
     }
 
     /// Classes that have brought so much of what the fleet can do for a while.

@@ -19,7 +19,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId};
 use crate::fleet::Replica;
-use crate::queue::{Contracts, Gate, Line, Pace, Ticket, Use, Work};
+use crate::queue::{Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
 
 use super::event::Refusal;
 use super::request::{CostEstimate, micros};
@@ -51,7 +51,7 @@ pub(super) struct Admission {
     contracts: Contracts,
     gate: Gate,
     knees: Knees,
-    pace: Pace,
+    drain_rate: DrainRate,
     headroom: Headroom,
     reaches: Reaches,
     /// The requests in the line. As many, so bounded as it is.
@@ -79,7 +79,7 @@ impl Admission {
             contracts: Contracts::default(),
             gate: Gate::new(settings.gate),
             knees: Knees::new(headroom.patience_min()),
-            pace: Pace::new(Work::ZERO),
+            drain_rate: DrainRate::new(Work::ZERO),
             headroom,
             reaches: Reaches::default(),
             parked: IndexMap::default(),
@@ -130,7 +130,7 @@ impl Admission {
     pub(super) fn pass(&mut self, now: Moment, parked: &Parked) {
         let CostEstimate { class, tenant, weight, work, .. } = parked.estimate;
         self.line.pass(class, tenant, weight, work);
-        self.pace.on_sent(now, work, false);
+        self.drain_rate.on_sent(now, work, false);
     }
 
     /// Makes the ticket of a request that is to join the line.
@@ -239,7 +239,7 @@ impl Admission {
 
     /// Counts a request that was taken out of the line and sent.
     pub(super) fn on_moved(&mut self, now: Moment, work: Work) {
-        self.pace.on_sent(now, work, !self.line.is_empty());
+        self.drain_rate.on_sent(now, work, !self.line.is_empty());
     }
 
     /// Takes a request out of the line and gives back what it holds; tells whether it was there.
@@ -341,12 +341,12 @@ impl Admission {
 
     /// Predicts how long a request that joins now waits; nothing where nothing is known.
     fn predict_wait(&self, now: Moment, ticket: &Ticket) -> Duration {
-        self.pace.wait(self.line.ahead(now, ticket)).unwrap_or(Duration::ZERO)
+        self.drain_rate.wait(self.line.ahead(now, ticket)).unwrap_or(Duration::ZERO)
     }
 
     /// Says when a request that is turned away should come back: when what waits before it will be gone.
     fn retry_after(&self, now: Moment, ticket: &Ticket) -> Duration {
-        self.pace.retry_after(self.line.ahead(now, ticket))
+        self.drain_rate.retry_after(self.line.ahead(now, ticket))
     }
 
     /// Lists the requests that wait.

@@ -4,7 +4,7 @@
 use crate::cost::Hardware;
 use crate::domain::{Moment, ReplicaId, SliceKey, span_ms};
 use crate::fleet::Replica;
-use crate::queue::{self, GateSnapshot, Limits, Tenant, Work};
+use crate::queue::{ContractUsage, GateSnapshot, Limits, Line, Tenant, Work};
 
 use super::super::request::{Booking, CostEstimate};
 use super::Admission;
@@ -114,7 +114,7 @@ impl Admission {
         let kv_tokens = told.sum::<u64>() * all / count.max(1);
         let capacity_per_min = Work::from_mu(capacity);
         if capacity_per_min != self.capacity_per_min {
-            self.pace.expect(self.capacity_per_min, capacity_per_min);
+            self.drain_rate.expect(self.capacity_per_min, capacity_per_min);
             self.capacity_per_min = capacity_per_min;
         }
         self.gate.on_room((0 < count).then_some(kv_tokens));
@@ -146,7 +146,7 @@ impl Admission {
         &mut self,
         now: Moment,
         tenant: Tenant,
-    ) -> Option<queue::Usage> {
+    ) -> Option<ContractUsage> {
         let account = self.contracts.account(tenant);
         account.is_limited().then(|| account.usage_at(now))
     }
@@ -154,18 +154,18 @@ impl Admission {
     /// Lists what each tenant with a name has waiting and has used, and all others together.
     pub(in crate::brain) fn tenants(
         &self,
-    ) -> impl Iterator<Item = (Tenant, usize, queue::Usage)> + '_ {
+    ) -> impl Iterator<Item = (Tenant, usize, ContractUsage)> + '_ {
         let accounts = self.contracts.iter();
         accounts.map(|(tenant, it)| (tenant, self.line.waiting_of(tenant), it.usage()))
     }
 
     /// What the line holds: requests, bytes, and by class; and the model units that leave it in a minute.
-    pub(in crate::brain) const fn line(&self) -> &queue::Line {
+    pub(in crate::brain) const fn line(&self) -> &Line {
         &self.line
     }
 
     pub(in crate::brain) fn mu_per_min(&self) -> f64 {
-        self.pace.mu_per_min()
+        self.drain_rate.mu_per_min()
     }
 
     pub(in crate::brain) fn sessions(&self) -> GateSnapshot {

@@ -198,7 +198,7 @@ fn a_class_waits_no_longer_than_it_may() {
 
 #[test]
 fn a_full_line_turns_away_whoever_floods_it() {
-    let limits = queue::LineSettings { count_max: 3, bytes_max: 1 << 20 };
+    let limits = queue::QueueLimits { count_max: 3, bytes_max: 1 << 20 };
     let mut bench = Bench::new(1, LineSettings { limits, ..holding() });
     bench.fill();
     (0..3).for_each(|it| _ = bench.arrive(it, 100, of(1, 1)));

@@ -83,7 +83,8 @@ impl Placement {
         if them.is_bound {
             return Ok(first.id);
         }
-        let chosen = self.policy.pick(ask, &them.list, &mut self.chance);
+        let ask = Ask { home: self.sessions.home(ask.now, ask.key), ..*ask };
+        let chosen = self.policy.pick(&ask, &them.list, &mut self.chance);
         self.subsets.on_picked(&them.selection, them.list[chosen].place);
         Ok(them.list[chosen].id)
     }

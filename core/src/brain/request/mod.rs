@@ -103,6 +103,6 @@ impl Booking {
 
     pub(super) fn ask(&self, now: Moment) -> Ask<'_> {
         let first_token = self.estimate.first_token;
-        Ask { now, key: self.key, outline: &self.outline, first_token }
+        Ask { now, key: self.key, outline: &self.outline, home: None, first_token }
     }
 }

@@ -5,7 +5,7 @@
 //! Messages are walked through once, with strings skipped. That is done only where something looks like
 //! data, or like the name of a field that holds an address.
 
-use memchr::{memchr_iter, memmem};
+use memchr::memchr_iter;
 
 use super::sound;
 
@@ -15,9 +15,6 @@ const DATA_BYTES_MIN: usize = 256;
 const PROBE_BYTES: usize = 64;
 /// How far a data URL's own words go.
 const PREFIX_BYTES_MAX: usize = 128;
-
-/// What is in every prompt that names an image, a sound or a file by its address.
-const ADDRESSED: [&[u8]; 3] = [b"_url\"", b"\"source\"", b"\"file"];
 
 /// How the turns of a prompt begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,15 +100,24 @@ pub(super) fn find(turns: &str, begin: Turns, has_data: bool) -> Media {
         }
         Turns::List => (Vec::new(), Spot::List),
     };
-    if !has_data && !ADDRESSED.iter().any(|it| memmem::find(text, it).is_some()) {
+    if !has_data && !may_name_address(text) {
         return Media::default();
     }
-    let mut walk = Walk { text, stack, outside, found: Media::default() };
+    let mut walk = MediaWalk { text, stack, outside, found: Media::default() };
     walk.run();
     walk.found
 }
 
-struct Walk<'a> {
+/// Looks for what is in every prompt that names an image, a sound or a file by its address: a key that
+/// ends with `_url`, is `source` or begins with `file`. One pass over the quotes finds all three.
+fn may_name_address(text: &[u8]) -> bool {
+    memchr_iter(b'"', text).any(|at| {
+        let (before, after) = (&text[..at], &text[at + 1..]);
+        before.ends_with(b"_url") || after.starts_with(b"source\"") || after.starts_with(b"file")
+    })
+}
+
+struct MediaWalk<'a> {
     text: &'a [u8],
     stack: Vec<Frame>,
     /// What stands outside of all that is open.
@@ -119,7 +125,7 @@ struct Walk<'a> {
     found: Media,
 }
 
-impl Walk<'_> {
+impl MediaWalk<'_> {
     fn run(&mut self) {
         let mut at = 0;
         while let Some(byte) = self.text.get(at) {

@@ -46,7 +46,7 @@ fn bytes_per_second(letters: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A WAV file of so many seconds at 16 kHz with two bytes a sample.
+    /// A WAV file of the given length at 16 kHz with two bytes a sample.
     fn wav(seconds: usize) -> String {
         let mut file = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0".to_vec();
         file.extend_from_slice(&32_000_u32.to_le_bytes());

@@ -1,6 +1,6 @@
 //! What outlines promise: turns extend each other, what must not share does not, all of it bounded.
 
-#![expect(clippy::disallowed_types, reason = "tests play the client, who builds bodies")]
+#![expect(clippy::disallowed_types, reason = "tests play the client, which builds bodies")]
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

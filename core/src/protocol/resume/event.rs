@@ -66,7 +66,7 @@ pub(super) struct Chunk<'a> {
     #[serde(borrow)]
     pub(super) choices: Option<Vec<Choice<'a>>>,
     #[serde(borrow)]
-    pub(super) usage: Option<Figures<'a>>,
+    pub(super) usage: Option<UsageObject<'a>>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -100,17 +100,17 @@ pub(super) struct Choice<'a> {
 
 /// What the engine says the answer came to.
 #[derive(Debug, Deserialize)]
-pub(super) struct Figures<'a> {
+pub(super) struct UsageObject<'a> {
     #[serde(borrow)]
     pub(super) prompt_tokens: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) completion_tokens: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) prompt_tokens_details: Option<Details<'a>>,
+    pub(super) prompt_tokens_details: Option<TokenDetails<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Details<'a> {
+pub(super) struct TokenDetails<'a> {
     #[serde(borrow)]
     pub(super) cached_tokens: Option<&'a RawValue>,
 }

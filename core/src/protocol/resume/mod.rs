@@ -1,7 +1,8 @@
-//! A streamed answer that another replica can go on with: what was said so far, what the other one is
-//! asked, and how its events must look so that the client sees one answer. Works on whole events; what
-//! was passed on to the client is the truth, and half an event never was. It decides nothing about
-//! replicas, and it never guesses: where the rest would not fit exactly, it says so.
+//! A streamed answer that another replica can continue: what was sent so far, what the other
+//! replica is asked, and how its events must look so that the client sees one answer. Works on
+//! whole events: what was passed on to the client is the truth, and half an event never was. It
+//! decides nothing about replicas, and it never guesses: where the rest would not fit exactly, it
+//! says so.
 
 mod event;
 mod request;
@@ -16,7 +17,7 @@ use serde_json::value::RawValue;
 use super::Api;
 use super::peek::{quoted, span_of};
 pub use event::event_end;
-use event::{Choice, Chunk, Delta, Figures, Read};
+use event::{Choice, Chunk, Delta, Read, UsageObject};
 use request::Request;
 use splice::splice;
 
@@ -27,7 +28,7 @@ const DONE: &str = "data: [DONE]\n\n";
 
 /// What becomes of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EventAction {
     /// Passed on as it stands.
     Pass,
     /// Not passed on: the client has seen it.
@@ -40,7 +41,7 @@ pub enum Verdict {
 
 /// What can be done about an answer that broke off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Continuation {
     /// Another replica may go on.
     GoOn,
     /// Nothing was missing but this.
@@ -65,7 +66,7 @@ pub struct Resume {
     request: Request,
     /// What the first event said of itself; all later ones say the same.
     envelope: Option<Envelope>,
-    /// Whether the client knows who speaks.
+    /// Whether the role was sent to the client.
     role_said: bool,
     said: String,
     /// Tokens said, by the engine's count if it counts along, else one for each event with words.
@@ -104,42 +105,46 @@ impl Resume {
     }
 
     /// Takes in the next whole event, and says what the client gets of it.
-    pub fn on_event(&mut self, event: &[u8]) -> Verdict {
+    pub fn on_event(&mut self, event: &[u8]) -> EventAction {
         match event::read(event) {
-            // Its own words say more than ours, where nobody else can go on.
-            Read::Chunk(chunk) if chunk.is_fault() && !self.hopeless => Verdict::Cut,
+            // The engine's own words say more than ours, where no other replica can go on.
+            Read::Chunk(chunk) if chunk.is_fault() && !self.hopeless => EventAction::Cut,
             Read::Chunk(chunk) if chunk.choices.is_some() => self.on_chunk(event, &chunk),
             Read::Done => {
                 self.over = true;
-                Verdict::Pass
+                EventAction::Pass
             }
-            Read::Comment => Verdict::Pass,
+            Read::Comment => EventAction::Pass,
             Read::Chunk(_) | Read::Foreign => {
                 self.hopeless = true;
-                Verdict::Pass
+                EventAction::Pass
             }
-            Read::Garbage => Verdict::Cut,
+            Read::Garbage => EventAction::Cut,
         }
     }
 
     /// Notes that the answer broke off, and says what can be done. After `GoOn` the events of another
     /// replica follow.
-    pub fn on_cut(&mut self) -> Next {
+    pub fn on_cut(&mut self) -> Continuation {
         let usage_owed = self.request.wants_usage && !self.usage_said;
         if self.over {
-            return Next::Close(String::new());
+            return Continuation::Close(String::new());
         }
         if self.finished {
-            return if usage_owed { Next::GiveUp } else { Next::Close(DONE.to_owned()) };
+            return if usage_owed {
+                Continuation::GiveUp
+            } else {
+                Continuation::Close(DONE.to_owned())
+            };
         }
         if self.hopeless {
-            return Next::GiveUp;
+            return Continuation::GiveUp;
         }
         if self.request.left(self.tokens) == Some(0) {
             // All that could be said was, but for the reason to stop.
             return match self.last_words() {
-                Some(words) if !usage_owed => Next::Close(words),
-                _ => Next::GiveUp,
+                Some(words) if !usage_owed => Continuation::Close(words),
+                _ => Continuation::GiveUp,
             };
         }
         self.resumed = true;
@@ -148,7 +153,7 @@ impl Resume {
             self.tokens = 0;
         }
         self.tokens_before = self.tokens;
-        Next::GoOn
+        Continuation::GoOn
     }
 
     /// Writes the body that asks another replica for the rest. `splices` are what goes out otherwise
@@ -188,9 +193,9 @@ impl Resume {
         }
     }
 
-    fn on_chunk(&mut self, event: &[u8], chunk: &Chunk<'_>) -> Verdict {
+    fn on_chunk(&mut self, event: &[u8], chunk: &Chunk<'_>) -> EventAction {
         let text = std::str::from_utf8(event).expect("it was read as text");
-        let mut edits = Edits { text, list: Vec::new() };
+        let mut edits = EventEdits { text, list: Vec::new() };
         match &self.envelope {
             Some(envelope) if self.resumed => envelope.put(chunk, &mut edits),
             Some(_) => {}
@@ -206,14 +211,14 @@ impl Resume {
             self.on_figures(figures, &mut edits);
         }
         match (empty, edits.list.is_empty()) {
-            (true, _) => Verdict::Skip,
-            (false, true) => Verdict::Pass,
-            (false, false) => Verdict::Write(splice(event, edits.list)),
+            (true, _) => EventAction::Skip,
+            (false, true) => EventAction::Pass,
+            (false, false) => EventAction::Write(splice(event, edits.list)),
         }
     }
 
     /// Takes in one choice; returns whether it says nothing the client does not know.
-    fn on_choice(&mut self, choice: &Choice<'_>, edits: &mut Edits<'_>) -> bool {
+    fn on_choice(&mut self, choice: &Choice<'_>, edits: &mut EventEdits<'_>) -> bool {
         if choice.index.unwrap_or(0) != 0 || choice.logprobs.is_some() {
             self.hopeless = true;
         }
@@ -234,7 +239,7 @@ impl Resume {
     }
 
     /// Takes in a chat's delta; returns whether it says nothing the client does not know.
-    fn on_delta(&mut self, raw: &RawValue, edits: &mut Edits<'_>) -> bool {
+    fn on_delta(&mut self, raw: &RawValue, edits: &mut EventEdits<'_>) -> bool {
         let Some(delta) = Delta::read(raw) else {
             self.hopeless = true;
             return false;
@@ -291,7 +296,7 @@ impl Resume {
 
     /// Adds up the engine's figures: what was said before was the other's output, and this one's
     /// prompt. The total stays as it is.
-    fn on_figures(&mut self, figures: &Figures<'_>, edits: &mut Edits<'_>) {
+    fn on_figures(&mut self, figures: &UsageObject<'_>, edits: &mut EventEdits<'_>) {
         let number = |raw: Option<&RawValue>| raw.and_then(|it| it.get().parse::<u32>().ok());
         let Some(output) = number(figures.completion_tokens) else { return };
         let output = output.saturating_add(self.tokens_before);
@@ -333,7 +338,7 @@ impl Envelope {
         }
     }
 
-    fn put(&self, chunk: &Chunk<'_>, edits: &mut Edits<'_>) {
+    fn put(&self, chunk: &Chunk<'_>, edits: &mut EventEdits<'_>) {
         let pairs =
             [(&self.id, chunk.id), (&self.created, chunk.created), (&self.model, chunk.model)];
         for (kept, raw) in pairs {
@@ -345,12 +350,12 @@ impl Envelope {
 }
 
 /// What is to be changed in an event.
-struct Edits<'a> {
+struct EventEdits<'a> {
     text: &'a str,
     list: Vec<(Range<usize>, String)>,
 }
 
-impl Edits<'_> {
+impl EventEdits<'_> {
     fn put(&mut self, raw: Option<&RawValue>, new: String) {
         if let Some(raw) = raw
             && raw.get() != new

@@ -35,7 +35,7 @@ impl Request {
     /// Reads a body; `None` where its answer could not be continued exactly.
     pub(super) fn read(api: Api, body: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(body).ok()?;
-        let top = serde_json::Deserializer::from_str(text).deserialize_map(TopVisitor).ok()?;
+        let top = serde_json::Deserializer::from_str(text).deserialize_map(RequestVisitor).ok()?;
         if !top.plain || !top.stream {
             return None;
         }
@@ -59,13 +59,13 @@ impl Request {
         })
     }
 
-    /// Tells how many tokens may follow `tokens`; `None` if nobody said.
+    /// Tells how many tokens may follow `tokens`; `None` if the request sets no limit.
     pub(super) fn left(&self, tokens: u32) -> Option<u32> {
         self.caps.iter().map(|it| it.1.saturating_sub(tokens)).min()
     }
 
-    /// Writes the body that asks for the rest, after `words` of so many tokens. Without words it is the
-    /// same request once more.
+    /// Writes the body that asks for the rest, after `words` of `tokens` tokens. Without words it
+    /// is the same request once more.
     pub(super) fn continued(
         &self,
         body: &[u8],
@@ -93,18 +93,18 @@ impl Request {
 /// Finds the last message, which must not be the assistant's: then the client continues one itself.
 fn last_message(messages: &RawValue) -> Option<&RawValue> {
     #[derive(Deserialize)]
-    struct Message<'a> {
+    struct ChatMessage<'a> {
         #[serde(borrow)]
         role: Cow<'a, str>,
     }
     let messages: Vec<&RawValue> = serde_json::from_str(messages.get()).ok()?;
     let last = *messages.last()?;
-    let message: Message<'_> = serde_json::from_str(last.get()).ok()?;
+    let message: ChatMessage<'_> = serde_json::from_str(last.get()).ok()?;
     (message.role != "assistant").then_some(last)
 }
 
 #[derive(Default)]
-struct Top<'a> {
+struct RequestFields<'a> {
     /// Whether every field is known to do no harm.
     plain: bool,
     stream: bool,
@@ -114,7 +114,7 @@ struct Top<'a> {
     caps: Vec<&'a RawValue>,
 }
 
-impl<'a> Top<'a> {
+impl<'a> RequestFields<'a> {
     fn take(&mut self, field: &str, raw: &'a RawValue) {
         let value = raw.get();
         match field {
@@ -193,17 +193,17 @@ fn is_harmless(field: &str, value: &str) -> bool {
     }
 }
 
-struct TopVisitor;
+struct RequestVisitor;
 
-impl<'de> Visitor<'de> for TopVisitor {
-    type Value = Top<'de>;
+impl<'de> Visitor<'de> for RequestVisitor {
+    type Value = RequestFields<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
-        let mut top = Top { plain: true, ..Top::default() };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequestFields<'de>, A::Error> {
+        let mut top = RequestFields { plain: true, ..RequestFields::default() };
         while let Some(field) = map.next_key::<Cow<'de, str>>()? {
             top.take(&field, map.next_value()?);
         }

@@ -84,7 +84,7 @@ struct Sent {
     max_tokens: u32,
 }
 
-/// Reads from a request for the rest what was said so far, as an engine would.
+/// Reads from a request for the rest what was sent already, as an engine would.
 fn said_in(body: &[u8]) -> String {
     let sent: Sent = serde_json::from_slice(body).unwrap();
     if let Some(prompt) = sent.prompt {
@@ -173,8 +173,8 @@ fn seen(stream: &str) -> Seen {
     seen
 }
 
-/// Streams an answer that breaks off after so many events, again and again; returns what the client
-/// gets, `None` where it must be told that the rest will not come.
+/// Streams an answer that breaks off again and again, each time after a given number of events.
+/// Returns what the client gets, `None` where it must be told that the rest will not come.
 fn streamed(
     api: Api,
     body: &str,
@@ -192,22 +192,22 @@ fn streamed(
         for event in &events[..whole] {
             assert_eq!(event_end(event.as_bytes()), Some(event.len()));
             match resume.on_event(event.as_bytes()) {
-                Verdict::Pass => out.extend_from_slice(event.as_bytes()),
-                Verdict::Write(other) => out.extend_from_slice(&other),
-                Verdict::Skip => {}
-                Verdict::Cut => panic!("a sound event"),
+                EventAction::Pass => out.extend_from_slice(event.as_bytes()),
+                EventAction::Write(other) => out.extend_from_slice(&other),
+                EventAction::Skip => {}
+                EventAction::Cut => panic!("a sound event"),
             }
         }
         if resume.is_over() {
             break;
         }
         match resume.on_cut() {
-            Next::GoOn => request = resume.body(body.as_bytes(), &[]),
-            Next::Close(last) => {
+            Continuation::GoOn => request = resume.body(body.as_bytes(), &[]),
+            Continuation::Close(last) => {
                 out.extend_from_slice(last.as_bytes());
                 break;
             }
-            Next::GiveUp => return None,
+            Continuation::GiveUp => return None,
         }
     }
     Some(String::from_utf8(out).unwrap())
@@ -244,7 +244,7 @@ proptest! {
         size in 1..4_usize,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
     ) {
-        // All tokens but the last of the whole have one size, whoever says them.
+        // All tokens but the last of the whole have one size, from either replica.
         let Some(stream) = streamed(Api::Chat, CHAT, &text, &[size], &cuts) else { return Ok(()) };
         let (input, output) = (u32::try_from(PROMPT_TOKENS).unwrap(), text.len().div_ceil(size));
         let output = u32::try_from(output).unwrap();
@@ -306,8 +306,8 @@ fn only_requests_whose_rest_would_be_exact_are_resumed() {
 fn the_rest_has_what_is_left_of_the_cap_and_the_model_by_its_other_name() {
     let mut resume = Resume::new(Api::Completions, COMPLETION.as_bytes()).unwrap();
     let event = "data: {\"choices\":[{\"text\":\"a\\n\"}]}\n\n";
-    (0..3).for_each(|_| assert_eq!(resume.on_event(event.as_bytes()), Verdict::Pass));
-    assert_eq!(resume.on_cut(), Next::GoOn);
+    (0..3).for_each(|_| assert_eq!(resume.on_event(event.as_bytes()), EventAction::Pass));
+    assert_eq!(resume.on_cut(), Continuation::GoOn);
     let at = COMPLETION.find("\"m\"").unwrap();
     let body = resume.body(COMPLETION.as_bytes(), &[(at..at + 3, quoted("other"))]);
     assert_eq!(
@@ -333,37 +333,37 @@ fn tool_calls_thoughts_and_figures_per_token_cannot_be_resumed() {
     ] {
         let mut resume = chat();
         let event = format!("data: {{\"choices\":[{{{delta}}}]}}\n\n");
-        assert_eq!(resume.on_event(event.as_bytes()), Verdict::Pass, "{delta}");
+        assert_eq!(resume.on_event(event.as_bytes()), EventAction::Pass, "{delta}");
         assert!(resume.is_idle(), "{delta}");
-        assert_eq!(resume.on_cut(), Next::GiveUp);
+        assert_eq!(resume.on_cut(), Continuation::GiveUp);
     }
 }
 
 #[test]
 fn an_engine_s_own_failure_and_garbage_are_cuts_and_other_errors_are_passed_on() {
     let verdict = |event: &[u8]| chat().on_event(event);
-    assert_eq!(verdict(b"data: {\"error\":{\"code\":500}}\n\n"), Verdict::Cut);
-    assert_eq!(verdict(b"data: {\"error\":{\"code\":400}}\n\n"), Verdict::Pass);
-    assert_eq!(verdict(b"data: {\"half\n\n"), Verdict::Cut);
-    assert_eq!(verdict(b"\xff\xfe\n\n"), Verdict::Cut);
-    assert_eq!(verdict(b"garbage\n\n"), Verdict::Cut);
-    assert_eq!(verdict(b": a comment\n\n"), Verdict::Pass);
-    assert_eq!(verdict(b"event: x\ndata: {}\n\n"), Verdict::Pass);
+    assert_eq!(verdict(b"data: {\"error\":{\"code\":500}}\n\n"), EventAction::Cut);
+    assert_eq!(verdict(b"data: {\"error\":{\"code\":400}}\n\n"), EventAction::Pass);
+    assert_eq!(verdict(b"data: {\"half\n\n"), EventAction::Cut);
+    assert_eq!(verdict(b"\xff\xfe\n\n"), EventAction::Cut);
+    assert_eq!(verdict(b"garbage\n\n"), EventAction::Cut);
+    assert_eq!(verdict(b": a comment\n\n"), EventAction::Pass);
+    assert_eq!(verdict(b"event: x\ndata: {}\n\n"), EventAction::Pass);
 }
 
 #[test]
 fn an_answer_that_lacks_only_its_end_is_closed() {
     let mut resume = Resume::new(Api::Completions, COMPLETION.as_bytes()).unwrap();
     resume.on_event(b"data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n");
-    assert_eq!(resume.on_cut(), Next::Close(DONE.to_owned()));
+    assert_eq!(resume.on_cut(), Continuation::Close(DONE.to_owned()));
     resume.on_event(DONE.as_bytes());
-    assert_eq!(resume.on_cut(), Next::Close(String::new()));
+    assert_eq!(resume.on_cut(), Continuation::Close(String::new()));
 
     let capped = COMPLETION.replace("900", "1");
     let mut resume = Resume::new(Api::Completions, capped.as_bytes()).unwrap();
     let event = "data: {\"id\":\"i\",\"object\":\"o\",\"created\":1,\"model\":\"m\",\"choices\":[{\"text\":\"a\"}]}\n\n";
     resume.on_event(event.as_bytes());
-    let Next::Close(end) = resume.on_cut() else { panic!("it is complete") };
+    let Continuation::Close(end) = resume.on_cut() else { panic!("it is complete") };
     let seen = seen(&end);
     assert_eq!((seen.finishes, seen.dones, seen.ids), (1, 1, vec!["i 1 m".to_owned()]));
 }
@@ -374,9 +374,9 @@ fn what_is_kept_is_bounded() {
     let word = "x".repeat(1000);
     let event = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{word}\"}}}}]}}\n\n");
     for _ in 0..SAID_BYTES_MAX / 1000 + 2 {
-        assert_eq!(resume.on_event(event.as_bytes()), Verdict::Pass);
+        assert_eq!(resume.on_event(event.as_bytes()), EventAction::Pass);
         assert!(resume.said_bytes() <= SAID_BYTES_MAX);
     }
     assert!(resume.is_idle());
-    assert_eq!((resume.on_cut(), resume.said_bytes()), (Next::GiveUp, 0));
+    assert_eq!((resume.on_cut(), resume.said_bytes()), (Continuation::GiveUp, 0));
 }

@@ -1,4 +1,4 @@
-//! Rounds in which everything changes at once: load, its shape, hot keys, who is there. The set-up
+//! Rounds in which everything changes at once: load, its shape, hot keys, the replicas. The set-up
 //! follows Dicer's chaos test as its authors describe it, with up to five hot keys instead of one,
 //! and bounds of 0.10 and 0.30 where theirs are 0.35 and 0.70.
 
@@ -54,9 +54,9 @@ fn run(seed: u64, capacities: &[f64]) -> [Vec<f64>; 2] {
             numbers.remove(out);
         }
         let capacity = |it: u64| capacities[usize::try_from(it).unwrap() % capacities.len()];
-        let fleet: Vec<Member> = numbers.iter().map(|it| member(*it, capacity(*it))).collect();
+        let fleet: Vec<FleetMember> = numbers.iter().map(|it| member(*it, capacity(*it))).collect();
         let bounds = Bounds { floor: chance.random_range(1..=3), cap: u32::MAX };
-        let planner = Planner::new(Settings { bounds, band: 0.025, ..eager() });
+        let planner = Planner::new(PlannerSettings { bounds, band: 0.025, ..eager() });
         let load = load(&mut chance, fleet.len());
         let now = Moment::ZERO + std::time::Duration::from_secs(60 * round);
         let plan = planner.plan(now, &base, &fleet, &[], &load);

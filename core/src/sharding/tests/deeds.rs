@@ -46,7 +46,7 @@ fn a_single_hot_session_is_replicated_and_dereplicated_when_it_cools() {
     let held = plan.assignment.find(SliceKey(77));
     assert!(held.slice.is_one_key());
     assert!(6 <= held.holders.len(), "{held:?}");
-    assert_eq!(held.why, Why::Replicated);
+    assert_eq!(held.why, SliceReason::Replicated);
     let cooled = settle(&planner, &plan.assignment, &fleet(8), &[], &hot(0.01));
     assert_eq!(cooled.assignment.find(SliceKey(77)).holders.len(), 1);
 }
@@ -67,7 +67,7 @@ fn a_whole_workload_is_one_slice_with_as_many_holders_as_its_rule_says() {
     let plan = settle(&planner, &before.assignment, &fleet(12), &[whole], &workload(6.0));
     let held = plan.assignment.find(SliceKey(WORKLOAD.low));
     assert_eq!((held.slice, held.holders.len()), (WORKLOAD, 5));
-    // 6.0 on five of twelve replicas: nobody can do better than 1.2 on each of them.
+    // 6.0 on five of twelve replicas: 1.2 on each of them is the best possible.
     let bound = plan.balance.imbalance_bound;
     assert!((bound - (1.2 - plan.balance.mean)).abs() < 1e-6, "{bound}");
     let grown = Rule { whole: true, ..rule(7, 7) };
@@ -90,19 +90,23 @@ fn an_exclusive_workload_has_its_replicas_to_itself() {
     assert!(others.flat_map(|it| it.holders).all(|it| !own.contains(it)));
     let too_many = Rule { exclusive: true, ..rule(3, 3) };
     let plan = settle(&planner, &empty(), &fleet(3), &[too_many], &workload(1.0));
-    assert_eq!(plan.assignment.everybody().len(), 3, "given up when nobody else would be left");
+    assert_eq!(
+        plan.assignment.all_holders().len(),
+        3,
+        "given up when no other replica would be left"
+    );
 }
 
 #[test]
 fn a_draining_replica_loses_everything_and_is_named_as_who_has_the_state() {
-    let planner = Planner::new(Settings::default());
+    let planner = Planner::new(PlannerSettings::default());
     let mut fleet = fleet(6);
     let before = settle(&planner, &empty(), &fleet, &[], &uniform(2.0));
     fleet[2].draining = true;
     let after = planner.plan(Moment::ZERO, &before.assignment, &fleet, &[], &uniform(2.0));
     assert_eq!(places(&after.assignment, &Slice::ALL).len(), 5);
     let drained: Vec<Held<'_>> =
-        after.assignment.iter().filter(|it| it.why == Why::Drained).collect();
+        after.assignment.iter().filter(|it| it.why == SliceReason::Drained).collect();
     assert!(!drained.is_empty());
     assert!(drained.iter().all(|it| it.previous == Some(fleet[2].place)));
     assert!(after.churn.choice <= 0.0 && 0.1 < after.churn.removal / after.churn.total);
@@ -110,7 +114,7 @@ fn a_draining_replica_loses_everything_and_is_named_as_who_has_the_state() {
 
 #[test]
 fn a_new_replica_is_filled_to_the_mean_while_old_ones_keep_to_their_band() {
-    let planner = Planner::new(Settings::default());
+    let planner = Planner::new(PlannerSettings::default());
     let before = settle(&planner, &empty(), &fleet(5), &[], &uniform(3.0));
     let after = planner.plan(Moment::ZERO, &before.assignment, &fleet(6), &[], &uniform(3.0));
     assert!(after.balance.mean - after.balance.min <= 0.06, "{:?}", after.balance);
@@ -123,10 +127,10 @@ fn a_new_replica_is_filled_to_the_mean_while_old_ones_keep_to_their_band() {
 #[test]
 fn holders_are_spread_over_zones_and_stay_so() {
     let planner = Planner::new(eager());
-    let settings = Settings { bounds: Bounds { floor: 3, cap: 3 }, ..*planner.settings() };
+    let settings = PlannerSettings { bounds: Bounds { floor: 3, cap: 3 }, ..*planner.settings() };
     let planner = Planner::new(settings);
-    let fleet: Vec<Member> = (0..9)
-        .map(|it| Member { zone: u32::try_from(it % 3).unwrap(), ..member(it, 1.0) })
+    let fleet: Vec<FleetMember> = (0..9)
+        .map(|it| FleetMember { zone: u32::try_from(it % 3).unwrap(), ..member(it, 1.0) })
         .collect();
     let zone = |it: &Place| (it.0 - 1) % 3;
     let mut base = empty();
@@ -142,7 +146,7 @@ fn holders_are_spread_over_zones_and_stay_so() {
 
 #[test]
 fn a_round_moves_no_more_than_its_budget_and_a_slice_rests_after_a_move() {
-    let settings = Settings { churn_max: 0.05, ..Settings::default() };
+    let settings = PlannerSettings { churn_max: 0.05, ..PlannerSettings::default() };
     let planner = Planner::new(settings);
     let mut base = settle(&planner, &empty(), &fleet(8), &[], &uniform(2.0)).assignment;
     let quarter = Slice { low: 0, high: u64::MAX / 4 };
@@ -163,7 +167,7 @@ fn a_round_moves_no_more_than_its_budget_and_a_slice_rests_after_a_move() {
         now = now + Duration::from_secs(1);
         let plan = planner.plan(now, &base, &fleet(8), &[], &skewed);
         assert!(plan.churn.state <= 5000.0 * 0.05 + 1e-6, "{:?}", plan.churn);
-        for held in plan.assignment.iter().filter(|it| it.why == Why::Moved) {
+        for held in plan.assignment.iter().filter(|it| it.why == SliceReason::Moved) {
             if held.settled_at == now {
                 assert!(!moved.iter().any(|it: &Slice| it.overlap(&held.slice).is_some()));
                 moved.push(held.slice);
@@ -176,7 +180,7 @@ fn a_round_moves_no_more_than_its_budget_and_a_slice_rests_after_a_move() {
 
 #[test]
 fn subsets_of_workloads_overlap_no_more_than_chance_would_have_it() {
-    let settings = Settings { bounds: Bounds { floor: 4, cap: 4 }, ..eager() };
+    let settings = PlannerSettings { bounds: Bounds { floor: 4, cap: 4 }, ..eager() };
     let planner = Planner::new(settings);
     let rules: Vec<Rule> = (1..=200_u32)
         .map(|it| Rule {
@@ -186,7 +190,7 @@ fn subsets_of_workloads_overlap_no_more_than_chance_would_have_it() {
             exclusive: false,
         })
         .collect();
-    // Those who ask for nothing yet are spread as well as those who do.
+    // Workloads without load yet are spread as well as those with load.
     for load in [0.05, 0.0] {
         let range = |it: &Rule| RangeLoad { slice: it.slice, load, state: 0.0 };
         let ranges: Vec<RangeLoad> = rules.iter().map(range).collect();
@@ -215,7 +219,7 @@ fn check_overlap(planner: &Planner, rules: &[Rule], map: &LoadMap) {
 
 #[test]
 fn a_thousand_replicas_are_planned_in_few_steps() {
-    let planner = Planner::new(Settings::default());
+    let planner = Planner::new(PlannerSettings::default());
     let fleet = fleet(1000);
     let first = planner.plan(Moment::ZERO, &empty(), &fleet, &[], &uniform(500.0));
     assert!(first.balance.imbalance <= 0.06, "{:?}", first.balance);

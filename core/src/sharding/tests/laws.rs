@@ -29,9 +29,9 @@ fn round() -> impl Strategy<Value = Round> {
 }
 
 impl Round {
-    fn fleet(&self) -> Vec<Member> {
+    fn fleet(&self) -> Vec<FleetMember> {
         let there = (0..12).filter(|it| self.there[usize::try_from(*it).unwrap()]);
-        let member = |it: u64| Member {
+        let member = |it: u64| FleetMember {
             zone: u32::try_from(it % 3).unwrap(),
             draining: it % 5 == 4,
             ..member(it, if it.is_multiple_of(2) { 1.0 } else { 2.0 })
@@ -65,19 +65,19 @@ impl Round {
     }
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
+fn settings() -> impl Strategy<Value = PlannerSettings> {
     let bounds = (1_u32..4, 0_u32..4).prop_map(|(floor, more)| Bounds { floor, cap: floor + more });
     let churn_max = prop_oneof![Just(0.0), Just(0.1), Just(f64::INFINITY)];
     let grain_bits = prop_oneof![Just(0), Just(32), Just(59)];
     (bounds, churn_max, 0_u64..2, grain_bits).prop_map(
-        |(bounds, churn_max, cool_down_s, grain_bits)| Settings {
+        |(bounds, churn_max, cool_down_s, grain_bits)| PlannerSettings {
             bounds,
             churn_max,
             cool_down: std::time::Duration::from_secs(cool_down_s * 30),
             slices_min: 8,
             slices_max: 16,
             grain_bits,
-            ..Settings::default()
+            ..PlannerSettings::default()
         },
     )
 }
@@ -94,7 +94,7 @@ struct Planned<'a> {
 }
 
 impl Planned<'_> {
-    fn serving(&self) -> Vec<Member> {
+    fn serving(&self) -> Vec<FleetMember> {
         self.round.fleet().into_iter().filter(|it| !it.draining).collect()
     }
 
@@ -107,11 +107,11 @@ impl Planned<'_> {
     }
 }
 
-/// Plans rounds one after the other, each on what the last one left, and holds each to a law. Rounds
-/// with nobody to give anything to change nothing, which is a law of its own.
+/// Plans rounds one after the other, each on what the last one left, and holds each to a law.
+/// Rounds without any replica change nothing, which is a law of its own.
 fn hold(
     rounds: &[Round],
-    settings: Settings,
+    settings: PlannerSettings,
     law: impl Fn(&Planned<'_>) -> Result<(), TestCaseError>,
 ) -> Result<(), TestCaseError> {
     let planner = Planner::new(settings);
@@ -260,7 +260,7 @@ proptest! {
         round in round(), bounds in (1_u32..4, 0_u32..4),
     ) {
         let bounds = Bounds { floor: bounds.0, cap: bounds.0 + bounds.1 };
-        let planner = Planner::new(Settings { bounds, ..eager() });
+        let planner = Planner::new(PlannerSettings { bounds, ..eager() });
         let mut fleet = round.fleet();
         fleet.push(member(20, 1.0));
         let plan = settle(&planner, &empty(), &fleet, &round.rules(), &round.load());
@@ -273,13 +273,13 @@ proptest! {
     fn two_clerks_of_one_generation_agree(round in round(), keys: Vec<u64>, dead in 0_u64..12) {
         let mut fleet = round.fleet();
         fleet.push(member(20, 1.0));
-        let planner = Planner::new(Settings::default());
+        let planner = Planner::new(PlannerSettings::default());
         let plan = planner.plan(Moment::ZERO, &empty(), &fleet, &round.rules(), &round.load());
         let roster = || fleet.iter().rev().map(|it| (it.place, it.capacity));
-        let one = Clerk::new(plan.assignment.clone(), roster());
+        let one = Lookup::new(plan.assignment.clone(), roster());
         let received = Diff::between(&Assignment::empty(), &plan.assignment);
         let copy = Arc::new(received.apply(&Assignment::empty()).unwrap());
-        let other = Clerk::new(copy, fleet.iter().map(|it| (it.place, it.capacity)));
+        let other = Lookup::new(copy, fleet.iter().map(|it| (it.place, it.capacity)));
         for key in keys {
             let key = crate::domain::SliceKey(key);
             prop_assert_eq!(one.holders(key), other.holders(key));
@@ -291,7 +291,7 @@ proptest! {
 
 #[test]
 fn noise_of_a_few_percent_moves_nothing() {
-    let planner = Planner::new(Settings::default());
+    let planner = Planner::new(PlannerSettings::default());
     let fleet = fleet(16);
     let width = u64::MAX / 64 + 1;
     let noisy = |round: u64| {

@@ -12,11 +12,11 @@ use super::*;
 use crate::domain::{Moment, Place};
 
 /// A replica with a name that sorts by number.
-fn member(number: u64, capacity: f64) -> Member {
-    Member::new(Place(number + 1), capacity)
+fn member(number: u64, capacity: f64) -> FleetMember {
+    FleetMember::new(Place(number + 1), capacity)
 }
 
-fn fleet(replicas: u64) -> Vec<Member> {
+fn fleet(replicas: u64) -> Vec<FleetMember> {
     (0..replicas).map(|it| member(it, 1.0)).collect()
 }
 
@@ -29,16 +29,16 @@ fn uniform(load: f64) -> LoadMap {
 }
 
 /// Settings without limits on churn, for tests of balance alone.
-fn eager() -> Settings {
+fn eager() -> PlannerSettings {
     let cool_down = std::time::Duration::ZERO;
-    Settings { churn_max: f64::INFINITY, cool_down, ..Settings::default() }
+    PlannerSettings { churn_max: f64::INFINITY, cool_down, ..PlannerSettings::default() }
 }
 
 /// Plans until nothing changes; returns the last plan.
 fn settle(
     planner: &Planner,
     base: &Arc<Assignment>,
-    fleet: &[Member],
+    fleet: &[FleetMember],
     rules: &[Rule],
     load: &LoadMap,
 ) -> Plan {

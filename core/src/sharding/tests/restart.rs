@@ -9,8 +9,8 @@ struct Sums {
     choice: f64,
 }
 
-/// Restarts everybody; a restarted replica returns as `back(number)`.
-fn roll(settings: Settings, replicas: u64, back: impl Fn(u64) -> u64) -> (Sums, Balance) {
+/// Restarts every replica; a restarted replica returns as `back(number)`.
+fn roll(settings: PlannerSettings, replicas: u64, back: impl Fn(u64) -> u64) -> (Sums, Balance) {
     let planner = Planner::new(settings);
     let width = u64::MAX / 128 + 1;
     let range = |it: u64| RangeLoad {
@@ -49,7 +49,7 @@ fn roll(settings: Settings, replicas: u64, back: impl Fn(u64) -> u64) -> (Sums, 
     (sums, balance)
 }
 
-fn check(settings: Settings, back: impl Fn(u64) -> u64, name: &str) {
+fn check(settings: PlannerSettings, back: impl Fn(u64) -> u64, name: &str) {
     let (sums, balance) = roll(settings, 12, back);
     let Sums { removal, addition, choice } = sums;
     println!("{name}: removal {removal:.3} addition {addition:.3} choice {choice:.4} {balance:?}");
@@ -61,9 +61,9 @@ fn check(settings: Settings, back: impl Fn(u64) -> u64, name: &str) {
 
 #[test]
 fn a_rolling_restart_moves_everything_once_and_nothing_by_choice() {
-    check(Settings::default(), |it| it, "in place");
-    check(Settings::default(), |it| it + 100, "replaced");
+    check(PlannerSettings::default(), |it| it, "in place");
+    check(PlannerSettings::default(), |it| it + 100, "replaced");
     check(eager(), |it| it + 100, "replaced, no limit on churn");
     let bounds = Bounds { floor: 3, cap: 6 };
-    check(Settings { bounds, ..Settings::default() }, |it| it + 100, "three holders");
+    check(PlannerSettings { bounds, ..PlannerSettings::default() }, |it| it + 100, "three holders");
 }

@@ -4,12 +4,12 @@ use cleave_core::protocol::{ENGINE_FIELDS, ENGINE_HEADERS};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text::{Kind, Text};
+use super::text::{Text, TextValue};
 use super::{Slots, slots};
 use crate::config::problem::Wrong;
 
-/// Fields of a body by which a client steers an engine: where it fetches KV from, on which rank it runs,
-/// before whom it is scheduled. They are refused or taken out.
+/// Fields of a body by which a client steers an engine: where it fetches KV from, on which rank it
+/// runs, with which priority it is scheduled. They are refused or taken out.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct EngineFields {
@@ -35,7 +35,7 @@ pub(in crate::config) struct EngineHeaders {
 #[derive(Clone)]
 pub(in crate::config) struct FieldName(pub usize);
 
-impl Kind for FieldName {
+impl TextValue for FieldName {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "priority";
 
@@ -59,7 +59,7 @@ impl Kind for FieldName {
 #[derive(Clone)]
 pub(in crate::config) struct HeaderPattern(pub usize);
 
-impl Kind for HeaderPattern {
+impl TextValue for HeaderPattern {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "x-data-parallel-rank";
 
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn every_choice_is_written_as_it_is_read() {
-        fn check<K: Kind>(text: &str) {
+        fn check<K: TextValue>(text: &str) {
             assert_eq!(K::read(text).map(|it| it.write()).ok().as_deref(), Some(text));
         }
         FieldName::choices().into_iter().for_each(check::<FieldName>);

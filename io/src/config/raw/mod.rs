@@ -24,11 +24,12 @@ use crate::proxy::CacheScope;
 use crate::replicas::Origin;
 pub(super) use engine::{EngineFields, EngineHeaders};
 pub(super) use sections::{
-    Admin, Breaker, Explain, Health, Limits, Log, Quarantine, Retries, Sessions, Timeouts, Tls,
+    AdminSection, BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection,
+    QuarantineSection, RetriesSection, SessionsSection, TimeoutsSection, TlsSection,
 };
-pub(super) use subsets::{Subsets, Workload};
-pub(super) use tenancy::{Class, Contract, Keys, Line, Tenant};
-pub(super) use text::{Kind, Text, check};
+pub(super) use subsets::{SubsetsSection, WorkloadSection};
+pub(super) use tenancy::{ClassSection, ContractSection, Keys, LineSection, TenantSection};
+pub(super) use text::{Text, TextValue, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
 /// and later problems name the right one.
@@ -48,9 +49,9 @@ pub(super) struct Raw {
     /// Threads that carry requests; each owns its connections.
     #[schemars(range(min = 1, max = 1024), extend("x-default" = "one per core"))]
     pub threads: Option<NonZeroUsize>,
-    /// How a replica is picked for a request, in every pool that does not say otherwise.
-    /// `priced` weighs for every replica, in milliseconds, what a request would wait there, what is cached
-    /// there and whom it would hold up.
+    /// How a replica is picked for a request, in every pool that does not say otherwise. `priced`
+    /// weighs for every replica, in milliseconds, the wait there, what is cached there and the
+    /// delay for others.
     pub policy: Text<PolicyKind>,
     /// File of coefficients, as `cleave calibrate` writes it: what work takes on each class of replicas.
     /// For every pool that does not name its own. Without one, times are guessed from the model's name.
@@ -73,43 +74,43 @@ pub(super) struct Raw {
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>", extend("x-applies" = "reload"))]
     pub replicas: Slots<Replica>,
-    pub admin: Admin,
-    pub tls: Tls,
-    pub limits: Limits,
-    pub timeouts: Timeouts,
-    pub sessions: Sessions,
-    pub subsets: Subsets,
-    pub retries: Retries,
-    pub breaker: Breaker,
-    pub health: Health,
-    pub quarantine: Quarantine,
-    pub explain: Explain,
-    pub log: Log,
-    pub line: Line,
+    pub admin: AdminSection,
+    pub tls: TlsSection,
+    pub limits: LimitsSection,
+    pub timeouts: TimeoutsSection,
+    pub sessions: SessionsSection,
+    pub subsets: SubsetsSection,
+    pub retries: RetriesSection,
+    pub breaker: BreakerSection,
+    pub health: HealthSection,
+    pub quarantine: QuarantineSection,
+    pub explain: ExplainSection,
+    pub log: LogSection,
+    pub line: LineSection,
     /// The classes of service, in place of `interactive`, `standard` and `batch`.
     #[serde(deserialize_with = "slots")]
-    #[schemars(with = "Vec<Class>")]
-    pub classes: Slots<Class>,
+    #[schemars(with = "Vec<ClassSection>")]
+    pub classes: Slots<ClassSection>,
     #[schemars(extend("x-applies" = "reload"))]
     pub keys: Keys,
-    /// Tenants: who has which keys, classes, share and contract.
+    /// Tenants: their keys, classes, shares and contracts.
     #[serde(deserialize_with = "slots")]
-    #[schemars(with = "Vec<Tenant>", extend("x-applies" = "reload"))]
-    pub tenants: Slots<Tenant>,
+    #[schemars(with = "Vec<TenantSection>", extend("x-applies" = "reload"))]
+    pub tenants: Slots<TenantSection>,
     /// Workloads whose subsets differ from the usual ones.
     #[serde(deserialize_with = "slots")]
-    #[schemars(with = "Vec<Workload>")]
-    pub workloads: Slots<Workload>,
+    #[schemars(with = "Vec<WorkloadSection>")]
+    pub workloads: Slots<WorkloadSection>,
     /// The pools: replicas that serve the same models. A request goes to the pool of its `model`.
     #[serde(deserialize_with = "slots")]
-    #[schemars(with = "Vec<Pool>", extend("x-applies" = "reload"))]
-    pub pools: Slots<Pool>,
+    #[schemars(with = "Vec<PoolSection>", extend("x-applies" = "reload"))]
+    pub pools: Slots<PoolSection>,
 }
 
 /// Replicas that serve the same models.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Pool {
+pub(super) struct PoolSection {
     /// Names the pool in logs, metrics and status; must be unique.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
@@ -142,10 +143,10 @@ pub(super) struct Pool {
     pub engine_fields: Option<EngineFields>,
     /// In place of the top-level `engine_headers`.
     pub engine_headers: Option<EngineHeaders>,
-    /// Who may find whose prompts in a replica's cache. With `shared` everybody, as engines do it by
-    /// themselves. With `per_tenant` each tenant only its own: every tenant, or API key where there are
-    /// none, gets a `cache_salt` of its own in the body that goes out, which vLLM, SGLang and
-    /// TensorRT-LLM heed. Bodies for which the router cannot do so are refused.
+    /// Which tenants share a replica's prefix cache. With `shared` all do, as engines do it by
+    /// themselves. With `per_tenant` each tenant finds only its own prompts: every tenant, or API
+    /// key where there are none, gets a `cache_salt` of its own in the body that goes out, which
+    /// vLLM, SGLang and TensorRT-LLM heed. Bodies for which the router cannot do so are refused.
     #[serde(default = "cache_default")]
     pub cache: Text<CacheScope>,
     /// The `tokenizer.json` of the pool's models, to count prompts as the engines do. Without it they
@@ -204,20 +205,20 @@ impl Default for Raw {
             engine_fields: EngineFields::default(),
             engine_headers: EngineHeaders::default(),
             replicas: Vec::new(),
-            admin: Admin::default(),
-            tls: Tls::default(),
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
-            sessions: Sessions::default(),
-            subsets: Subsets::default(),
+            admin: AdminSection::default(),
+            tls: TlsSection::default(),
+            limits: LimitsSection::default(),
+            timeouts: TimeoutsSection::default(),
+            sessions: SessionsSection::default(),
+            subsets: SubsetsSection::default(),
             workloads: Vec::new(),
-            retries: Retries::default(),
-            breaker: Breaker::default(),
-            health: Health::default(),
-            quarantine: Quarantine::default(),
-            explain: Explain::default(),
-            log: Log::default(),
-            line: Line::default(),
+            retries: RetriesSection::default(),
+            breaker: BreakerSection::default(),
+            health: HealthSection::default(),
+            quarantine: QuarantineSection::default(),
+            explain: ExplainSection::default(),
+            log: LogSection::default(),
+            line: LineSection::default(),
             classes: Vec::new(),
             keys: Keys::default(),
             tenants: Vec::new(),

@@ -24,7 +24,7 @@ const MIB: usize = 1 << 20;
 /// The port for operators: metrics, health and status. It has no business on a public network.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Admin {
+pub(in crate::config) struct AdminSection {
     /// Address of the admin port. Only this machine can reach the default.
     pub listen: Text<std::net::SocketAddr>,
     /// Bearer token that every admin request must carry.
@@ -41,7 +41,7 @@ pub(in crate::config) struct Admin {
     pub hosts: Slots<Text<HostName>>,
 }
 
-impl Default for Admin {
+impl Default for AdminSection {
     fn default() -> Self {
         let listen = Text(([127, 0, 0, 1], 9090).into());
         Self { listen, token: None, token_file: None, hosts: Vec::new() }
@@ -51,7 +51,7 @@ impl Default for Admin {
 /// Serves clients over TLS. Leave the section out to serve plain HTTP.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Tls {
+pub(in crate::config) struct TlsSection {
     /// Certificate chain in PEM, the router's own certificate first.
     pub cert: Option<PathBuf>,
     /// Private key of that certificate, in PEM.
@@ -61,7 +61,7 @@ pub(in crate::config) struct Tls {
 /// Bounds on what clients can make the router hold.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Limits {
+pub(in crate::config) struct LimitsSection {
     /// Largest request body in MiB; a larger one is answered with 413.
     #[schemars(range(min = 1, max = 4096))]
     pub body_mib_max: usize,
@@ -80,7 +80,7 @@ pub(in crate::config) struct Limits {
     pub client_kib_per_s_min: u64,
 }
 
-impl Default for Limits {
+impl Default for LimitsSection {
     fn default() -> Self {
         let settled = proxy::Limits::default();
         Self {
@@ -92,8 +92,8 @@ impl Default for Limits {
     }
 }
 
-impl From<Limits> for proxy::Limits {
-    fn from(raw: Limits) -> Self {
+impl From<LimitsSection> for proxy::Limits {
+    fn from(raw: LimitsSection) -> Self {
         Self {
             body_bytes_max: raw.body_mib_max.saturating_mul(MIB),
             buffered_bytes_max: raw.buffered_mib_max.saturating_mul(MIB),
@@ -106,16 +106,16 @@ impl From<Limits> for proxy::Limits {
 /// How long each stage of a request may take.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Timeouts {
+pub(in crate::config) struct TimeoutsSection {
     /// For a client to send a request's head, or to finish its TLS handshake.
     pub header: Text<Duration>,
     /// Between two pieces of a request body. A piece that comes too late is answered with 408.
     pub body: Text<Duration>,
     /// For a whole request body, however steadily it comes.
     pub body_whole: Text<Duration>,
-    /// For a client to take anything of what it is sent. One that takes nothing for so long is treated
-    /// as one that left: its request is cancelled at the replica.
-    /// A caller with many such answers has five seconds for most of them.
+    /// For a client to take anything of what it is sent. A client that takes nothing for this time
+    /// is treated as one that left: its request is cancelled at the replica. A caller with many
+    /// such answers has five seconds for most of them.
     pub write: Text<Duration>,
     /// To connect to a replica.
     pub connect: Text<Duration>,
@@ -128,7 +128,7 @@ pub(in crate::config) struct Timeouts {
     pub drain: Text<Duration>,
 }
 
-impl Default for Timeouts {
+impl Default for TimeoutsSection {
     fn default() -> Self {
         let proxy::Timeouts { header, body, body_whole, write, connect, first_byte, idle, drain } =
             proxy::Timeouts::default();
@@ -145,8 +145,8 @@ impl Default for Timeouts {
     }
 }
 
-impl From<Timeouts> for proxy::Timeouts {
-    fn from(raw: Timeouts) -> Self {
+impl From<TimeoutsSection> for proxy::Timeouts {
+    fn from(raw: TimeoutsSection) -> Self {
         Self {
             header: raw.header.0,
             body: raw.body.0,
@@ -163,7 +163,7 @@ impl From<Timeouts> for proxy::Timeouts {
 /// How a session is recognised, and how much is remembered of sessions.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Sessions {
+pub(in crate::config) struct SessionsSection {
     /// Headers that may carry a session id, in order; `x-session-id` always comes first.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Text<HeaderName>>")]
@@ -175,7 +175,7 @@ pub(in crate::config) struct Sessions {
     pub ttl: Text<Duration>,
 }
 
-impl Default for Sessions {
+impl Default for SessionsSection {
     fn default() -> Self {
         let SessionSettings { bytes_max, ttl } = SessionSettings::default();
         let headers = proxy::default_session_headers();
@@ -187,7 +187,7 @@ impl Default for Sessions {
     }
 }
 
-impl Sessions {
+impl SessionsSection {
     pub(in crate::config) fn settings(&self) -> SessionSettings {
         SessionSettings { bytes_max: self.table_mib.saturating_mul(MIB), ttl: self.ttl.0 }
     }
@@ -196,7 +196,7 @@ impl Sessions {
 /// How often a request may go to another replica before its first byte.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Retries {
+pub(in crate::config) struct RetriesSection {
     /// Tries of one request in all, the first included.
     #[schemars(range(min = 1, max = 16))]
     pub tries_max: u32,
@@ -209,15 +209,15 @@ pub(in crate::config) struct Retries {
     pub reserve: u32,
 }
 
-impl Default for Retries {
+impl Default for RetriesSection {
     fn default() -> Self {
         let RetrySettings { tries_max, share, reserve } = RetrySettings::default();
         Self { tries_max, share, reserve }
     }
 }
 
-impl From<Retries> for RetrySettings {
-    fn from(Retries { tries_max, share, reserve }: Retries) -> Self {
+impl From<RetriesSection> for RetrySettings {
+    fn from(RetriesSection { tries_max, share, reserve }: RetriesSection) -> Self {
         Self { tries_max, share, reserve }
     }
 }
@@ -225,7 +225,7 @@ impl From<Retries> for RetrySettings {
 /// When a failing replica is taken out, and for how long.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Breaker {
+pub(in crate::config) struct BreakerSection {
     /// Failures in a row, of requests or of health checks, after which the replica is out.
     #[schemars(range(min = 1, max = 1000))]
     pub failures_max: u32,
@@ -235,15 +235,15 @@ pub(in crate::config) struct Breaker {
     pub open_max: Text<Duration>,
 }
 
-impl Default for Breaker {
+impl Default for BreakerSection {
     fn default() -> Self {
         let BreakerSettings { failures_max, open, open_max } = BreakerSettings::default();
         Self { failures_max, open: Text(open), open_max: Text(open_max) }
     }
 }
 
-impl From<Breaker> for BreakerSettings {
-    fn from(raw: Breaker) -> Self {
+impl From<BreakerSection> for BreakerSettings {
+    fn from(raw: BreakerSection) -> Self {
         Self { failures_max: raw.failures_max, open: raw.open.0, open_max: raw.open_max.0 }
     }
 }
@@ -251,7 +251,7 @@ impl From<Breaker> for BreakerSettings {
 /// How replicas are asked whether they live and how loaded they are.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Health {
+pub(in crate::config) struct HealthSection {
     /// Path that answers 200 when the replica can serve.
     pub path: Text<PathAndQuery>,
     /// Time between two checks of one replica.
@@ -265,7 +265,7 @@ pub(in crate::config) struct Health {
     pub token_after: Text<Duration>,
 }
 
-impl Default for Health {
+impl Default for HealthSection {
     fn default() -> Self {
         let ProbeSettings { path, interval, timeout, report_interval } = ProbeSettings::default();
         let path = path.parse().expect("the default is a path");
@@ -279,8 +279,8 @@ impl Default for Health {
     }
 }
 
-impl From<Health> for ProbeSettings {
-    fn from(raw: Health) -> Self {
+impl From<HealthSection> for ProbeSettings {
+    fn from(raw: HealthSection) -> Self {
         Self {
             path: raw.path.0.to_string(),
             interval: raw.interval.0,
@@ -293,7 +293,7 @@ impl From<Health> for ProbeSettings {
 /// Which decisions are kept, for `cleave explain` and `/explain` on the admin port.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Explain {
+pub(in crate::config) struct ExplainSection {
     /// The share of requests whose decision is kept with its reasons.
     /// One whose header `x-cleave-explain` carries the admin token is always kept, and its answer shows
     /// the decision in `x-cleave-decision`.
@@ -307,7 +307,7 @@ pub(in crate::config) struct Explain {
     pub clients: bool,
 }
 
-impl Default for Explain {
+impl Default for ExplainSection {
     fn default() -> Self {
         let proxy::ExplainSettings { sample, kept_max, clients, token: _ } =
             proxy::ExplainSettings::default();
@@ -318,22 +318,22 @@ impl Default for Explain {
 /// What is done about requests that bring replicas down.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Quarantine {
+pub(in crate::config) struct QuarantineSection {
     /// Whether such requests are found and refused at all.
     pub enabled: bool,
     /// How long a request is refused that was in flight when two replicas went down.
     pub ttl: Text<Duration>,
 }
 
-impl Default for Quarantine {
+impl Default for QuarantineSection {
     fn default() -> Self {
         let QuarantineSettings { enabled, ttl } = QuarantineSettings::default();
         Self { enabled, ttl: Text(ttl) }
     }
 }
 
-impl From<Quarantine> for QuarantineSettings {
-    fn from(raw: Quarantine) -> Self {
+impl From<QuarantineSection> for QuarantineSettings {
+    fn from(raw: QuarantineSection) -> Self {
         Self { enabled: raw.enabled, ttl: raw.ttl.0 }
     }
 }
@@ -341,7 +341,7 @@ impl From<Quarantine> for QuarantineSettings {
 /// What the router says of itself.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Log {
+pub(in crate::config) struct LogSection {
     /// Lines for people, or one JSON object per line for machines.
     pub format: Text<LogFormat>,
     /// The least level that is logged, or a filter by module.
@@ -350,15 +350,16 @@ pub(in crate::config) struct Log {
     pub access: bool,
 }
 
-impl Default for Log {
+impl Default for LogSection {
     fn default() -> Self {
-        let telemetry::Settings { format, level, access_log } = telemetry::Settings::default();
+        let telemetry::LogSettings { format, level, access_log } =
+            telemetry::LogSettings::default();
         Self { format: Text(format), level: Text(LogFilter(level)), access: access_log }
     }
 }
 
-impl From<Log> for telemetry::Settings {
-    fn from(raw: Log) -> Self {
+impl From<LogSection> for telemetry::LogSettings {
+    fn from(raw: LogSection) -> Self {
         Self { format: raw.format.0, level: raw.level.0.0, access_log: raw.access }
     }
 }

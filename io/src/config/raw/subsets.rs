@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Slots;
-use super::text::{Kind, Text};
+use super::text::{Text, TextValue};
 use crate::config::problem::Wrong;
 
 /// Which replicas a workload, a tenant's requests for one model, may use. Each has a subset of its
@@ -19,7 +19,7 @@ use crate::config::problem::Wrong;
 /// workload, is not divided.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Subsets {
+pub(in crate::config) struct SubsetsSection {
     /// The fewest replicas a workload has.
     #[schemars(
         range(min = 1, max = 100_000),
@@ -37,9 +37,9 @@ pub(in crate::config) struct Subsets {
     /// a limit it uses them one after the other, as each shows that it lives.
     #[schemars(range(min = 0, max = 100_000), extend("x-default" = "no limit"))]
     pub spill_max: Option<u32>,
-    /// A header whose value names the workload, in place of the model. It is believed, so whoever
-    /// stands before the router must set it or take it away: a client that chooses its workload
-    /// chooses its replicas. Tenants are kept apart all the same.
+    /// A header whose value names the workload, in place of the model. It is believed, so the proxy
+    /// before the router must set it or take it away: a client that chooses its workload chooses
+    /// its replicas. Tenants are kept apart all the same.
     #[schemars(extend("x-default" = "none"))]
     pub workload_header: Option<Text<HeaderName>>,
     /// Folder in which each pool's assignment is kept, so that after a restart the same sessions go
@@ -48,7 +48,7 @@ pub(in crate::config) struct Subsets {
     pub state_dir: Option<PathBuf>,
 }
 
-impl Default for Subsets {
+impl Default for SubsetsSection {
     fn default() -> Self {
         let SubsetSettings { spill_after, .. } = SubsetSettings::default();
         Self {
@@ -62,11 +62,11 @@ impl Default for Subsets {
     }
 }
 
-impl Subsets {
+impl SubsetsSection {
     /// Settles the section, with the workloads that differ from it.
-    pub(in crate::config) fn settings(&self, workloads: &Slots<Workload>) -> SubsetSettings {
+    pub(in crate::config) fn settings(&self, workloads: &Slots<WorkloadSection>) -> SubsetSettings {
         let usual = SubsetSettings::default();
-        let own = |it: &Workload| WorkloadSettings {
+        let own = |it: &WorkloadSection| WorkloadSettings {
             workload: it.workload.0.0,
             name: it.name.clone(),
             floor: it.floor,
@@ -87,8 +87,7 @@ impl Subsets {
 /// A workload whose subset differs from the usual one.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(clippy::struct_field_names, reason = "the key says whose exception it is")]
-pub(in crate::config) struct Workload {
+pub(in crate::config) struct WorkloadSection {
     /// Which one: the eight digits by which `cleave assignment` shows it.
     pub workload: Text<WorkloadId>,
     /// What to call it.
@@ -103,7 +102,8 @@ pub(in crate::config) struct Workload {
     /// Whether it may use replicas beyond its subset when that is full or down.
     #[serde(default = "spill_default")]
     pub spill: bool,
-    /// With `exclusive` nobody else uses its replicas, as long as enough are left for the others.
+    /// With `exclusive` no other workload uses its replicas, as long as enough are left for the
+    /// others.
     #[serde(default = "isolation_default")]
     pub isolation: Text<Isolation>,
 }
@@ -120,7 +120,7 @@ const fn isolation_default() -> Text<Isolation> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) struct WorkloadId(u32);
 
-impl Kind for WorkloadId {
+impl TextValue for WorkloadId {
     const FORMAT: &'static str = "workload";
     const EXAMPLE: &'static str = "1a2b3c4d";
 
@@ -141,14 +141,14 @@ impl Kind for WorkloadId {
     }
 }
 
-/// Who else may use a workload's replicas.
+/// Which other workloads may use a workload's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum Isolation {
     Shared,
     Exclusive,
 }
 
-impl Kind for Isolation {
+impl TextValue for Isolation {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "shared";
 

@@ -1,4 +1,4 @@
-//! The sections about who waits and who may use how much: the line, classes, tenants and their keys.
+//! The sections about waiting and sharing: the line, classes, tenants and their keys.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,11 +18,12 @@ const MIB: usize = 1 << 20;
 /// engine adds latency and no throughput.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Line {
+pub(in crate::config) struct LineSection {
     /// Whether requests wait here. Without it they wait in the engines, and classes and fairness have
     /// nothing to order.
     pub hold: bool,
-    /// Requests that may wait at once, in each pool; beyond it whoever has most waiting is refused.
+    /// Requests that may wait at once, in each pool; beyond it the tenant with the most waiting is
+    /// refused.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub length_max: usize,
     /// Request bodies that may wait at once, in MiB, in each pool.
@@ -38,7 +39,7 @@ pub(in crate::config) struct Line {
     pub default_class: String,
 }
 
-impl Default for Line {
+impl Default for LineSection {
     fn default() -> Self {
         let LineSettings { holds, gates, limits, gate, classes } = LineSettings::default();
         Self {
@@ -55,7 +56,7 @@ impl Default for Line {
 /// A level of service.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Class {
+pub(in crate::config) struct ClassSection {
     /// What requests ask for, as in `x-cleave-class: interactive`; letters, digits, `-` and `_`.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
@@ -65,17 +66,15 @@ pub(in crate::config) struct Class {
     /// When the first token should be there. The shortest of all classes decides how long a prompt
     /// may wait for others inside a replica.
     pub first_token: Option<Text<Duration>>,
-    /// How long each further token should take.
-    pub per_token: Option<Text<Duration>>,
     /// How long a request may wait in the line before it is refused.
     #[serde(default = "wait_max_default")]
     pub wait_max: Text<Duration>,
 }
 
-/// Somebody with keys of their own, a share and perhaps a contract.
+/// A client or a group of clients with keys, a share and perhaps a contract.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Tenant {
+pub(in crate::config) struct TenantSection {
     /// Names the tenant in `/tenants` and in metrics; must be unique, and neither `default` nor `other`.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
@@ -92,16 +91,16 @@ pub(in crate::config) struct Tenant {
     pub weight: f64,
     /// What it may use in each pool; without one, as much as there is.
     #[serde(default)]
-    pub contract: Contract,
+    pub contract: ContractSection,
     /// What it may use in single pools, by the pool's name, instead.
     #[serde(default)]
-    pub pools: BTreeMap<String, Contract>,
+    pub pools: BTreeMap<String, ContractSection>,
 }
 
 /// What may be used in a minute. Work beyond it runs only on capacity that is idle.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Contract {
+pub(in crate::config) struct ContractSection {
     /// Model units a minute; a reference replica makes 100.
     #[schemars(range(min = 0.0, max = 1_000_000_000.0))]
     pub mu_per_min: Option<f64>,
@@ -111,7 +110,7 @@ pub(in crate::config) struct Contract {
     /// Requests a minute.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub requests_per_min: Option<u64>,
-    /// How much may be saved up for a burst: what the contract gives in so much time.
+    /// How much may be saved up for a burst: what the contract gives in this time.
     #[schemars(extend("x-default" = "nothing"))]
     pub burst: Option<Text<Duration>>,
 }
@@ -120,8 +119,8 @@ pub(in crate::config) struct Contract {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Keys {
-    /// What becomes of a key that is no tenant's: `refuse` answers 401, `share` serves it like
-    /// everybody without a contract. `/v1/models` is answered without a key in any case.
+    /// What becomes of a key that is no tenant's: `refuse` answers 401, `share` serves it like a
+    /// request without a contract. `/v1/models` is answered without a key in any case.
     #[schemars(extend("x-default" = "`\"refuse\"`"))]
     pub unknown: Option<Text<UnknownKeysText>>,
     /// Keys the salts that keep tenants apart (`cache = "per_tenant"`); 16 characters at least. Give all

@@ -22,11 +22,11 @@ use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
 use crate::replicas::Origin;
 use crate::telemetry::LogFormat;
 
-/// Longer than anybody means; keeps sums and doublings of durations far from overflow.
+/// Longer than any sensible value; keeps sums and doublings of durations far from overflow.
 const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A kind of value that is written as text.
-pub(in crate::config) trait Kind: Sized {
+pub(in crate::config) trait TextValue: Sized {
     /// What the schema calls it; empty for a choice between words.
     const FORMAT: &'static str;
     const EXAMPLE: &'static str;
@@ -47,7 +47,7 @@ pub(in crate::config) struct Text<K>(pub K);
 
 /// Reads text of the kind that the schema names by `format`; unknown formats admit everything.
 pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
-    fn reads<K: Kind>(text: &str) -> Result<(), Wrong> {
+    fn reads<K: TextValue>(text: &str) -> Result<(), Wrong> {
         K::read(text).map(drop)
     }
     match format {
@@ -66,7 +66,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
     }
 }
 
-impl Kind for SocketAddr {
+impl TextValue for SocketAddr {
     const FORMAT: &'static str = "listen-address";
     const EXAMPLE: &'static str = "127.0.0.1:8080";
 
@@ -85,8 +85,8 @@ impl Kind for SocketAddr {
     }
 }
 
-impl Kind for Duration {
-    // JSON Schema's own `duration` is ISO 8601, which nobody writes by hand.
+impl TextValue for Duration {
+    // JSON Schema's own `duration` is ISO 8601, which is hardly ever written by hand.
     const FORMAT: &'static str = "time-span";
     const EXAMPLE: &'static str = "5s";
 
@@ -107,7 +107,7 @@ impl Kind for Duration {
     }
 }
 
-impl Kind for Origin {
+impl TextValue for Origin {
     const FORMAT: &'static str = "replica-address";
     const EXAMPLE: &'static str = "http://gpu-0:8000";
 
@@ -120,7 +120,7 @@ impl Kind for Origin {
     }
 }
 
-impl Kind for Source {
+impl TextValue for Source {
     const FORMAT: &'static str = "discovery-source";
     const EXAMPLE: &'static str = "dns:replicas.internal:8000";
 
@@ -133,7 +133,7 @@ impl Kind for Source {
     }
 }
 
-impl Kind for HeaderName {
+impl TextValue for HeaderName {
     const FORMAT: &'static str = "header-name";
     const EXAMPLE: &'static str = "x-session-affinity";
 
@@ -151,7 +151,7 @@ impl Kind for HeaderName {
     }
 }
 
-impl Kind for PathAndQuery {
+impl TextValue for PathAndQuery {
     const FORMAT: &'static str = "path";
     const EXAMPLE: &'static str = "/health";
 
@@ -166,7 +166,7 @@ impl Kind for PathAndQuery {
     }
 }
 
-impl Kind for Secret {
+impl TextValue for Secret {
     const FORMAT: &'static str = "secret";
     const EXAMPLE: &'static str = "long-and-random";
 
@@ -192,7 +192,7 @@ impl Kind for Secret {
 #[derive(Clone)]
 pub(in crate::config) struct HostName(pub String);
 
-impl Kind for HostName {
+impl TextValue for HostName {
     const FORMAT: &'static str = "host-name";
     const EXAMPLE: &'static str = "router.internal";
 
@@ -213,7 +213,7 @@ impl Kind for HostName {
 #[derive(Clone)]
 pub(in crate::config) struct LogFilter(pub String);
 
-impl Kind for LogFilter {
+impl TextValue for LogFilter {
     const FORMAT: &'static str = "log-filter";
     const EXAMPLE: &'static str = "info,cleave_io::proxy=debug";
 
@@ -240,7 +240,7 @@ impl Kind for LogFilter {
 #[derive(Clone)]
 pub(in crate::config) struct HashedKey(pub KeyHash);
 
-impl Kind for HashedKey {
+impl TextValue for HashedKey {
     const FORMAT: &'static str = "sha256";
     const EXAMPLE: &'static str =
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -263,7 +263,7 @@ impl Kind for HashedKey {
 #[derive(Clone)]
 pub(in crate::config) struct UnknownKeysText(pub UnknownKeys);
 
-impl Kind for UnknownKeysText {
+impl TextValue for UnknownKeysText {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "refuse";
 
@@ -287,7 +287,7 @@ impl Kind for UnknownKeysText {
     }
 }
 
-impl Kind for PolicyKind {
+impl TextValue for PolicyKind {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "priced";
 
@@ -304,7 +304,7 @@ impl Kind for PolicyKind {
     }
 }
 
-impl Kind for CacheScope {
+impl TextValue for CacheScope {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "shared";
 
@@ -328,7 +328,7 @@ impl Kind for CacheScope {
     }
 }
 
-impl Kind for LogFormat {
+impl TextValue for LogFormat {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "text";
 
@@ -352,20 +352,20 @@ impl Kind for LogFormat {
     }
 }
 
-impl<'de, K: Kind> Deserialize<'de> for Text<K> {
+impl<'de, K: TextValue> Deserialize<'de> for Text<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         K::read(&text).map(Self).map_err(|wrong| de::Error::custom(wrong.what))
     }
 }
 
-impl<K: Kind> Serialize for Text<K> {
+impl<K: TextValue> Serialize for Text<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0.write())
     }
 }
 
-impl<K: Kind> JsonSchema for Text<K> {
+impl<K: TextValue> JsonSchema for Text<K> {
     fn inline_schema() -> bool {
         true
     }
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn every_example_reads_and_every_default_is_written_as_it_is_read() {
-        fn check<K: Kind>(text: &str) {
+        fn check<K: TextValue>(text: &str) {
             assert_eq!(K::read(text).map(|it| it.write()).ok().as_deref(), Some(text));
         }
         check::<SocketAddr>(SocketAddr::EXAMPLE);

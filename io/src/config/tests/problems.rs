@@ -273,29 +273,29 @@ fn a_tenant_has_a_key_and_a_name_of_its_own() {
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let key = format!("key_sha256 = [\"{hash}\"]\n");
     check_after(&format!("[[tenants]]\nname = \"a\"\n{key}"), &[]);
-    let nobody = "has no key, so nobody is this tenant; give the SHA-256 of at least one: printf \
+    let no_key = "has no key, so no request is of this tenant; give the SHA-256 of at least one: printf \
                   %s KEY | sha256sum";
     check_after(
         "[[tenants]]\nname = \"a\"",
-        &[&format!("file:2: tenants[0].key_sha256: {nobody}")],
+        &[&format!("file:2: tenants[0].key_sha256: {no_key}")],
     );
     check_after(
         "[[tenants]]\nname = \"a\"\nkey_sha256 = []",
-        &[&format!("file:4: tenants[0].key_sha256: {nobody}")],
+        &[&format!("file:4: tenants[0].key_sha256: {no_key}")],
     );
     check_after(
         "[[tenants]]\nname = \"a\"\nkey_sha256 = 3",
         &["file:4: tenants[0].key_sha256: is a whole number; give a list, each a sha256 such as \
            \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\""],
     );
-    for (name, whom) in [
-        ("default", "everybody without a key of their own"),
+    for (name, other) in [
+        ("default", "requests without a tenant"),
         ("other", "the tenants beyond the first hundred"),
     ] {
         check_after(
             &format!("[[tenants]]\nname = \"{name}\"\n{key}"),
             &[&format!(
-                "file:3: tenants[0].name: is what metrics call {whom}; choose another name"
+                "file:3: tenants[0].name: is what metrics call {other}; choose another name"
             )],
         );
     }
@@ -306,7 +306,7 @@ fn keys_are_refused_only_where_there_are_tenants() {
     check_line(
         "keys",
         "unknown = \"refuse\"",
-        "refuses nobody, because without tenants every key is served; add [[tenants]] with the \
+        "refuses nothing, because without tenants every key is served; add [[tenants]] with the \
          keys that may pass, or remove it",
     );
     check_after("[keys]\nunknown = \"share\"", &[]);

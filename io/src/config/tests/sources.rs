@@ -193,8 +193,7 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
     assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
     assert_eq!(changes(ENOUGH, &[("CLEAVE__LINE__DEFAULT_CLASS", "batch")]), ["classes"]);
-    let class = "{ name = \"standard\", weight = 2.0, first_token = \"1s\", per_token = \"1s\", \
-                 wait_max = \"1s\" }";
+    let class = "{ name = \"standard\", weight = 2.0, first_token = \"1s\", wait_max = \"1s\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
     let workload = "{ workload = \"1a2b3c4d\", name = \"nightly\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__WORKLOADS__0", workload)]), ["workloads"]);
@@ -204,7 +203,6 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         "admin.token_file",
         "classes.first_token",
         "classes.name",
-        "classes.per_token",
         "classes.wait_max",
         "classes.weight",
         "keys.cache_secret_file",
@@ -265,7 +263,7 @@ fn what_nobody_sets_is_as_the_other_rooms_default_it() {
     assert_eq!(proxy.session_headers, crate::proxy::default_session_headers());
     assert_eq!(tenants.limits("default"), []);
     assert_eq!(admin.listen.to_string(), "127.0.0.1:9090");
-    assert_eq!(telemetry, crate::telemetry::Settings::default());
+    assert_eq!(telemetry, crate::telemetry::LogSettings::default());
     assert_eq!(pools[0].brain, cleave_core::brain::Settings::default());
     assert_eq!(pools[0].probe, crate::replicas::ProbeSettings::default());
 }

@@ -7,7 +7,7 @@ use cleave_core::brain::{
     WorkloadDrift,
 };
 use cleave_core::domain::{Moment, RequestId};
-use cleave_core::queue::{Tenant, Usage};
+use cleave_core::queue::{ContractUsage, Tenant};
 
 use crate::proxy::panics::attempt;
 use crate::replicas::Origin;
@@ -52,7 +52,7 @@ impl Pool {
     }
 
     /// Where a tenant stands; nothing for one without a contract.
-    pub(in crate::proxy) fn contract(&self, tenant: Tenant) -> Option<Usage> {
+    pub(in crate::proxy) fn contract(&self, tenant: Tenant) -> Option<ContractUsage> {
         self.mark(|brain, now| brain.contract(now, tenant)).flatten()
     }
 

@@ -1,4 +1,5 @@
-//! What is told of a pool's assignment: who may use which replicas, and what changes of it cost.
+//! Metrics of a pool's assignment: which workloads may use which replicas, and what changes of it
+//! cost.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use prometheus_client::registry::Registry;
 use super::labels::{KindLabel, PoolLabel, Real, RealCounter, set_count, set_real, whole};
 
 #[derive(Debug, Default)]
-pub(super) struct Families {
+pub(super) struct AssignmentFamilies {
     moved_tokens: Family<PoolLabel, Counter>,
     spilled: Family<PoolLabel, Counter>,
     rounds: Family<PoolLabel, Counter>,
@@ -34,7 +35,7 @@ pub struct AssignmentGauges<'a> {
     pub planning: Duration,
 }
 
-impl Families {
+impl AssignmentFamilies {
     pub(super) fn register(&self, it: &mut Registry) {
         it.register(
             "cleave_sessions_moved_tokens",

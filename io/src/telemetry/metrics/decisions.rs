@@ -27,7 +27,7 @@ struct QuantileLabel {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Families {
+pub(super) struct DecisionFamilies {
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
     first_token_error: Family<QuantileLabel, Real>,
@@ -50,7 +50,7 @@ pub struct PoolGauges {
     pub workloads: Vec<(String, Drift)>,
 }
 
-impl Families {
+impl DecisionFamilies {
     pub(super) fn register(&self, it: &mut Registry) {
         it.register(
             "cleave_tokens_predicted",

@@ -41,7 +41,7 @@ impl KindLabel {
     }
 }
 
-/// Sets a counter that somebody else keeps.
+/// Sets a counter that is kept elsewhere.
 pub(super) fn set_count(family: &Family<PoolLabel, Counter>, pool: &str, count: u64) {
     family.get_or_create(&PoolLabel::of(pool)).inner().store(count, Relaxed);
 }

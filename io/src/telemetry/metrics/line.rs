@@ -1,4 +1,4 @@
-//! Who waits, and what tenants use. However many tenants there are, only some have labels.
+//! How much waits, and what tenants use. However many tenants there are, only some have labels.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 
 use super::labels::{RealCounter, whole};
 
-/// So many tenants are shown by name; what all others use is summed.
+/// At most this many tenants are shown by name; what all others use is summed.
 const TENANTS_SHOWN_MAX: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -30,7 +30,7 @@ struct UseLabel {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Families {
+pub(super) struct LineFamilies {
     waiting: Family<ClassLabel, Gauge>,
     tenant_work: Family<UseLabel, RealCounter>,
     tenant_waiting: Family<TenantLabel, Gauge>,
@@ -45,7 +45,7 @@ pub struct TenantGauges<'a> {
     pub used_mu: [(&'static str, f64); 3],
 }
 
-impl Families {
+impl LineFamilies {
     pub(super) fn register(&self, it: &mut Registry) {
         it.register("cleave_line_waiting", "Requests in the line", self.waiting.clone());
         it.register(

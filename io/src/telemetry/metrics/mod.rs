@@ -1,6 +1,6 @@
-//! Every metric, by name: a file for each thing that is told of, and here what holds them together.
-//! Handles are made once per pool; a request touches only those. The rest is read off the books when
-//! somebody asks. The guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
+//! Every metric, by name: a file for each kind, and here what holds them together. Handles are made
+//! once per pool; a request touches only those. The rest is read off the books at a scrape. The
+//! guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
 
 mod assignment;
 mod clients;
@@ -36,12 +36,12 @@ pub struct Metrics {
     /// What the router ended because of its client.
     pub clients: Clients,
     log_lines_dropped: Counter,
-    requests: requests::Families,
-    replicas: replicas::Families,
-    decisions: decisions::Families,
-    assignment: assignment::Families,
-    line: line::Families,
-    panics: panics::Families,
+    requests: requests::RequestFamilies,
+    replicas: replicas::ReplicaFamilies,
+    decisions: decisions::DecisionFamilies,
+    assignment: assignment::AssignmentFamilies,
+    line: line::LineFamilies,
+    panics: panics::PanicFamilies,
 }
 
 impl Default for Metrics {
@@ -51,12 +51,12 @@ impl Default for Metrics {
             connections: Gauge::default(),
             clients: Clients::default(),
             log_lines_dropped: Counter::default(),
-            requests: requests::Families::default(),
-            replicas: replicas::Families::default(),
-            decisions: decisions::Families::default(),
-            assignment: assignment::Families::default(),
-            line: line::Families::default(),
-            panics: panics::Families::default(),
+            requests: requests::RequestFamilies::default(),
+            replicas: replicas::ReplicaFamilies::default(),
+            decisions: decisions::DecisionFamilies::default(),
+            assignment: assignment::AssignmentFamilies::default(),
+            line: line::LineFamilies::default(),
+            panics: panics::PanicFamilies::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
         it.clients.register(&mut it.registry);
@@ -85,7 +85,7 @@ impl Metrics {
         self.panics.on_panic(kind);
     }
 
-    /// Sets what is read off the pools only when somebody asks. Replicas that left disappear.
+    /// Sets what is read off the pools only at a scrape. Replicas that left disappear.
     pub fn set_pool<'a>(
         &self,
         pool: &str,
@@ -101,7 +101,7 @@ impl Metrics {
         self.assignment.set(pool, it);
     }
 
-    /// Sets who waits and what tenants have used in a pool.
+    /// Sets what waits and what tenants have used in a pool.
     pub fn set_line<'a>(
         &self,
         pool: &str,

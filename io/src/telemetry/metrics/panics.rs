@@ -13,12 +13,12 @@ struct Where {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Families {
+pub(super) struct PanicFamilies {
     pools: Family<PoolLabel, Counter>,
     others: Family<Where, Counter>,
 }
 
-impl Families {
+impl PanicFamilies {
     pub(super) fn register(&self, it: &mut Registry) {
         it.register(
             "cleave_pool_panics",

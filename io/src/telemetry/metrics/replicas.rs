@@ -1,4 +1,4 @@
-//! What is told of every replica, read off the books when somebody asks.
+//! Metrics of every replica, read off the books at a scrape.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct WorkLabel {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Families {
+pub(super) struct ReplicaFamilies {
     up: Family<ReplicaLabel, Gauge>,
     in_flight: Family<ReplicaLabel, Gauge>,
     sessions: Family<ReplicaLabel, Gauge>,
@@ -55,7 +55,7 @@ pub struct ReplicaGauges<'a> {
     pub drift: Drift,
 }
 
-impl Families {
+impl ReplicaFamilies {
     pub(super) fn register(&self, it: &mut Registry) {
         it.register("cleave_replica_up", "1 when the replica takes requests", self.up.clone());
         it.register(

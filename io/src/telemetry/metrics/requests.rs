@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use super::labels::{KindLabel, PoolLabel, seconds};
 
 #[derive(Debug)]
-pub(super) struct Families {
+pub(super) struct RequestFamilies {
     requests: Family<KindLabel, Counter>,
     refused: Family<KindLabel, Counter>,
     retries: Family<PoolLabel, Counter>,
@@ -48,7 +48,7 @@ pub struct PoolMetrics {
     pub panics: Counter,
 }
 
-impl Default for Families {
+impl Default for RequestFamilies {
     fn default() -> Self {
         Self {
             requests: Family::default(),
@@ -66,7 +66,7 @@ impl Default for Families {
     }
 }
 
-impl Families {
+impl RequestFamilies {
     pub(super) fn register(&self, connections: &Gauge, it: &mut Registry) {
         it.register("cleave_requests", "Answers by status class", self.requests.clone());
         it.register(

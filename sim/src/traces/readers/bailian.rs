@@ -20,9 +20,9 @@ use super::requests::lone_request;
 const BLOCK_TOKENS: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
 
 #[derive(Deserialize)]
-struct Line {
+struct BailianLine {
     chat_id: i64,
-    #[serde(default = "nobody")]
+    #[serde(default = "no_parent")]
     parent_chat_id: i64,
     timestamp: f64,
     input_length: u32,
@@ -31,7 +31,7 @@ struct Line {
     hash_ids: Vec<u64>,
 }
 
-fn nobody() -> i64 {
+fn no_parent() -> i64 {
     -1
 }
 
@@ -48,7 +48,7 @@ impl Bailian {
     }
 
     fn read(&mut self) -> Result<Option<Request>, TraceError> {
-        let Some(line) = self.lines.next_json::<Line>()? else { return Ok(None) };
+        let Some(line) = self.lines.next_json::<BailianLine>()? else { return Ok(None) };
         let root = *self.roots.get(&line.parent_chat_id).unwrap_or(&line.chat_id);
         self.roots.insert(line.chat_id, root);
         let session = u64::from_le_bytes(root.to_le_bytes());

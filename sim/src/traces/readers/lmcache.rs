@@ -26,7 +26,7 @@ const TOKEN_BYTES: usize = 4;
 const SESSIONS: u64 = named("lmcache sessions");
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct LmCacheLine<'a> {
     session_id: String,
     model: Option<String>,
     timestamp: Option<f64>,
@@ -94,7 +94,7 @@ impl LmCache {
         if !self.lines.advance()? {
             return Ok(None);
         }
-        let line: Line<'_> = self.lines.json()?;
+        let line: LmCacheLine<'_> = self.lines.json()?;
         let text = opened(line.input);
         let tokens = text.len().div_ceil(TOKEN_BYTES);
         let block_bytes = TOKEN_BYTES * 16;

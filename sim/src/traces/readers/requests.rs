@@ -23,7 +23,7 @@ const SPACE: u64 = named("mooncake blocks");
 const ALONE: u64 = named("lone requests");
 
 #[derive(Deserialize)]
-struct Line {
+struct RequestLine {
     timestamp: f64,
     input_length: u32,
     output_length: u32,
@@ -42,7 +42,7 @@ impl RequestLines {
     }
 
     fn read(&mut self) -> Result<Option<Request>, TraceError> {
-        let Some(line) = self.lines.next_json::<Line>()? else { return Ok(None) };
+        let Some(line) = self.lines.next_json::<RequestLine>()? else { return Ok(None) };
         self.requests += 1;
         let alone = mix(ALONE, self.requests);
         let prompt = if line.hash_ids.is_empty() {
@@ -55,7 +55,7 @@ impl RequestLines {
         Ok(Some(lone_request(arrival, session, prompt, line.output_length)))
     }
 
-    fn prompt(&self, line: &Line) -> Result<Prompt, TraceError> {
+    fn prompt(&self, line: &RequestLine) -> Result<Prompt, TraceError> {
         let mut runs = Runs::default();
         for &first in &line.hash_ids {
             runs.push(Run { space: SPACE, first, count: 1 });

@@ -53,7 +53,7 @@ struct Header {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct ServeGenLine {
     client: u32,
     windows: Vec<(u32, f64, f64, Pattern, f64, f64)>,
     lengths: BTreeMap<u32, (Vec<u32>, Vec<u32>)>,
@@ -71,7 +71,7 @@ impl Clients {
             return Err(TraceError::Empty { file: lines.file() });
         };
         let mut clients: Vec<Client> = Vec::new();
-        while let Some(line) = lines.next_json::<Line>()? {
+        while let Some(line) = lines.next_json::<ServeGenLine>()? {
             let mut client = settle(&line, &header).map_err(|problem| lines.complain(problem))?;
             if let (true, Some(before)) = (client.lengths.is_empty(), clients.last()) {
                 client.lengths.clone_from(&before.lengths);
@@ -82,7 +82,7 @@ impl Clients {
     }
 }
 
-fn settle(line: &Line, header: &Header) -> Result<Client, &'static str> {
+fn settle(line: &ServeGenLine, header: &Header) -> Result<Client, &'static str> {
     let mut windows = Vec::with_capacity(line.windows.len());
     for &(start_s, per_second, _cv, pattern, shape, _scale) in &line.windows {
         if !(per_second.is_finite() && 0.0 < per_second && shape.is_finite() && 0.0 < shape) {

@@ -24,7 +24,7 @@ const TOOLS: u64 = named("tool blocks");
 const GLOBAL: u64 = named("global blocks");
 
 #[derive(Deserialize)]
-struct Line {
+struct SessionLine {
     block: NonZeroU32,
     #[serde(default)]
     tool: u32,
@@ -95,7 +95,7 @@ impl SessionLines {
     }
 
     fn read(&mut self) -> Result<Option<Session>, TraceError> {
-        let Some(line) = self.lines.next_json::<Line>()? else { return Ok(None) };
+        let Some(line) = self.lines.next_json::<SessionLine>()? else { return Ok(None) };
         self.sessions += 1;
         let id = mix(LOCAL, self.sessions);
         let timed = line.reqs.iter().all(|element| element.t.is_finite());
@@ -109,7 +109,7 @@ impl SessionLines {
             share_tools: self.share_tools,
         };
         let (base, first_think) = (Duration::ZERO, Duration::ZERO);
-        let main = Stream { elements: &line.reqs, tool: line.tool, base, first_think };
+        let main = RecordedStream { elements: &line.reqs, tool: line.tool, base, first_think };
         build.stream(&main, Vec::new())?;
         Ok(Some(build.session))
     }
@@ -118,7 +118,11 @@ impl SessionLines {
 impl Build<'_> {
     /// Appends the turns of one stream, of which the first waits for the given turns, and returns the
     /// last one, if there is any.
-    fn stream(&mut self, stream: &Stream<'_>, after: Vec<u32>) -> Result<Option<u32>, TraceError> {
+    fn stream(
+        &mut self,
+        stream: &RecordedStream<'_>,
+        after: Vec<u32>,
+    ) -> Result<Option<u32>, TraceError> {
         let number = self.streams;
         self.streams += 1;
         let mut runs = Runs::default();
@@ -181,7 +185,7 @@ impl Build<'_> {
 }
 
 /// One stream of a recording.
-struct Stream<'a> {
+struct RecordedStream<'a> {
     elements: &'a [Element],
     tool: u32,
     /// Time of its first request since the start of the session.
@@ -189,7 +193,7 @@ struct Stream<'a> {
     first_think: Duration,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> RecordedStream<'a> {
     /// Places a sub-agent that was started after the last turn of this stream.
     fn sub(&self, element: &'a Element, last: Option<(&Element, u32)>) -> Self {
         let start = element.t - lasted(&element.reqs);

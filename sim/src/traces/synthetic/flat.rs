@@ -62,7 +62,7 @@ impl SharedPrefix {
                     None => mix(QUESTIONS, mix(1, number)),
                 };
                 let prompt = this.prompt(u64::from(group), question);
-                // Whoever asks the same question of the same prefix is the same user.
+                // The same question about the same prefix comes from the same user.
                 let session = mix(u64::from(group), question);
                 Ok(lone_request(at, session, prompt, this.output_tokens))
             });

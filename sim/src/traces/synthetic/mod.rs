@@ -1,6 +1,5 @@
-//! Workloads that nobody recorded: shared prefixes, chats and agents, heavy tails. A generator is
-//! a few plain numbers; the published recipes are in `presets`. Blocks are of 16 tokens, as engines
-//! have them.
+//! Made-up workloads: shared prefixes, chats and agents, heavy tails. A generator is a few plain
+//! numbers; the published recipes are in `presets`. Blocks are of 16 tokens, as engines have them.
 
 mod flat;
 mod multi_turn;

@@ -12,8 +12,8 @@ fn preset(name: &str, replay: &Replay) -> Workload {
     Workload::synthetic(&presets::named(name).unwrap(), replay)
 }
 
-fn described(name: &str, replay: &Replay) -> Summary {
-    let summary = Summary::of(preset(name, replay)).unwrap();
+fn described(name: &str, replay: &Replay) -> TraceSummary {
+    let summary = TraceSummary::of(preset(name, replay)).unwrap();
     println!("{name}: {summary:?}");
     summary
 }
@@ -182,6 +182,6 @@ fn tenants_never_share_a_block() {
 fn content_dealt_again_is_new_content() {
     let replay = Replay { until: Duration::from_secs(7_200), ..at_most(4_000) };
     let once = super::summary("mooncake-conversation.jsonl", &Replay::default());
-    let many = Summary::of(composed(&replay, "mooncake-conversation.jsonl")).unwrap();
+    let many = TraceSummary::of(composed(&replay, "mooncake-conversation.jsonl")).unwrap();
     assert!(10 * once.unique_blocks < many.unique_blocks, "{many:?}");
 }

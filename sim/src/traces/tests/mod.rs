@@ -7,7 +7,7 @@ mod samples;
 
 use std::path::PathBuf;
 
-use super::{Replay, Request, Summary, Workload};
+use super::{Replay, Request, TraceSummary, Workload};
 
 /// A sample that travels with the repository.
 fn sample(name: &str) -> PathBuf {
@@ -24,6 +24,6 @@ fn play(mut workload: Workload) -> Vec<Request> {
     requests
 }
 
-fn summary(name: &str, replay: &Replay) -> Summary {
-    Summary::of(Workload::open(&sample(name), None, replay).unwrap()).unwrap()
+fn summary(name: &str, replay: &Replay) -> TraceSummary {
+    TraceSummary::of(Workload::open(&sample(name), None, replay).unwrap()).unwrap()
 }

@@ -96,7 +96,8 @@ fn near(found: Lengths, published: [f64; 4], what: &str) {
 fn the_readers_find_the_published_statistics() {
     for published in PUBLISHED {
         let Some(path) = full(published.file) else { continue };
-        let found = Summary::of(Workload::open(&path, None, &Replay::default()).unwrap()).unwrap();
+        let found =
+            TraceSummary::of(Workload::open(&path, None, &Replay::default()).unwrap()).unwrap();
         println!("{}: {found:?}", published.file);
         assert_eq!(found.requests, published.requests, "{}", published.file);
         near(found.input, published.input, published.file);
@@ -117,7 +118,8 @@ fn recorded_spans_and_rates_are_kept() {
         ("azure2023-conv.dev.jsonl.gz", 2_334.0, 5.9),
     ] {
         let Some(path) = full(file) else { continue };
-        let found = Summary::of(Workload::open(&path, None, &Replay::default()).unwrap()).unwrap();
+        let found =
+            TraceSummary::of(Workload::open(&path, None, &Replay::default()).unwrap()).unwrap();
         assert!((found.span_s - span_s).abs() < 3.1, "{file}: {}", found.span_s);
         assert!((found.per_second - rate).abs() < 0.051, "{file}: {}", found.per_second);
     }
@@ -156,7 +158,7 @@ fn generated_servegen_arrivals_keep_the_rate_of_their_hour() {
         rate_scale: Scale::new(0.1).unwrap(),
         ..Replay::default()
     };
-    let found = Summary::of(Workload::open(&path, None, &replay).unwrap()).unwrap();
+    let found = TraceSummary::of(Workload::open(&path, None, &replay).unwrap()).unwrap();
     println!("{found:?}, expected {expected}");
     assert!((found.input.mean - found.input.p50).abs() > 1.0 && found.tenants > 50);
     let requests = f64::from(u32::try_from(found.requests).unwrap());
@@ -184,7 +186,8 @@ fn tenants_over_claude_code_have_classes_and_prefixes() {
             think_max: std::time::Duration::from_secs(120),
             ..Replay::default()
         };
-        let found = Summary::of(Workload::compose(&clients, &content, &classes, &replay).unwrap());
+        let found =
+            TraceSummary::of(Workload::compose(&clients, &content, &classes, &replay).unwrap());
         let found = found.unwrap();
         println!("{pace:?}: {found:?}");
         assert!(10 < found.tenants && found.tenants < found.sessions);

@@ -57,7 +57,8 @@ fn a_packed_file_reads_like_a_plain_one() {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(&std::fs::read(sample(name)).unwrap()).unwrap();
     std::fs::write(&path, packed.finish().unwrap()).unwrap();
-    let unpacked = Summary::of(Workload::open(&path, None, &Replay::default()).unwrap()).unwrap();
+    let unpacked =
+        TraceSummary::of(Workload::open(&path, None, &Replay::default()).unwrap()).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(unpacked, summary(name, &Replay::default()));
 }

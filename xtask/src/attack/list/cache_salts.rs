@@ -58,9 +58,9 @@ const KINDS: [&str; 7] = [
 
 fn bodies() -> Vec<String> {
     let own = format!(r#","cache_salt":"{STOLEN}""#);
-    let plain = chat("secret words of somebody else", &own);
+    let plain = chat("secret words of another tenant", &own);
     vec![
-        chat("secret words of somebody else", ""),
+        chat("secret words of another tenant", ""),
         plain.clone(),
         chat("x", &format!("{own}{own}")),
         chat("x", &format!(r#","cache\u005fsalt":"{STOLEN}""#)),

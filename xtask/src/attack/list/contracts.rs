@@ -72,7 +72,7 @@ fn cancelled(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Counts the requests of bystanders, who ask for eight tokens each.
+/// Counts the requests of bystanders, which ask for eight tokens each.
 fn bystanders_asked(scene: &Scene) -> Result<u64> {
     Ok(scene.charged(ALICE.name)?.1 + scene.charged(BOB.name)?.1)
 }

@@ -1,5 +1,6 @@
-//! Prompts that kill an engine, where clients have no keys and all are one workload: two such prompts
-//! must not stop everybody's new sessions. Replicas that died are started again, as an orchestrator does.
+//! Prompts that kill an engine, where clients have no keys and all are one workload: two such
+//! prompts must not stop all new sessions. Replicas that died are started again, as an orchestrator
+//! does.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,7 +35,8 @@ fn without_keys() -> Plan {
     Plan::mocks(6).without_tenants().settings("resume = true\n")
 }
 
-/// Who has no key cannot be told apart: what kills without end kills everything, and is not promised.
+/// Clients without a key cannot be told apart: what kills without end kills everything, and is not
+/// promised.
 fn run_without_keys(scene: &mut Scene) -> Result<()> {
     let lasts = scene.seconds;
     kill(scene, None, 2, lasts)?;

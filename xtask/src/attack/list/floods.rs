@@ -118,7 +118,7 @@ fn flood(scene: &mut Scene, frames: impl Fn(u32) -> Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Asks over HTTP/2 as an honest client does: whoever behaves must still be served.
+/// Asks over HTTP/2 as an honest client does: such a client must still be served.
 fn again(scene: &mut Scene) {
     let ask = || -> io::Result<Vec<u8>> {
         let mut http2 = Http2::open(scene.address, &[])?;

@@ -1,5 +1,5 @@
 //! Orders to the admin port from a page in an operator's browser: foreign origins, a name that was
-//! rebound to this address, and forms, which need nobody's leave to be sent.
+//! rebound to this address, and forms, which a page may send without asking.
 
 use std::io;
 

@@ -20,7 +20,7 @@ const EACH: usize = 26;
 
 pub(super) const ATTACK: Attack = Attack {
     name: "stopped_readers",
-    tries: "104 requests of 14,000 tokens whose answers nobody reads: HTTP/2 windows of 0, one and many to a connection, full sockets, and a byte a second",
+    tries: "104 requests of 14,000 tokens whose answers are not read: HTTP/2 windows of 0, one and many to a connection, full sockets, and a byte a second",
     plan,
     run,
 };

@@ -42,7 +42,7 @@ fn run(scene: &mut Scene) -> Result<()> {
                     let body = chat("slowly", "");
                     let answer =
                         post(address, Some(MALLORY.key), "/v1/chat/completions", "", &body);
-                    // A key that is nobody's for a moment is refused at once.
+                    // A key that belongs to no tenant for a moment is refused at once.
                     if answer.is_ok_and(|it| it.status() == 401) {
                         thread::sleep(Duration::from_millis(50));
                     }

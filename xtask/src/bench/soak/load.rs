@@ -13,16 +13,16 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::bench::mock::MODEL;
 
-/// Streams are opened so many at a time, with a pause between.
+/// Streams are opened in batches of this size, with a pause between.
 const BATCH: u32 = 20;
 const BATCH_PAUSE: Duration = Duration::from_millis(40);
 /// Connects come in bursts of a hundredth of a second.
 const BURST: Duration = Duration::from_millis(10);
-/// A request that takes so long is lost.
+/// A request that takes longer than this is lost.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct SoakCounts {
     streams_open: AtomicU64,
     events: AtomicU64,
     answers: AtomicU64,
@@ -38,7 +38,7 @@ pub(super) struct Read {
     pub(super) errors: u64,
 }
 
-impl Counts {
+impl SoakCounts {
     pub(super) fn read(&self) -> Read {
         Read {
             streams_open: self.streams_open.load(Relaxed),
@@ -50,17 +50,17 @@ impl Counts {
 }
 
 /// A load that runs until it is dropped.
-pub(super) struct Load {
+pub(super) struct SoakLoad {
     _clients: JoinSet<()>,
 }
 
-impl Load {
+impl SoakLoad {
     /// Opens all streams, then starts the clients that come and go.
     pub(super) async fn start(
         address: SocketAddr,
         streams: u32,
         connects: u32,
-        counts: &Arc<Counts>,
+        counts: &Arc<SoakCounts>,
     ) -> Self {
         let mut clients = JoinSet::new();
         for number in 0..streams {
@@ -90,7 +90,7 @@ fn request(session: u32, more: &str) -> String {
     )
 }
 
-async fn listen(address: SocketAddr, number: u32, counts: &Counts) -> io::Result<()> {
+async fn listen(address: SocketAddr, number: u32, counts: &SoakCounts) -> io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(request(number, ",\"stream\":true").as_bytes()).await?;
     let mut buffer = [0; 1024];
@@ -110,7 +110,7 @@ async fn listen(address: SocketAddr, number: u32, counts: &Counts) -> io::Result
     }
 }
 
-async fn come_and_go(address: SocketAddr, connects: u32, counts: Arc<Counts>) {
+async fn come_and_go(address: SocketAddr, connects: u32, counts: Arc<SoakCounts>) {
     let mut bursts = interval(BURST);
     bursts.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut under_way = JoinSet::new();

@@ -1,4 +1,5 @@
-//! A replica for very many streams: each gets an event now and then, for as long as somebody listens.
+//! A replica for very many streams: each gets an event now and then, for as long as its client
+//! listens.
 
 use std::io;
 use std::time::Duration;

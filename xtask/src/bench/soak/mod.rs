@@ -21,7 +21,7 @@ use super::proxies::{LOAD_CORE, Proxy, Running};
 use crate::process::works;
 use crate::repo;
 use crate::server::Server;
-use load::{Counts, Load};
+use load::{SoakCounts, SoakLoad};
 
 /// How long the load runs after it is complete, before anything is measured.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ pub(crate) struct Args {
 
 /// What one proxy showed.
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct SoakOutcome {
     proxy: &'static str,
     streams_open: u64,
     events_per_second: f64,
@@ -71,12 +71,12 @@ struct Outcome {
 }
 
 /// The replica, in a process of its own: there is a limit to the files of one.
-struct Replica {
+struct SoakReplica {
     address: SocketAddr,
     _server: Server,
 }
 
-impl Replica {
+impl SoakReplica {
     fn start(pace_ms: u64, folder: &Path) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["bench", "soak", "--replica", "--pace-ms", &pace_ms.to_string()]);
@@ -97,13 +97,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = repo::target_dir().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     ensure!(u64::from(args.streams) * 2 < files, "only {files} files may be open");
-    // Threads inherit the core of whoever starts them, so this comes before the first thread.
+    // Threads inherit the core of the thread that starts them, so this comes before the first
+    // thread.
     let own = std::process::id().to_string();
     let pinned = works(Command::new("taskset").args(["--pid", "--cpu-list", LOAD_CORE, &own]));
     ensure!(pinned, "cannot pin the load to core {LOAD_CORE}: two cores are needed");
     let mut outcomes = Vec::new();
     for proxy in [Proxy::Cleave(built), Proxy::Nginx] {
-        let replica = Replica::start(args.pace_ms, &folder)?;
+        let replica = SoakReplica::start(args.pace_ms, &folder)?;
         let running = proxy.start(replica.address, &folder)?;
         let outcome = runtime.block_on(measure(proxy.name(), &running, args))?;
         println!("{outcome:?}");
@@ -117,11 +118,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-async fn measure(name: &'static str, running: &Running, args: &Args) -> Result<Outcome> {
+async fn measure(name: &'static str, running: &Running, args: &Args) -> Result<SoakOutcome> {
     let pid = running.pid().context("a proxy is a process")?;
-    let counts = Arc::new(Counts::default());
+    let counts = Arc::new(SoakCounts::default());
     println!("{name}: opening {} streams", args.streams);
-    let load = Load::start(running.address, args.streams, args.connects, &counts).await;
+    let load = SoakLoad::start(running.address, args.streams, args.connects, &counts).await;
     tokio::time::sleep(SETTLE).await;
     let (before, cpu, began) = (counts.read(), meter::cpu_time(pid)?, Instant::now());
     let mut resident = vec![meter::resident_mb(pid)?];
@@ -134,7 +135,7 @@ async fn measure(name: &'static str, running: &Running, args: &Args) -> Result<O
     let cpu = meter::cpu_time(pid)?.saturating_sub(cpu);
     let per_second =
         |from: u64, to: u64| u32::try_from(to - from).map_or(f64::MAX, f64::from) / elapsed;
-    let outcome = Outcome {
+    let outcome = SoakOutcome {
         proxy: name,
         streams_open: after.streams_open,
         events_per_second: per_second(before.events, after.events),
@@ -150,7 +151,7 @@ async fn measure(name: &'static str, running: &Running, args: &Args) -> Result<O
     Ok(outcome)
 }
 
-fn print(outcomes: &[Outcome]) {
+fn print(outcomes: &[SoakOutcome]) {
     println!(
         "\n| proxy | streams open | events/s | requests/s | errors | of a core | MB first, last, most |"
     );

@@ -190,7 +190,7 @@ fn contracts_hold_within_five_per_cent_a_minute_at_any_burst_with_streams_and_ca
 #[test]
 fn ten_times_too_much_for_a_minute_is_bounded_answered_honestly_and_over_at_once() {
     const COUNT_MAX: usize = 400;
-    let limits = queue::LineSettings { count_max: COUNT_MAX, bytes_max: 1 << 20 };
+    let limits = queue::QueueLimits { count_max: COUNT_MAX, bytes_max: 1 << 20 };
     let mut drive = Drive::new(Bench::new(2, LineSettings { limits, ..holding() }), 1);
     (drive.outputs, drive.cancels) = ((20, 20), 1_000);
     let start = drive.bench.now;
@@ -235,7 +235,7 @@ fn ten_times_too_much_for_a_minute_is_bounded_answered_honestly_and_over_at_once
 
 #[test]
 fn tenants_that_both_ask_for_too_much_get_the_same_work() {
-    let limits = queue::LineSettings { count_max: 200, bytes_max: 1 << 20 };
+    let limits = queue::QueueLimits { count_max: 200, bytes_max: 1 << 20 };
     for seed in 0..2 {
         let line = LineSettings { limits, ..holding() };
         let mut drive = Drive::new(Bench::new(2, line), seed);

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use crate::domain::{Moment, Place, ReplicaId, SliceKey};
 use crate::sharding::{
-    Assignment, Balance, Bounds, Churn, Clerk, Deeds, Member, Meter, MeterSettings, Planner, Rule,
-    Settings as PlannerSettings, Sizer, SizerSettings, Sketch, Slice,
+    Assignment, Balance, Bounds, Churn, Deeds, FleetMember, LoadMeter, Lookup, MeterSettings,
+    Planner, PlannerSettings, Rule, Sizer, SizerSettings, Sketch, Slice,
 };
 
 pub use orders::Order;
@@ -75,11 +75,11 @@ pub struct SubsetTotals {
 pub(super) struct Subsets {
     settings: SubsetSettings,
     sizer: Sizer,
-    meter: Meter,
+    meter: LoadMeter,
     demand: Sketch,
     assignment: Arc<Assignment>,
     /// `None` while the pool is not divided.
-    clerk: Option<Clerk>,
+    lookup: Option<Lookup>,
     peers: Vec<Peer>,
     /// How many there are, those included that are expected back after a start.
     replicas: usize,
@@ -106,10 +106,10 @@ impl Subsets {
         Self {
             settings,
             sizer: Sizer::new(SizerSettings::default()),
-            meter: Meter::new(MeterSettings { half_life: DEMAND_HALF_LIFE, keys_max: 1024 }),
+            meter: LoadMeter::new(MeterSettings { half_life: DEMAND_HALF_LIFE, keys_max: 1024 }),
             demand: Sketch::new(WORKLOADS_MAX, DEMAND_HALF_LIFE),
             assignment: Arc::new(Assignment::empty()),
-            clerk: None,
+            lookup: None,
             peers: Vec::new(),
             replicas: 0,
             out_since: BTreeMap::new(),
@@ -155,19 +155,19 @@ impl Subsets {
         let is_single = self.assignment.is_empty() && self.demand.len() < 2;
         let is_ruled = !self.settings.workloads.is_empty() || !self.orders.pinned.is_empty();
         if !is_ruled && (is_single || !self.settings.divides(self.replicas)) {
-            self.clerk = None;
+            self.lookup = None;
             return;
         }
         if !self.orders.frozen {
             self.plan_round(now, &members);
         }
         let roster = members.iter().filter(|it| !it.draining).map(|it| (it.place, it.capacity));
-        let clerk = Clerk::new(Arc::clone(&self.assignment), roster);
-        self.meter.reshape(now, &clerk);
-        self.clerk = Some(clerk);
+        let lookup = Lookup::new(Arc::clone(&self.assignment), roster);
+        self.meter.reshape(now, &lookup);
+        self.lookup = Some(lookup);
     }
 
-    fn plan_round(&mut self, now: Moment, members: &[Member]) {
+    fn plan_round(&mut self, now: Moment, members: &[FleetMember]) {
         let rules = self.rules(now, members);
         let load = self.meter.map(now);
         let planner = Planner::new(planner_settings(self.floor()));
@@ -186,25 +186,25 @@ impl Subsets {
 
     /// Lists whom to plan for: those who are there and not out for long, and for a while after a
     /// start those who were there before.
-    fn members(&mut self, now: Moment) -> Vec<Member> {
+    fn members(&mut self, now: Moment) -> Vec<FleetMember> {
         let out: Vec<Place> = self.peers.iter().filter(|it| it.out).map(|it| it.place).collect();
         self.out_since.retain(|place, _| out.contains(place));
         for place in out {
             self.out_since.entry(place).or_insert(now);
         }
         let present = self.peers.iter().filter(|it| !self.is_lost(now, it.place));
-        let mut members: Vec<Member> = present
-            .map(|it| Member {
+        let mut members: Vec<FleetMember> = present
+            .map(|it| FleetMember {
                 draining: it.closed || self.orders.drained.contains(&it.place),
                 zone: self.orders.zones.get(&it.place).copied().unwrap_or(0),
-                ..Member::new(it.place, it.capacity_mu_per_min / 60.0)
+                ..FleetMember::new(it.place, it.capacity_mu_per_min / 60.0)
             })
             .collect();
         if self.expected.is_some_and(|until| now < until) {
             let known = |place: &Place| self.peers.iter().any(|it| it.place == *place);
             let usual = members.first().map_or(1.0, |it| it.capacity);
-            let absent = self.assignment.everybody().into_iter().filter(|it| !known(it));
-            members.extend(absent.map(|it| Member::new(it, usual)));
+            let absent = self.assignment.all_holders().into_iter().filter(|it| !known(it));
+            members.extend(absent.map(|it| FleetMember::new(it, usual)));
         } else {
             self.expected = None;
         }
@@ -212,8 +212,8 @@ impl Subsets {
     }
 
     /// Sizes the workloads that need more than the floor, and those that are configured.
-    fn rules(&mut self, now: Moment, members: &[Member]) -> Vec<Rule> {
-        let serving: Vec<&Member> = members.iter().filter(|it| !it.draining).collect();
+    fn rules(&mut self, now: Moment, members: &[FleetMember]) -> Vec<Rule> {
+        let serving: Vec<&FleetMember> = members.iter().filter(|it| !it.draining).collect();
         let replicas = u32::try_from(serving.len()).unwrap_or(u32::MAX);
         let capacity =
             serving.iter().map(|it| it.capacity).sum::<f64>() / f64::from(replicas.max(1));
@@ -278,8 +278,8 @@ impl Subsets {
     /// Counts a request that is sent: its work, and the tokens it leaves in a cache.
     pub(super) fn on_sent(&mut self, now: Moment, key: SliceKey, work_mu: f64, tokens: u32) {
         self.demand.add(now, u64::from(key.workload()), work_mu);
-        if let Some(clerk) = &self.clerk {
-            self.meter.add(now, clerk, key, work_mu, f64::from(tokens));
+        if let Some(lookup) = &self.lookup {
+            self.meter.add(now, lookup, key, work_mu, f64::from(tokens));
         }
     }
 

@@ -92,7 +92,7 @@ impl Subsets {
         key: SliceKey,
         look: impl Fn(ReplicaId) -> Option<Sight>,
     ) {
-        let step = self.clerk.as_ref().and_then(|_| self.step_of(now, key.workload(), &look));
+        let step = self.lookup.as_ref().and_then(|_| self.step_of(now, key.workload(), &look));
         if step.is_some_and(|it| it.is_overdue(now)) && !self.troubles.has(now, key.workload()) {
             self.on_lost(now, key, None);
         }
@@ -131,12 +131,12 @@ impl Subsets {
     /// Lists the replicas of a workload: those it is pinned or confined to, or those that were planned.
     /// Nobody is confined to replicas that are gone for good.
     fn held(&self, now: Moment, key: SliceKey) -> Option<&[Place]> {
-        let clerk = self.clerk.as_ref()?;
+        let lookup = self.lookup.as_ref()?;
         let workload = key.workload();
         let pinned = self.orders.pinned.get(&workload).map(Vec::as_slice);
         let confined = || self.troubles.confines(now, workload);
         let is_there = |places: &&[Place]| places.iter().any(|it| !self.is_lost(now, *it));
-        Some(pinned.or_else(|| confined().filter(is_there)).unwrap_or_else(|| clerk.holders(key)))
+        Some(pinned.or_else(|| confined().filter(is_there)).unwrap_or_else(|| lookup.holders(key)))
     }
 
     /// Finds the only replica beyond its subset that a workload may use, if there is but one: the one it
@@ -200,7 +200,7 @@ impl Subsets {
     /// own and never more than it may spill to, dead or alive: what kills its replicas must not go
     /// through the whole fleet. Whoever has a step open has that one only.
     fn extend(&self, now: Moment, key: SliceKey, count: usize, into: &mut Selection) {
-        let Some(clerk) = &self.clerk else { return };
+        let Some(lookup) = &self.lookup else { return };
         let workload = key.workload();
         if !self.may_leave(workload) {
             return;
@@ -213,7 +213,7 @@ impl Subsets {
             let free = |place: Place| !self.is_reserved(place);
             let next = match into.step {
                 Some(step) => Some(step.place).filter(|it| free(*it) && !into.chosen.contains(it)),
-                None => clerk.stand_in(key, free, &into.chosen),
+                None => lookup.stand_in(key, free, &into.chosen),
             };
             let Some(next) = next else { return };
             into.chosen.push(next);
@@ -227,11 +227,11 @@ impl Subsets {
 
     /// Tells whether somebody has a replica to himself.
     fn is_reserved(&self, place: Place) -> bool {
-        let Some(clerk) = &self.clerk else { return false };
+        let Some(lookup) = &self.lookup else { return false };
         let exclusive = self.settings.workloads.iter().filter(|it| it.exclusive);
         exclusive.into_iter().any(|it| {
             let low = Slice::of_prefix(it.workload).low;
-            clerk.holders(SliceKey(low)).contains(&place)
+            lookup.holders(SliceKey(low)).contains(&place)
         })
     }
 
@@ -308,8 +308,8 @@ impl Subsets {
         key: SliceKey,
         request: Option<(ReplicaId, Moment)>,
     ) {
-        if let Some(clerk) = &self.clerk {
-            self.troubles.on_lost(now, key.workload(), request, clerk.holders(key));
+        if let Some(lookup) = &self.lookup {
+            self.troubles.on_lost(now, key.workload(), request, lookup.holders(key));
         }
     }
 

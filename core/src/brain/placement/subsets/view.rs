@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::domain::{Moment, Place, SliceKey};
 use crate::sharding::{
-    Assignment, Balance, Churn, Deeds, Generation, Held, KeyLoad, Slice, Why, expected_overlap,
+    Assignment, Balance, Churn, Deeds, Generation, Held, KeyLoad, Slice, SliceReason,
+    expected_overlap,
 };
 
 use super::{DEMAND_HALF_LIFE, SubsetTotals, Subsets};
@@ -36,7 +37,7 @@ pub struct AssignmentView {
 pub struct SliceView {
     pub slice: Slice,
     pub holders: Vec<Place>,
-    pub why: Why,
+    pub why: SliceReason,
     pub since: u64,
     /// Who held the state before.
     pub previous: Option<Place>,
@@ -57,7 +58,7 @@ pub struct WorkloadView {
 impl Subsets {
     pub(crate) fn view(&self, now: Moment) -> AssignmentView {
         let load = self.meter.map(now);
-        let divided = self.clerk.is_some();
+        let divided = self.lookup.is_some();
         let slice = |it: Held<'_>| SliceView {
             slice: it.slice,
             holders: it.holders.to_vec(),
@@ -90,7 +91,7 @@ impl Subsets {
         let demand = self.demand.top(now, 0.0, per_min);
         let view = |workload: u32, mu_per_min: f64| {
             let low = SliceKey(Slice::of_prefix(workload).low);
-            let held = self.clerk.as_ref().map(|it| it.holders(low).to_vec());
+            let held = self.lookup.as_ref().map(|it| it.holders(low).to_vec());
             let pinned = self.orders.pinned.get(&workload);
             let own = self.own(workload);
             WorkloadView {

@@ -304,7 +304,6 @@ fn a_wait_for_a_verdict_has_an_end_and_leaves_nothing_behind() {
         name: name.to_owned(),
         weight: Weight::ONE,
         first_token: None,
-        per_token: None,
         wait_max: Duration::from_millis(20),
     };
     // The brain lets them wait for longer, as if it made a mistake; nothing wakes it here.

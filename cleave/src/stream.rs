@@ -1,8 +1,13 @@
-//! An answer as it arrives: when each piece of text came, and at the end what the engine says it cost.
-//! Counts come from the engine's usage figures alone; pieces are only clocks, because an engine may put
+//! A streamed answer as it arrives, for the commands that are clients: its text, when each piece came,
+//! and at the end what the engine says it cost. Counts come from the engine's usage figures alone; pieces are only clocks, because an engine may put
 //! several tokens into one piece and none into another.
 
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use serde::Deserialize;
+use thiserror::Error;
 use tokio::time::Instant;
 
 #[derive(Debug, Deserialize)]
@@ -27,13 +32,13 @@ struct Delta {
 }
 
 impl Choice {
-    fn has_text(&self) -> bool {
-        let content = self.delta.as_ref().and_then(|it| it.content.as_ref());
-        self.text.as_ref().or(content).is_some_and(|it| !it.is_empty())
+    fn words(&self) -> &str {
+        let content = self.delta.as_ref().and_then(|it| it.content.as_deref());
+        self.text.as_deref().or(content).unwrap_or_default()
     }
 
     fn only_opens(&self) -> bool {
-        self.delta.as_ref().is_some_and(|it| it.role.is_some()) && !self.has_text()
+        self.delta.as_ref().is_some_and(|it| it.role.is_some()) && self.words().is_empty()
     }
 }
 
@@ -51,59 +56,90 @@ struct Details {
 
 /// A whole answer, as the client saw it.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
-    pub(super) sent_at: Instant,
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) sent_at: Instant,
     /// When each piece came; never empty.
-    pub(super) pieces_at: Vec<Instant>,
-    pub(super) prompt_tokens: u32,
+    pub(crate) pieces_at: Vec<Instant>,
+    pub(crate) prompt_tokens: u32,
     /// Not every engine says so.
-    pub(super) cached_tokens: Option<u32>,
-    pub(super) output_tokens: u32,
+    pub(crate) cached_tokens: Option<u32>,
+    pub(crate) output_tokens: u32,
 }
 
 impl Answer {
-    pub(super) fn ttft_ms(&self) -> f64 {
+    pub(crate) fn ttft(&self) -> Duration {
+        self.pieces_at[0].saturating_duration_since(self.sent_at)
+    }
+
+    pub(crate) fn ttft_ms(&self) -> f64 {
         ms_between(self.sent_at, self.pieces_at[0])
     }
 
     /// Counts the tokens that a piece stands for, on average, after the first.
-    pub(super) fn tokens_per_piece(&self) -> f64 {
+    pub(crate) fn tokens_per_piece(&self) -> f64 {
         let pieces = u32::try_from(self.pieces_at.len()).unwrap_or(u32::MAX);
         f64::from(self.output_tokens.saturating_sub(1)) / f64::from(pieces.saturating_sub(1).max(1))
     }
 }
 
-pub(super) fn ms_between(from: Instant, to: Instant) -> f64 {
+pub(crate) fn ms_between(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64() * 1e3
 }
 
 /// Why the bytes of a replica are no answer to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unusable {
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub(crate) enum Unusable {
     /// The stream ended early, or is not a stream of events.
+    #[error("the replica broke off an answer; look into its log")]
     CutOff,
+    #[error(
+        "the answer's stream reports no usage, so its tokens are unknown; use an engine that knows \
+         stream_options.include_usage"
+    )]
     NoUsage,
+    #[error("the answer is no OpenAI stream; give the address of the engine itself")]
     NotOpenAi,
+}
+
+/// Reads a body to its end and clocks it.
+pub(crate) async fn listen(mut body: Incoming, sent_at: Instant) -> Result<Answer, Unusable> {
+    let mut arriving = Arriving::new(sent_at);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Unusable::CutOff)?;
+        if let Ok(data) = frame.into_data() {
+            arriving.take(&data, Instant::now())?;
+        }
+    }
+    arriving.finish()
 }
 
 /// An answer of which some bytes have come.
 #[derive(Debug)]
-pub(super) struct Arriving {
+struct Arriving {
     sent_at: Instant,
     /// Bytes of a line that is not whole yet.
     rest: Vec<u8>,
+    text: String,
     pieces_at: Vec<Instant>,
     usage: Option<Usage>,
     is_done: bool,
 }
 
 impl Arriving {
-    pub(super) fn new(sent_at: Instant) -> Self {
-        Self { sent_at, rest: Vec::new(), pieces_at: Vec::new(), usage: None, is_done: false }
+    fn new(sent_at: Instant) -> Self {
+        Self {
+            sent_at,
+            rest: Vec::new(),
+            text: String::new(),
+            pieces_at: Vec::new(),
+            usage: None,
+            is_done: false,
+        }
     }
 
     /// Takes in the bytes that came at `now`.
-    pub(super) fn take(&mut self, bytes: &[u8], now: Instant) -> Result<(), Unusable> {
+    fn take(&mut self, bytes: &[u8], now: Instant) -> Result<(), Unusable> {
         self.rest.extend_from_slice(bytes);
         let whole = self.rest.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
         let lines: Vec<u8> = self.rest.drain(..whole).collect();
@@ -125,19 +161,21 @@ impl Arriving {
             // end of the stream counts only where it is all there is.
             let is_bare = choice.finish_reason.is_none() && !choice.only_opens();
             let is_only = choice.finish_reason.is_some() && self.pieces_at.is_empty();
-            if choice.has_text() || is_bare || is_only {
+            self.text.push_str(choice.words());
+            if !choice.words().is_empty() || is_bare || is_only {
                 self.pieces_at.push(now);
             }
         }
         self.usage = event.usage.or(self.usage);
     }
 
-    pub(super) fn finish(self) -> Result<Answer, Unusable> {
+    fn finish(self) -> Result<Answer, Unusable> {
         if !self.is_done || self.pieces_at.is_empty() {
             return Err(Unusable::CutOff);
         }
         let usage = self.usage.ok_or(Unusable::NoUsage)?;
         Ok(Answer {
+            text: self.text,
             sent_at: self.sent_at,
             pieces_at: self.pieces_at,
             prompt_tokens: usage.prompt_tokens,
@@ -149,8 +187,6 @@ impl Arriving {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,\
@@ -191,7 +227,26 @@ mod tests {
              data: {{\"choices\":[{{\"delta\":{{\"reasoning\":\"hm\"}}}}]}}\n\n\
              data: {{\"choices\":[{{\"delta\":{{\"content\":\"b\"}},\"finish_reason\":\"length\"}}]}}\n\n{USAGE}"
         ));
-        assert_eq!(seconds(&answer.unwrap()), [2, 3]);
+        let answer = answer.unwrap();
+        assert_eq!(seconds(&answer), [2, 3]);
+        assert_eq!((answer.text.as_str(), answer.ttft()), ("b", Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn an_answer_reads_the_same_however_it_is_cut() {
+        let stream = format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"Lorem\"}}}}]}}\n\n\
+             data: {{\"choices\":[{{\"delta\":{{\"content\":\" ipsum\"}}}}]}}\n\n{USAGE}"
+        );
+        for piece in [1, 7, 64, stream.len()] {
+            let start = Instant::now();
+            let mut arriving = Arriving::new(start);
+            for bytes in stream.as_bytes().chunks(piece) {
+                arriving.take(bytes, start).unwrap();
+            }
+            let answer = arriving.finish().unwrap();
+            assert_eq!((answer.text.as_str(), answer.cached_tokens), ("Lorem ipsum", Some(4)));
+        }
     }
 
     #[test]

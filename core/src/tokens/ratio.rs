@@ -1,6 +1,6 @@
-//! Bytes per token: a ratio of sums, in which older prompts fade. Long prompts weigh more, as they do in
-//! the cost, but none so much that one odd document sets the ratio. What cannot be text at all teaches
-//! nothing: a prompt whose history is kept at the engine, a list of token ids.
+//! Bytes per token: a ratio of sums, in which older prompts fade. Long prompts weigh more, as they
+//! do in the cost, but a cap keeps one odd document from setting the ratio. What cannot be text at
+//! all teaches nothing: a prompt whose history is kept at the engine, a list of token ids.
 
 use super::possible::BYTES_PER_TOKEN_MAX;
 
@@ -22,28 +22,29 @@ const SHARED: std::ops::RangeInclusive<f64> = 2.0..=8.0;
 /// What one prompt may move that by, as a factor either way.
 const STEP: f64 = 2.0;
 
-/// Bytes per token of a model, as all who use it have shown.
+/// Bytes per token of a model, as shown by all its senders.
 #[derive(Clone, Debug)]
-pub(super) struct Weight {
+pub(super) struct BytesPerToken {
     bytes: f64,
     tokens: f64,
 }
 
-/// Bytes per token as one sender has shown, who leans on all others while it has shown little.
+/// Bytes per token as shown by one sender. It leans on the model's figure while it has shown
+/// little.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct OwnWeight {
+pub(super) struct OwnBytesPerToken {
     bytes: f64,
     tokens: f64,
 }
 
-impl Default for Weight {
+impl Default for BytesPerToken {
     /// English prose with its JSON around it; worth a prompt of a thousand tokens.
     fn default() -> Self {
         Self { bytes: 4.0 * PRIOR_TOKENS, tokens: PRIOR_TOKENS }
     }
 }
 
-impl Weight {
+impl BytesPerToken {
     pub(super) fn bytes_per_token(&self) -> f64 {
         (self.bytes / self.tokens).clamp(*SHARED.start(), *SHARED.end())
     }
@@ -60,8 +61,8 @@ impl Weight {
     }
 }
 
-impl OwnWeight {
-    pub(super) fn bytes_per_token(&self, of_all: &Weight) -> f64 {
+impl OwnBytesPerToken {
+    pub(super) fn bytes_per_token(&self, of_all: &BytesPerToken) -> f64 {
         let prior_bytes = PRIOR_TOKENS * of_all.bytes_per_token();
         (self.bytes + prior_bytes) / (self.tokens + PRIOR_TOKENS)
     }
@@ -77,7 +78,7 @@ impl OwnWeight {
     }
 }
 
-/// Tells whether so many bytes of any text in any script may come to so many tokens.
+/// Tells whether `bytes` of text in any script can be `tokens` tokens.
 pub(super) fn is_text(bytes: u32, tokens: u32) -> bool {
     let most = tokens.saturating_mul(BYTES_PER_TOKEN_MAX);
     0 < tokens && (tokens..=most).contains(&bytes)
@@ -88,9 +89,9 @@ mod tests {
     use super::*;
 
     fn learned(prompts: impl Iterator<Item = (u32, u32)>) -> f64 {
-        let mut weight = OwnWeight::default();
+        let mut weight = OwnBytesPerToken::default();
         prompts.for_each(|(bytes, tokens)| weight.learn(bytes, tokens));
-        weight.bytes_per_token(&Weight::default())
+        weight.bytes_per_token(&BytesPerToken::default())
     }
 
     #[test]
@@ -114,7 +115,7 @@ mod tests {
     fn what_is_no_text_teaches_nothing() {
         let odd = [(0, 100), (100, 0), (0, 0), (50, 100_000), (10_000_000, 1000), (9, u32::MAX)];
         assert!((learned(odd.into_iter()) - 4.0).abs() < 1e-9);
-        let mut of_all = Weight::default();
+        let mut of_all = BytesPerToken::default();
         for (bytes, tokens) in odd {
             of_all.learn(bytes, tokens);
         }
@@ -124,14 +125,14 @@ mod tests {
     #[test]
     fn what_all_learn_moves_by_steps_and_stays_where_text_is() {
         for (bytes, tokens) in [(32_000_000, 1_000_000), (1_000_000, 1_000_000)] {
-            let mut of_all = Weight::default();
+            let mut of_all = BytesPerToken::default();
             of_all.learn(bytes, tokens);
             let first = of_all.bytes_per_token();
             assert!((2.9..=6.1).contains(&first), "{first}");
             (0..1_000).for_each(|_| of_all.learn(bytes, tokens));
             assert!((2.0..=8.0).contains(&of_all.bytes_per_token()));
         }
-        let mut of_all = Weight::default();
+        let mut of_all = BytesPerToken::default();
         (0..300).for_each(|_| of_all.learn(3_000, 1_000));
         assert!((of_all.bytes_per_token() - 3.0).abs() < 0.1, "{}", of_all.bytes_per_token());
     }

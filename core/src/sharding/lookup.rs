@@ -1,7 +1,8 @@
-//! Key to replicas, for every request. A clerk holds one assignment and an index over its slices;
-//! asking allocates nothing. It also knows what to do before the planner does: when a holder is
-//! dead, the next in rendezvous order stands in, and since that follows from key, assignment and who
-//! is alive alone, all clerks choose the same one without a word between them.
+//! Key to replicas, for every request. A lookup holds one assignment and an index over its slices;
+//! a look-up allocates nothing. It also covers the time until the planner reacts: when a holder is
+//! dead, the next replica in rendezvous order stands in. That follows from the key, the assignment
+//! and the set of live replicas alone, so all routers choose the same one without a message between
+//! them.
 
 use std::sync::Arc;
 
@@ -14,19 +15,19 @@ use super::numbers::{at, rendezvous, short};
 /// Slices per place of the index, on average, before it grows.
 const INDEX_BITS_MAX: u32 = 16;
 
-/// Looks up who holds a key.
+/// Finds the holders of a key.
 #[derive(Clone, Debug)]
-pub struct Clerk {
+pub struct Lookup {
     assignment: Arc<Assignment>,
     /// For each value of the key's first bits, the slice of the first such key.
     index: Vec<u32>,
     shift: u32,
-    /// Everybody who may stand in, with capacity, in order of place.
+    /// Every replica that may stand in, with its capacity, in order of place.
     roster: Vec<(Place, f64)>,
 }
 
-impl Clerk {
-    /// Makes a clerk; `roster` is who exists and how much each can do.
+impl Lookup {
+    /// Makes a lookup; `roster` lists the existing replicas and the capacity of each.
     pub fn new(
         assignment: Arc<Assignment>,
         roster: impl IntoIterator<Item = (Place, f64)>,
@@ -65,7 +66,7 @@ impl Clerk {
         from + self.assignment.lows[from + 1..=to].partition_point(|low| *low <= key.0)
     }
 
-    /// Lists who holds the key, in order of place.
+    /// Lists the holders of the key, in order of place.
     pub fn holders(&self, key: SliceKey) -> &[Place] {
         self.assignment.holders_at(self.position(key))
     }
@@ -74,16 +75,16 @@ impl Clerk {
         self.assignment.get(self.position(key))
     }
 
-    /// Chooses one holder for whoever wants just one: each in proportion to its capacity, the same
-    /// one for the same key, and only the keys of a dead one go elsewhere.
+    /// Chooses one holder: each in proportion to its capacity, the same one for the same key, and
+    /// only the keys of a dead one go elsewhere.
     pub fn pick(&self, key: SliceKey, is_alive: impl Fn(Place) -> bool) -> Option<Place> {
         let holders = self.holders(key).iter().copied();
         let holders = holders.filter(|it| is_alive(*it)).map(|it| (it, self.capacity(it)));
         first_of(key, holders).or_else(|| self.stand_in(key, &is_alive, &[]))
     }
 
-    /// Names the next replica for a key beyond its holders and those in `taken`: who steps in for
-    /// a dead holder, and where to spill.
+    /// Names the next replica for a key beyond its holders and those in `taken`: the stand-in for a
+    /// dead holder, and where to spill.
     pub fn stand_in(
         &self,
         key: SliceKey,
@@ -112,7 +113,7 @@ fn first_of(key: SliceKey, places: impl Iterator<Item = (Place, f64)>) -> Option
 
 #[cfg(test)]
 mod tests {
-    use super::super::assignment::{Row, Why};
+    use super::super::assignment::{Row, SliceReason};
     use super::super::slice::Slice;
     use super::*;
     use crate::domain::Moment;
@@ -124,7 +125,7 @@ mod tests {
         let row = |(low, high)| Row {
             slice: Slice { low, high },
             holders: (0..holders).map(|it| Place(it + low % 3)).collect(),
-            why: Why::First,
+            why: SliceReason::First,
             since: 1,
             settled_at: Moment::ZERO,
             previous: None,
@@ -132,9 +133,9 @@ mod tests {
         lows.iter().copied().zip(highs).map(row).collect()
     }
 
-    fn clerk(borders: &[u64], holders: u64) -> Clerk {
+    fn lookup(borders: &[u64], holders: u64) -> Lookup {
         let assignment = Assignment::from_rows(Generation::default(), rows(borders, holders));
-        Clerk::new(Arc::new(assignment.unwrap()), (0..8).map(|it| (Place(it), 1.0)))
+        Lookup::new(Arc::new(assignment.unwrap()), (0..8).map(|it| (Place(it), 1.0)))
     }
 
     proptest::proptest! {
@@ -146,23 +147,23 @@ mod tests {
             borders.extend(&close);
             borders.sort_unstable();
             borders.dedup();
-            let clerk = clerk(&borders, 2);
+            let lookup = lookup(&borders, 2);
             for key in keys.into_iter().chain(close).chain(borders).chain([0, u64::MAX]) {
                 let key = SliceKey(key);
-                proptest::prop_assert_eq!(clerk.position(key), clerk.assignment.position(key));
+                proptest::prop_assert_eq!(lookup.position(key), lookup.assignment.position(key));
             }
         }
     }
 
     #[test]
     fn keys_are_picked_evenly_and_only_those_of_a_dead_holder_move() {
-        let clerk = clerk(&[], 4);
+        let lookup = lookup(&[], 4);
         let mut counts = [0; 8];
         for key in 0..4000_u64 {
             let key = SliceKey(key.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let before = clerk.pick(key, |_| true).unwrap();
+            let before = lookup.pick(key, |_| true).unwrap();
             counts[usize::try_from(before.0).unwrap()] += 1;
-            let after = clerk.pick(key, |it| it != Place(0)).unwrap();
+            let after = lookup.pick(key, |it| it != Place(0)).unwrap();
             assert!(before == after || before == Place(0));
         }
         assert!(counts[..4].iter().all(|it| (850..1150).contains(it)), "{counts:?}");
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn two_clerks_agree_on_who_stands_in() {
-        let (one, other) = (clerk(&[1 << 40], 2), clerk(&[1 << 40], 2));
+        let (one, other) = (lookup(&[1 << 40], 2), lookup(&[1 << 40], 2));
         for key in (0..100).map(|it| SliceKey(it << 57)) {
             let dead = one.holders(key).to_vec();
             let alive = |it: Place| !dead.contains(&it);

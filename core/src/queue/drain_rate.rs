@@ -18,14 +18,14 @@ const RETRY_MAX: Duration = Duration::from_secs(600);
 
 /// What leaves the line in a second.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct DrainRate {
     /// In millionths of a model unit.
     per_second: f64,
     learned: bool,
     reading: Option<(Moment, Work)>,
 }
 
-impl Pace {
+impl DrainRate {
     /// Starts with what the fleet should make, until it shows what it makes.
     pub fn new(expected_per_min: Work) -> Self {
         let per_second = float(expected_per_min.parts()) / 60.0;
@@ -62,7 +62,7 @@ impl Pace {
         self.reading = Some((now, Work::ZERO));
     }
 
-    /// Predicts how long so much work takes to leave; `None` when nothing is known.
+    /// Predicts how long the work `ahead` takes to leave; `None` when nothing is known.
     pub fn wait(&self, ahead: Work) -> Option<Duration> {
         if ahead == Work::ZERO {
             return Some(Duration::ZERO);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_pace_is_learned_only_while_others_wait() {
-        let mut pace = Pace::new(Work::from_mu(100.0));
+        let mut pace = DrainRate::new(Work::from_mu(100.0));
         for ms in (0..60_000).step_by(100) {
             pace.on_sent(at(ms), Work::from_mu(0.001), false);
         }
@@ -107,17 +107,17 @@ mod tests {
 
     #[test]
     fn half_the_fleet_is_half_the_pace() {
-        let mut pace = Pace::new(Work::from_mu(100.0));
+        let mut pace = DrainRate::new(Work::from_mu(100.0));
         pace.expect(Work::from_mu(100.0), Work::from_mu(50.0));
         assert!((pace.mu_per_min() - 50.0).abs() < 1e-6);
     }
 
     #[test]
     fn a_client_is_told_something_sensible_whatever_is_known() {
-        let unknown = Pace::new(Work::ZERO);
+        let unknown = DrainRate::new(Work::ZERO);
         assert_eq!(unknown.wait(Work::from_mu(1.0)), None);
         assert_eq!(unknown.retry_after(Work::from_mu(1.0)), RETRY_MIN);
-        let slow = Pace::new(Work::from_parts(1));
+        let slow = DrainRate::new(Work::from_parts(1));
         assert_eq!(slow.retry_after(Work::from_mu(1e12)), RETRY_MAX);
     }
 }

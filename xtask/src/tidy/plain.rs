@@ -1,0 +1,78 @@
+//! Plain technical English in comments and in text for users: a request, a replica or a client is *it*,
+//! and a parameter is called by its name. The refused words stand where a noun belongs, so that a
+//! reader must guess which one. Names and tests' own data are free.
+
+use crate::finding::Finding;
+use crate::source::Source;
+
+const REFUSED: [&str; 11] = [
+    "who",
+    "whoever",
+    "whom",
+    "nobody",
+    "somebody",
+    "everybody",
+    "anybody",
+    "so many",
+    "so much",
+    "so long",
+    "so few",
+];
+
+/// Rooms that are still to be read with this eye.
+const UNREAD: [&str; 7] = [
+    "core/src/brain/",
+    "core/src/fleet/",
+    "core/src/policy/",
+    "core/src/protocol/meter",
+    "core/src/protocol/usage.rs",
+    "io/src/proxy/",
+    "io/src/replicas/",
+];
+
+/// Finds refused words in comments, and in literals outside of tests.
+pub(super) fn unclear(source: &Source) -> Vec<Finding> {
+    let is_rule = source.path == "xtask/src/tidy/plain.rs";
+    if is_rule || UNREAD.iter().any(|it| source.path.starts_with(it)) {
+        return Vec::new();
+    }
+    let literals = source.strings.lines().take(source.lines_before_tests());
+    let lines = source.comments.lines().enumerate().chain(literals.enumerate());
+    lines
+        .flat_map(|(at, line)| refused_in(line).map(move |word| (at, word)))
+        .map(|(at, word)| {
+            Finding::new(&source.path, at + 1, format!("`{word}`: name what is meant"))
+        })
+        .collect()
+}
+
+fn refused_in(line: &str) -> impl Iterator<Item = &'static str> {
+    // What stands in backticks is a name.
+    let prose = line.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+    let words = prose.split(|it: char| !it.is_alphabetic()).filter(|it| !it.is_empty());
+    let text = format!(" {} ", words.collect::<Vec<_>>().join(" "));
+    REFUSED.into_iter().filter(move |it| text.contains(&format!(" {it} ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> usize {
+        unclear(&Source::new(path, text)).len()
+    }
+
+    #[test]
+    fn words_in_place_of_a_noun_are_found() {
+        assert_eq!(found("io/src/a.rs", "/// Whoever waits goes.\n"), 1);
+        assert_eq!(found("io/src/a.rs", "// Takes so  many blocks.\n"), 1);
+        assert_eq!(found("io/src/a.rs", "f(\"nobody answers\");\n"), 1);
+        assert_eq!(found("io/src/a.rs", "/// The whole of it, as far as `who` knows.\n"), 0);
+    }
+
+    #[test]
+    fn tests_say_what_they_like_in_literals() {
+        assert_eq!(found("cleave/tests/it/a.rs", "f(\"nobody\"); // fine\n"), 0);
+        assert_eq!(found("cleave/tests/it/a.rs", "f(); // nobody\n"), 1);
+    }
+}
