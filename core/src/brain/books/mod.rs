@@ -221,13 +221,13 @@ pub(super) fn quote(
     let outline = &booking.outline;
     let (cached, new) = (outline.tokens_in(held_blocks), outline.tokens_beyond(held_blocks));
     let output = outline.output_tokens.unwrap_or(0);
-    let charge = Load::quote(&candidate.books.cost, outline, cached, output, &booking.extent);
+    let charge = Load::quote(&candidate.load.cost, outline, cached, output, &booking.extent);
     Account {
         charge,
         predicted_us: charge.prefill_us + charge.decode_us,
         cached_tokens: cached,
         sent_at: now,
-        ttft_ms: candidate.books.ttft_ms(new, cached),
+        ttft_ms: candidate.load.ttft_ms(new, cached),
         is_read: false,
         first: None,
         streamed_tokens: 0,

@@ -3,7 +3,7 @@
 
 use crate::domain::{Moment, ReplicaId, whole};
 use crate::fleet::{Replica, ms};
-use crate::policy::{Books, Candidate, Terms};
+use crate::policy::{Candidate, LoadModel, Terms};
 
 use super::subsets::Selection;
 
@@ -58,18 +58,18 @@ pub(in crate::brain) fn candidate(
         weight: replica.weight,
         in_flight: replica.in_flight,
         report: replica.reported.report(),
-        books: books(replica, now, strangers_usual),
+        load: load_model(replica, now, strangers_usual),
     }
 }
 
-fn books(replica: &Replica, now: Moment, strangers_usual: f64) -> Books {
+fn load_model(replica: &Replica, now: Moment, strangers_usual: f64) -> LoadModel {
     let (pace, own) = (replica.pace.factor(), replica.ledger.load());
     let others = replica.reported.booked_elsewhere(now);
     let strangers = replica.reported.reckon(now, replica.in_flight, strangers_usual);
     let (_, answering) = replica.ledger.counts();
     let line_ms = ms(replica.ledger.line_us(now, pace) + others.load.prefill_us)
         + strangers.waiting * replica.prefill_ms_mean;
-    Books {
+    LoadModel {
         wait_ms: pace * line_ms,
         running: f64::from(answering + others.in_flight) + strangers.running,
         reading_share: replica.ledger.reading_share(now, pace),

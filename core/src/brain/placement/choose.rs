@@ -99,8 +99,8 @@ impl Placement {
         let mut soonest_ms = f64::INFINITY;
         list.retain(|it| {
             let weighed = them.ttft_ms(it.id);
-            soonest_ms = soonest_ms.min(weighed.unwrap_or(it.books.wait_ms));
-            due.can_be_met(ask.now, it.books.wait_ms, weighed)
+            soonest_ms = soonest_ms.min(weighed.unwrap_or(it.load.wait_ms));
+            due.can_be_met(ask.now, it.load.wait_ms, weighed)
         });
         them.list = list;
         soonest_ms
@@ -119,7 +119,7 @@ impl Placement {
     /// the policy predicts it, none would begin to answer soon.
     fn should_spill(&mut self, ask: &Ask<'_>, them: &mut Candidates) -> bool {
         let patience_ms = span_ms(self.subsets.patience(ask.first_token));
-        if them.list.iter().all(|it| patience_ms < it.books.wait_ms) {
+        if them.list.iter().all(|it| patience_ms < it.load.wait_ms) {
             return true;
         }
         let Some(promise) = ask.first_token else { return false };
