@@ -30,6 +30,8 @@ const UNREAD: [&str; 7] = [
     "io/src/replicas/",
 ];
 
+const UNREAD_PAGES: [&str; 2] = ["ARCHITECTURE.md", "CHANGELOG.md"];
+
 /// Finds refused words in comments, and in literals outside of tests.
 pub(super) fn unclear(source: &Source) -> Vec<Finding> {
     let is_rule = source.path == "xtask/src/tidy/plain.rs";
@@ -38,11 +40,22 @@ pub(super) fn unclear(source: &Source) -> Vec<Finding> {
     }
     let literals = source.strings.lines().take(source.lines_before_tests());
     let lines = source.comments.lines().enumerate().chain(literals.enumerate());
+    findings(&source.path, lines)
+}
+
+/// Finds them in a page for users; what was decided and measured long ago is left as it was written.
+pub(super) fn unclear_page(path: &str, text: &str) -> Vec<Finding> {
+    let is_read = path.starts_with("docs/guide/") || !path.contains('/');
+    if !is_read || UNREAD_PAGES.contains(&path) {
+        return Vec::new();
+    }
+    findings(path, text.lines().enumerate())
+}
+
+fn findings<'a>(path: &str, lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Finding> {
     lines
         .flat_map(|(at, line)| refused_in(line).map(move |word| (at, word)))
-        .map(|(at, word)| {
-            Finding::new(&source.path, at + 1, format!("`{word}`: name what is meant"))
-        })
+        .map(|(at, word)| Finding::new(path, at + 1, format!("`{word}`: name what is meant")))
         .collect()
 }
 
@@ -68,6 +81,13 @@ mod tests {
         assert_eq!(found("io/src/a.rs", "// Takes so  many blocks.\n"), 1);
         assert_eq!(found("io/src/a.rs", "f(\"nobody answers\");\n"), 1);
         assert_eq!(found("io/src/a.rs", "/// The whole of it, as far as `who` knows.\n"), 0);
+    }
+
+    #[test]
+    fn pages_for_users_are_read_too() {
+        assert_eq!(unclear_page("docs/guide/a.md", "Nobody waits.\n").len(), 1);
+        assert_eq!(unclear_page("docs/decisions/a.md", "Nobody waits.\n").len(), 0);
+        assert_eq!(unclear_page("CHANGELOG.md", "Nobody waits.\n").len(), 0);
     }
 
     #[test]
