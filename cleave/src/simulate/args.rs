@@ -3,8 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::hardware::Hardware;
-
+use super::routers::Part;
 use super::scenario::{ClassName, LoopKind, ReplicaClass, Scenario, Span};
 
 /// What to simulate.
@@ -81,10 +80,16 @@ pub(crate) struct What {
     /// Policies to compare, with commas between them, or all [default: priced,session,round_robin]
     #[arg(long = "policy", value_name = "NAMES", value_delimiter = ',')]
     policies: Vec<String>,
-    /// Hold requests at the routers while every replica is past its knee
-    #[arg(long)]
-    hold: bool,
-    /// Let new sessions wait while the fleet's KV is full
+    /// Run what `cleave serve` would run with this file [default: what it runs without one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The pool of that file that is played [default: its first]
+    #[arg(long, value_name = "NAME", requires = "config")]
+    pool: Option<String>,
+    /// Turn parts of the router off, with commas between them
+    #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',')]
+    without: Vec<Part>,
+    /// Let new sessions wait while the fleet's KV is full, which is off by default
     #[arg(long)]
     gate: bool,
     /// The share of the fleet's KV that sessions may fill before new ones wait [default: 1]
@@ -109,9 +114,13 @@ struct FleetArgs {
     /// Replicas of one kind [default: 8]
     #[arg(long, value_name = "COUNT")]
     replicas: Option<usize>,
-    /// Whose step times they have, as fitted on measurements [default: llama-8b]
-    #[arg(long, value_enum)]
-    hardware: Option<Hardware>,
+    /// Whose step times they have: llama-8b or llama-70b, or a class of --costs [default: the first
+    /// class of --costs, or llama-8b]
+    #[arg(long, value_name = "NAME")]
+    hardware: Option<String>,
+    /// A file of coefficients, as `cleave calibrate` writes it
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
     /// Room in a replica's KV cache [default: 524288]
     #[arg(long, value_name = "TOKENS")]
     kv_tokens: Option<u32>,
@@ -185,8 +194,10 @@ impl What {
         if !self.policies.is_empty() {
             scenario.policies = self.policies;
         }
-        scenario.line.hold |= self.hold;
-        scenario.line.gate |= self.gate;
+        lay(&mut scenario.config, self.config);
+        lay(&mut scenario.pool, self.pool);
+        scenario.without.extend(self.without);
+        lay(&mut scenario.line.gate, self.gate.then_some(true));
         lay(&mut scenario.line.kv_share, self.kv_share);
         lay(&mut scenario.slo, self.slo);
         lay(&mut scenario.seed, self.seed);
@@ -196,7 +207,7 @@ impl What {
 }
 
 impl FleetArgs {
-    fn lay_over(&self, scenario: &mut Scenario) {
+    fn lay_over(self, scenario: &mut Scenario) {
         if let Some(replicas) = self.replicas {
             scenario.fleet.truncate(1);
             scenario.fleet.resize(1, ReplicaClass::default());
@@ -205,12 +216,13 @@ impl FleetArgs {
             scenario.fleet.push(ReplicaClass::default());
         }
         for class in &mut scenario.fleet {
-            class.hardware = self.hardware.unwrap_or(class.hardware);
+            lay(&mut class.hardware, self.hardware.clone());
             class.kv_tokens = self.kv_tokens.unwrap_or(class.kv_tokens);
             class.block_tokens = self.block_tokens.unwrap_or(class.block_tokens);
             class.batched_tokens = self.batched_tokens.unwrap_or(class.batched_tokens);
             class.max_seqs = self.max_seqs.unwrap_or(class.max_seqs);
         }
+        lay(&mut scenario.costs, self.costs);
         lay(&mut scenario.routers.count, self.routers);
         lay(&mut scenario.routers.scrape_interval, self.scrape_interval);
         lay(&mut scenario.routers.scrape_delay, self.scrape_delay);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cleave_core::brain::LineSettings;
+use cleave_core::brain::{LineSettings, SubsetSettings};
 use cleave_sim::traces::{Loop, Replay, Starts};
 use cleave_sim::world::Belief;
 
@@ -55,11 +55,15 @@ fn add_replay(replay: &Replay, all: &mut Parameters) {
 /// Adds the fleet, its routers and what befalls them.
 fn add_world(plan: &Plan, all: &mut Parameters) {
     let settings = &plan.settings;
-    all.insert("line", line(&settings.brain.line));
+    let brain = &settings.brain;
+    all.insert("line", line(&brain.line));
+    let divided = brain.subsets != SubsetSettings::undivided();
+    all.insert("subsets", on_or_off(divided).to_owned());
+    all.insert("quarantine", on_or_off(brain.quarantine.enabled).to_owned());
     let classes = plan.classes.iter().map(|it| {
         format!(
             "{} × {} at speed {}: {} KV tokens in blocks of {}, {} tokens and {} sequences a step, weight {}",
-            it.replicas, it.hardware.as_str(), it.speed, it.kv_tokens, it.block_tokens,
+            it.replicas, it.hardware.as_deref().unwrap_or_default(), it.speed, it.kv_tokens, it.block_tokens,
             it.batched_tokens, it.max_seqs, it.weight,
         )
     });
@@ -105,7 +109,11 @@ fn labels(plan: &Plan) -> Parameters {
 /// What waits at the routers.
 fn line(it: &LineSettings) -> String {
     let gate = if it.gates { format!("at {} of KV", it.gate.kv_share) } else { "off".to_owned() };
-    format!("hold {}, gate {gate}", if it.holds { "on" } else { "off" })
+    format!("hold {}, gate {gate}", on_or_off(it.holds))
+}
+
+const fn on_or_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
 }
 
 /// The first lines of a run.

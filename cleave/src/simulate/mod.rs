@@ -11,6 +11,7 @@ mod load;
 mod output;
 mod page;
 mod plan;
+mod routers;
 mod runs;
 mod scenario;
 mod subsets;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use cleave_core::brain::{self, SubsetSettings};
+use clap::ValueEnum as _;
+use cleave_core::brain;
+use cleave_core::cost::{CostBook, StepTimes};
 use cleave_core::policy::PolicyKind;
 use cleave_core::queue::{Limits, Work};
 use cleave_sim::engine;
@@ -18,11 +20,12 @@ use cleave_sim::world::{
     Belief, Exchange, Fault, FaultKind, ReplicaSettings, Timeouts, View, WorldSettings,
 };
 
-use super::load;
 use super::scenario::{
-    ClassName, ContractLine, FaultLine, Kind, LineSection, LoopKind, ReplicaClass, RouterSection,
-    Scenario, Span, SubsetSection, WorkloadSection,
+    ClassName, ContractLine, FaultLine, Kind, LoopKind, ReplicaClass, RouterSection, Scenario,
+    Span, WorkloadSection,
 };
+use super::{load, routers};
+use crate::hardware::Hardware;
 
 /// One comparison: policies and seeds over one workload on one fleet.
 #[derive(Clone, Debug)]
@@ -49,7 +52,7 @@ pub(crate) enum Source {
 }
 
 impl Plan {
-    pub(crate) fn settle(scenario: Scenario) -> anyhow::Result<Self> {
+    pub(crate) fn settle(mut scenario: Scenario) -> anyhow::Result<Self> {
         let seeds = scenario.seeds.unwrap_or(1);
         ensure!(0 < seeds, "seeds must be 1 or more");
         let slo = match &scenario.slo {
@@ -63,13 +66,9 @@ impl Plan {
         }
         let replay = replay(&scenario.workload, &source, seed)?;
         let settings = WorldSettings {
-            replicas: fleet(&scenario.fleet)?,
+            replicas: fleet(&mut scenario.fleet, scenario.costs.as_deref())?,
             routers: scenario.routers.count.unwrap_or(1),
-            brain: brain::Settings {
-                subsets: subsets(scenario.subset)?,
-                line: line(scenario.line),
-                ..brain::Settings::default()
-            },
+            brain: routers::settle(&scenario)?,
             contracts: scenario.contract.iter().map(contract).collect(),
             view: view(scenario.routers)?,
             exchange: exchange(scenario.routers)?,
@@ -84,7 +83,7 @@ impl Plan {
         ensure!(0 < settings.routers, "there must be a router");
         settings.check()?;
         let mut plan = Self {
-            policies: policies(&scenario.policies)?,
+            policies: policies(&scenario)?,
             seed,
             seeds,
             settings,
@@ -145,13 +144,6 @@ impl Plan {
     }
 }
 
-fn line(it: LineSection) -> brain::LineSettings {
-    let mut line = brain::LineSettings { holds: it.hold, gates: it.gate, ..Default::default() };
-    line.limits.count_max = it.length_max.unwrap_or(line.limits.count_max);
-    line.gate.kv_share = it.kv_share.unwrap_or(line.gate.kv_share);
-    line
-}
-
 fn contract(it: &ContractLine) -> (Tenant, Limits) {
     let limits = Limits {
         work_per_min: it.mu_per_min.map(Work::from_mu),
@@ -162,8 +154,9 @@ fn contract(it: &ContractLine) -> (Tenant, Limits) {
     (Tenant(it.tenant), limits)
 }
 
-fn policies(names: &[String]) -> anyhow::Result<Vec<PolicyKind>> {
-    match names {
+fn policies(scenario: &Scenario) -> anyhow::Result<Vec<PolicyKind>> {
+    match scenario.policies.as_slice() {
+        [] if scenario.config.is_some() => Ok(vec![routers::settle(scenario)?.policy]),
         [] => Ok(vec![PolicyKind::PRICED, PolicyKind::SESSION, PolicyKind::ROUND_ROBIN]),
         [all] if all == "all" => Ok(cleave_sim::policies::ALL.to_vec()),
         names => {
@@ -276,7 +269,11 @@ fn is_sessions(file: &Path, format: Option<Format>) -> anyhow::Result<bool> {
     Ok(matches!(format, Some(Format::Sessions | Format::LmCache)))
 }
 
-fn fleet(classes: &[ReplicaClass]) -> anyhow::Result<Vec<ReplicaSettings>> {
+fn fleet(
+    classes: &mut [ReplicaClass],
+    costs: Option<&Path>,
+) -> anyhow::Result<Vec<ReplicaSettings>> {
+    let book = costs.map(read_costs).transpose()?.unwrap_or_default();
     let mut replicas = Vec::new();
     let block_tokens = classes.first().map_or(0, |it| it.block_tokens);
     for it in classes {
@@ -287,7 +284,7 @@ fn fleet(classes: &[ReplicaClass]) -> anyhow::Result<Vec<ReplicaSettings>> {
         ensure!(0 < it.max_seqs, "max_seqs must be 1 or more");
         ensure!(it.speed.is_finite() && 0.0 < it.speed, "speed must be above 0");
         ensure!(it.weight.is_finite() && 0.0 <= it.weight, "weight must be 0 or more");
-        let mut times = it.hardware.times();
+        let mut times = times_of(it.hardware.get_or_insert_with(|| usual(&book)), &book)?;
         times.floor_ms /= it.speed;
         times.new_token_ms /= it.speed;
         times.attention_ms /= it.speed;
@@ -306,20 +303,28 @@ fn fleet(classes: &[ReplicaClass]) -> anyhow::Result<Vec<ReplicaSettings>> {
     Ok(replicas)
 }
 
-/// Settles how the fleet is divided. Not at all when nothing is said: a table of policies is about
-/// policies.
-fn subsets(section: Option<SubsetSection>) -> anyhow::Result<SubsetSettings> {
-    let Some(section) = section else { return Ok(SubsetSettings::undivided()) };
-    let usual = SubsetSettings::default();
-    let cap = section.cap.unwrap_or(usual.cap);
-    let sound = section.floor.is_none_or(|floor| 0 < floor && floor <= cap);
-    ensure!(sound, "subset: floor must be 1 or more and no more than cap");
-    Ok(SubsetSettings {
-        floor: section.floor,
-        cap,
-        spill_max: section.spill_max.or(usual.spill_max),
-        spill_after: section.spill_after.map_or(usual.spill_after, |it| it.0),
-        workloads: Vec::new(),
+/// Reads a file that `cleave calibrate` wrote.
+fn read_costs(file: &Path) -> anyhow::Result<CostBook> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    toml::from_str(&text).with_context(|| format!("{} is no file of costs", file.display()))
+}
+
+/// Names the hardware of replicas that name none: the first class of the file of costs, if there is one.
+fn usual(book: &CostBook) -> String {
+    let first = book.iter().next().map(|it| it.class.as_str());
+    first.unwrap_or_else(|| Hardware::default().as_str()).to_owned()
+}
+
+/// Finds step times by the name of a class in the file of costs, or of what is built in.
+fn times_of(name: &str, book: &CostBook) -> anyhow::Result<StepTimes> {
+    if let Some(found) = book.iter().find(|it| it.class == name) {
+        return Ok(found.step);
+    }
+    Hardware::from_str(name, false).map(Hardware::times).map_err(|_| {
+        let known = Hardware::value_variants().iter().map(|it| it.as_str());
+        let known: Vec<_> = book.iter().map(|it| it.class.as_str()).chain(known).collect();
+        anyhow::anyhow!("no hardware is called {name:?}; there are: {}", known.join(", "))
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::hardware::Hardware;
+use super::routers::Part;
 
 /// A scenario file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -22,19 +22,26 @@ pub(crate) struct Scenario {
     pub(crate) workload: WorkloadSection,
     pub(crate) fleet: Vec<ReplicaClass>,
     pub(crate) routers: RouterSection,
-    /// Subsets of the fleet for workloads; without it every request may go anywhere.
-    pub(crate) subset: Option<SubsetSection>,
+    /// The file that `cleave serve` would be started with.
+    pub(crate) config: Option<PathBuf>,
+    /// Which of that file's pools is played; the first unless said.
+    pub(crate) pool: Option<String>,
+    /// A file that `cleave calibrate` wrote, whose classes `fleet` may name.
+    pub(crate) costs: Option<PathBuf>,
+    /// What of the router is turned off.
+    pub(crate) without: Vec<Part>,
+    pub(crate) subset: SubsetSection,
     pub(crate) line: LineSection,
     pub(crate) contract: Vec<ContractLine>,
     pub(crate) fault: Vec<FaultLine>,
 }
 
-/// Whether requests wait at the routers; both are off unless said, as at most routers.
+/// Whether requests wait at the routers; what is not said is as the router has it.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LineSection {
-    pub(crate) hold: bool,
-    pub(crate) gate: bool,
+    pub(crate) hold: Option<bool>,
+    pub(crate) gate: Option<bool>,
     pub(crate) length_max: Option<usize>,
     pub(crate) kv_share: Option<f64>,
 }
@@ -113,11 +120,12 @@ pub(crate) struct TenantLine {
 }
 
 /// A number of replicas of one kind.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ReplicaClass {
     pub(crate) replicas: usize,
-    pub(crate) hardware: Hardware,
+    /// A class of the file of costs, or what is built in.
+    pub(crate) hardware: Option<String>,
     /// How much faster than the hardware was measured.
     pub(crate) speed: f64,
     pub(crate) kv_tokens: u32,
@@ -131,7 +139,7 @@ impl Default for ReplicaClass {
     fn default() -> Self {
         Self {
             replicas: 8,
-            hardware: Hardware::default(),
+            hardware: None,
             speed: 1.0,
             kv_tokens: 524_288,
             block_tokens: 64,
@@ -217,7 +225,8 @@ impl Scenario {
             toml::from_str(&text).with_context(|| format!("{} is no scenario", path.display()))?;
         let base = path.parent().unwrap_or(Path::new(""));
         let workload = &mut scenario.workload;
-        for file in workload.traces.iter_mut().chain(&mut workload.warmup) {
+        let played = workload.traces.iter_mut().chain(&mut workload.warmup);
+        for file in played.chain(&mut scenario.config).chain(&mut scenario.costs) {
             *file = base.join(&*file);
         }
         Ok(scenario)

@@ -9,7 +9,7 @@ use crate::fleet::Load;
 use crate::fleet::{Drift, Replica, ms, settled_us};
 use crate::policy::{Books, Candidate};
 
-use super::booking::{Account, Booking, First};
+use super::request::{Account, Booking, First};
 use super::{Brain, Outcome};
 
 /// How many workloads' drift is kept.
@@ -105,6 +105,7 @@ impl Brain {
             it.on_ended(now, booking.account.charge, booking.account.is_read);
         }
         self.readings.on_ended(request, &booking);
+        self.poison.on_closed(request);
         self.accounts_closed += 1;
         Some(booking)
     }
@@ -165,15 +166,15 @@ pub(super) fn candidate(replica: &Replica, now: Moment, strangers_usual: f64) ->
         place: replica.place,
         weight: replica.weight,
         in_flight: replica.in_flight,
-        report: replica.hearsay.report(),
+        report: replica.reported.report(),
         books: books(replica, now, strangers_usual),
     }
 }
 
 fn books(replica: &Replica, now: Moment, strangers_usual: f64) -> Books {
     let (pace, own) = (replica.pace.factor(), replica.ledger.load());
-    let others = replica.hearsay.booked_elsewhere(now);
-    let strangers = replica.hearsay.reckon(now, replica.in_flight, strangers_usual);
+    let others = replica.reported.booked_elsewhere(now);
+    let strangers = replica.reported.reckon(now, replica.in_flight, strangers_usual);
     let (_, answering) = replica.ledger.counts();
     let line_ms = ms(replica.ledger.line_us(now, pace) + others.load.prefill_us)
         + strangers.waiting * replica.prefill_ms_mean;

@@ -10,7 +10,7 @@ use crate::domain::{
 use crate::fleet::{Booked, Probe};
 use crate::queue::{Claim, Limits, Tenant};
 
-use super::quarantine::Circle;
+use super::poison::QuarantineScope;
 use super::subsets::Order;
 
 /// What happened.
@@ -209,7 +209,7 @@ pub enum Refusal {
     /// The fleet has had as many retries as it can bear.
     BudgetSpent,
     /// Replicas went down while it, or others like it, were served there.
-    Quarantined { circle: Circle },
+    Quarantined { scope: QuarantineScope },
     /// A replica went down while it was served there, and it has waited for long enough for word of
     /// another copy of it, or of that replica.
     Suspected { retry_after: Duration },

@@ -16,7 +16,8 @@ use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Standing;
 use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
 
-use super::{Beyond, Booking, Brain};
+use super::request::Booking;
+use super::{Beyond, Brain};
 
 pub use waited::{Cause, Waited};
 

@@ -37,10 +37,15 @@ pub fn accounts_are_closed_once(brain: &Brain) -> bool {
     brain.accounts_opened == brain.accounts_closed + open
 }
 
+/// What poison takes to be in flight is what the books say is.
+pub fn flights_match_requests(brain: &Brain) -> bool {
+    brain.poison.matches(brain.requests.iter())
+}
+
 /// What contracts hold is what those hold that wait or are in flight, whatever became of their tenants.
 pub fn contracts_match_requests(brain: &Brain) -> bool {
-    let in_flight = brain.requests.values().chain(brain.ward.bookings());
-    let sent = in_flight.filter(|it| it.toll.is_held()).count();
+    let in_flight = brain.requests.values().chain(brain.poison.hold.iter().map(|it| &it.booking));
+    let sent = in_flight.filter(|it| it.estimate.is_held()).count();
     let held = sent + brain.hold.waiting_held();
     Some(brain.hold.contracts.reserved()) == u64::try_from(held).ok()
 }
@@ -50,7 +55,7 @@ pub fn books_are_empty(brain: &Brain) -> bool {
     let is_idle = brain.fleet.iter().all(|it| {
         it.in_flight == 0 && it.ledger.counts() == (0, 0) && it.ledger.load() == Load::default()
     });
-    let nobody_waits = brain.hold.line.is_empty() && brain.ward.len() == 0;
+    let nobody_waits = brain.hold.line.is_empty() && brain.poison.hold.is_empty();
     let line = &brain.hold.line;
     let is_clear = line.work() == Work::ZERO && line.bytes() == 0;
     let settled = brain.hold.contracts.reserved() == 0 && contracts_match_requests(brain);
@@ -82,7 +87,7 @@ pub fn nobody_waits_in_vain(brain: &Brain, now: Moment) -> bool {
 /// The line holds exactly the requests that wait, and none of them, nor of the suspects that wait, is
 /// in flight.
 pub fn line_matches_requests(brain: &Brain) -> bool {
-    let mut waiting = brain.hold.waiting().chain(brain.ward.waiting());
+    let mut waiting = brain.hold.waiting().chain(brain.poison.hold.iter().map(|it| it.request));
     brain.hold.is_sound() && waiting.all(|it| !brain.requests.contains_key(&it))
 }
 
@@ -93,7 +98,7 @@ pub fn deadlines_can_be_met(brain: &Brain, actions: &[Action]) -> bool {
     brain.settings.policy != PolicyKind::PRICED
         || bookings.all(|it| {
             let taken = span_of_ms(it.account.ttft_ms);
-            let by = it.toll.due.first_token_by;
+            let by = it.estimate.due.first_token_by;
             by.is_none_or(|by| it.account.sent_at + taken <= by + ROUNDING)
         })
 }
@@ -103,8 +108,5 @@ pub fn deadlines_can_be_met(brain: &Brain, actions: &[Action]) -> bool {
 pub fn suspects_go_alone(brain: &Brain, now: Moment, actions: &[Action]) -> bool {
     let sent = actions.iter().filter_map(|it| it.verdict()?.1.is_ok().then_some(it.verdict()?.0));
     let mut bookings = sent.filter_map(|it| brain.requests.get(&it));
-    bookings.all(|it| {
-        let copies = brain.requests.values().filter(|other| other.fingerprint == it.fingerprint);
-        brain.quarantine.suspicion(now, it.fingerprint) == 0 || copies.count() == 1
-    })
+    bookings.all(|it| !brain.poison.has_company(now, it.fingerprint))
 }

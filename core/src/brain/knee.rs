@@ -125,7 +125,7 @@ impl Knees {
 
     fn fill_up_to(&self, now: Moment, replica: &Replica, most: impl Fn(&Knee) -> f64) -> f64 {
         let Some(knee) = self.replicas.get(&replica.id) else { return 0.0 };
-        let others = replica.hearsay.booked_elsewhere(now);
+        let others = replica.reported.booked_elsewhere(now);
         let in_flight = f64::from(replica.in_flight.saturating_add(others.in_flight));
         (in_flight / most(knee)).max(kv_fill(now, replica))
     }
@@ -134,12 +134,12 @@ impl Knees {
 /// Predicts how long the next prompt waits at a replica for others to be read.
 pub(super) fn wait_ms(now: Moment, replica: &Replica) -> f64 {
     let pace = replica.pace.factor();
-    let others = replica.hearsay.booked_elsewhere(now);
+    let others = replica.reported.booked_elsewhere(now);
     pace * ms(replica.ledger.line_us(now, pace).saturating_add(others.load.prefill_us))
 }
 
 fn kv_fill(now: Moment, replica: &Replica) -> f64 {
-    let report = replica.hearsay.report();
+    let report = replica.reported.report();
     let fresh = report.filter(|it| now.since(it.taken_at) <= REPORT_AGE_MAX);
     match fresh {
         // What requests share is counted once by the engine and often by us: it decides whether
@@ -250,9 +250,9 @@ mod tests {
     fn memory_counts_when_it_is_tight() {
         let (knees, mut replica) = bench();
         (0..11).for_each(|_| replica.on_sent(Moment::ZERO, load(0)));
-        replica.hearsay.on_report(report(0, 11, 0.5));
+        replica.reported.on_report(report(0, 11, 0.5));
         assert!(knees.fill(Moment::ZERO, &replica) < 0.5, "most of it is shared");
-        replica.hearsay.on_report(report(0, 11, 0.9));
+        replica.reported.on_report(report(0, 11, 0.9));
         assert!(1.0 < knees.fill(Moment::ZERO, &replica));
         let later = Moment::ZERO + Duration::from_secs(60);
         assert!(knees.fill(later, &replica) < 0.5, "that was long ago");

@@ -20,12 +20,13 @@ use crate::policy::Ask;
 use crate::queue::{Admission, Ticket, Use};
 
 use super::picking::Unpicked;
+use super::request::{CostEstimate, Due, Fingerprint, micros, target};
 use super::{Action, Brain, Cause, Refusal, Waited, knee};
 
 pub(super) use computed::believed;
 use headroom::Limit;
 use hold::Parked;
-pub(super) use hold::{Arrival, Due, Hold, Toll};
+pub(super) use hold::{Arrival, Hold};
 use lanes::{Fill, LaneKey, Scene, fill_of};
 use settle::work_of;
 
@@ -50,8 +51,9 @@ impl Brain {
         arrival: Arrival,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        if let Some(circle) = self.circle_of(now, arrival.key, &arrival.outline, &arrival.extent) {
-            return Err(Refusal::Quarantined { circle });
+        let fingerprint = Fingerprint::of(arrival.key, &arrival.outline, &arrival.extent);
+        if let Some(scope) = self.examine(now, arrival.key, fingerprint) {
+            return Err(Refusal::Quarantined { scope });
         }
         if !self.is_anybody_there(now, &arrival) {
             return Err(self.nobody(now));
@@ -59,22 +61,22 @@ impl Brain {
         let request = arrival.request;
         let mut parked = self.park(now, arrival);
         self.explain_arrival(now, request, &parked);
-        let toll = &parked.toll;
-        if toll.due.sent_by.is_some_and(|it| it < now) {
+        let estimate = &parked.estimate;
+        if estimate.due.sent_by.is_some_and(|it| it < now) {
             return Err(Refusal::DeadlineUnmeetable);
         }
-        let (tokens, class) = (toll.tokens, toll.class.index());
-        self.hold.headroom.on_arrival(now, class, toll.work);
-        let account = self.hold.contracts.account(toll.tenant);
-        let held = account.reserve(now, toll.work, tokens);
+        let (tokens, class) = (estimate.tokens, estimate.class.index());
+        self.hold.headroom.on_arrival(now, class, estimate.work);
+        let account = self.hold.contracts.account(estimate.tenant);
+        let held = account.reserve(now, estimate.work, tokens);
         if held.usage == Use::BestEffort && !self.is_idle(now, class) {
-            let account = self.hold.contracts.holder(parked.toll.tenant, &held);
+            let account = self.hold.contracts.holder(parked.estimate.tenant, &held);
             account.cancel(held);
-            let over = account.over(parked.toll.work, tokens);
+            let over = account.over(parked.estimate.work, tokens);
             self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));
             return Err(Refusal::OverContract { limit: over.limit, retry_after: over.retry_after });
         }
-        parked.toll.held = Some(held);
+        parked.estimate.held = Some(held);
         self.pass_or_join(now, request, parked, actions)
     }
 
@@ -97,7 +99,7 @@ impl Brain {
             self.hold.scene().admits(lane, there)
         };
         if is_bound || is_free {
-            let Toll { class, tenant, weight, work, .. } = parked.toll;
+            let CostEstimate { class, tenant, weight, work, .. } = parked.estimate;
             self.hold.line.pass(class, tenant, weight, work);
             self.hold.pace.on_sent(now, work, false);
             return self.place(now, request, parked, actions);
@@ -106,8 +108,8 @@ impl Brain {
         let ticket = self.hold.ticket(now, request, &parked, lane.into());
         let wait = self.hold.predict_wait(now, &ticket);
         self.explain_joining(now, &ticket, lane);
-        if parked.toll.due.sent_by.is_some_and(|it| it < now + wait) {
-            self.hold.refund(&parked.toll);
+        if parked.estimate.due.sent_by.is_some_and(|it| it < now + wait) {
+            self.hold.refund(&parked.estimate);
             return Err(Refusal::DeadlineUnmeetable);
         }
         let mut displaced = Vec::new();
@@ -117,7 +119,7 @@ impl Brain {
             self.turn_away(now, &ticket, Refusal::LineFull { retry_after }, actions);
         }
         if joined.is_err() {
-            self.hold.refund(&parked.toll);
+            self.hold.refund(&parked.estimate);
             return Err(Refusal::LineFull { retry_after: self.hold.retry_after(now, &ticket) });
         }
         self.hold.parked.insert(request, parked);
@@ -136,10 +138,10 @@ impl Brain {
             let Some(parked) = self.hold.parked.swap_remove(&ticket.request) else { continue };
             self.explaining.on_waited(ticket.request, |it| it.go(now));
             // Replicas may have gone down under others like it while it waited.
-            let circle = self.circle_of(now, parked.key, &parked.outline, &parked.extent);
-            let placed = if let Some(circle) = circle {
-                self.hold.take_back(&parked.toll);
-                Err(Refusal::Quarantined { circle })
+            let scope = self.examine(now, parked.key, parked.fingerprint);
+            let placed = if let Some(scope) = scope {
+                self.hold.take_back(&parked.estimate);
+                Err(Refusal::Quarantined { scope })
             } else {
                 self.place(now, ticket.request, parked, actions)
             };
@@ -157,7 +159,7 @@ impl Brain {
         self.hold.line.remove(request);
         let parked = self.hold.parked.swap_remove(&request);
         if let Some(parked) = &parked {
-            self.hold.refund(&parked.toll);
+            self.hold.refund(&parked.estimate);
         }
         parked.is_some()
     }
@@ -171,8 +173,8 @@ impl Brain {
         parked: Parked,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        let mut limit = self.hold.headroom.limit(parked.toll.class.index());
-        if parked.toll.held.is_some_and(|it| it.usage == Use::BestEffort) {
+        let mut limit = self.hold.headroom.limit(parked.estimate.class.index());
+        if parked.estimate.held.is_some_and(|it| it.usage == Use::BestEffort) {
             limit = limit.times(IDLE_PART);
         } else if self.hold.headroom.is_alone() && self.hold.line.is_empty() {
             // There is nobody to leave room for, and the policy knows what a full replica costs.
@@ -181,7 +183,7 @@ impl Brain {
         let ask = parked.ask(now);
         let fills = std::mem::take(&mut self.hold.fills);
         let home = parked.home;
-        let chosen = self.pick_among(&ask, &[], parked.toll.due, |it| {
+        let chosen = self.pick_among(&ask, &[], parked.estimate.due, |it| {
             let limit = if Some(it.id) == home { limit.times(HOME_PART) } else { limit };
             fill_of(&fills, it.id).is_some_and(|it| limit.admits(it))
         });
@@ -192,7 +194,7 @@ impl Brain {
                 Ok(())
             }
             Err(unpicked) => {
-                self.hold.take_back(&parked.toll);
+                self.hold.take_back(&parked.estimate);
                 Err(match unpicked {
                     Unpicked::Nobody => self.nobody(now),
                     Unpicked::TooLate { first_token_ms } => {
@@ -207,7 +209,8 @@ impl Brain {
     /// Tells whether any replica may take the request at all, whether or not it has room; those who
     /// may are the candidates then.
     fn is_anybody_there(&mut self, now: Moment, arrival: &Arrival) -> bool {
-        let ask = Ask { now, key: arrival.key, outline: &arrival.outline, first_token: None };
+        let ask =
+            Ask { now, key: arrival.key, outline: &arrival.outline, home: None, first_token: None };
         self.could_pick(&ask)
     }
 
@@ -270,6 +273,7 @@ impl Brain {
     /// candidates were gathered.
     fn park(&mut self, now: Moment, arrival: Arrival) -> Parked {
         let Arrival { key, outline, extent, claim, .. } = arrival;
+        let fingerprint = Fingerprint::of(key, &outline, &extent);
         let home = self.policy.keeps_sessions().then(|| self.sessions.home(now, key)).flatten();
         let home = home.filter(|it| self.candidates.iter().any(|there| there.id == *it));
         let is_divided = self.candidates.iter().any(|it| self.subsets.allows(it.place));
@@ -288,7 +292,7 @@ impl Brain {
         let classes = &self.settings.line.classes;
         let class = claim.class.unwrap_or(classes.default_id());
         let first_token = classes.get(class).first_token;
-        let toll = Toll {
+        let estimate = CostEstimate {
             class,
             first_token,
             tenant: claim.tenant,
@@ -297,12 +301,12 @@ impl Brain {
             tokens: u64::from(prompt) + u64::from(output),
             is_long: self.hold.headroom.is_long(class.index(), prefill_ms),
             due: Due::new(&claim, first_token_ms, &hardware, output),
-            target: first_token.map(|it| hold::target(now, it, first_token_ms)),
+            target: first_token.map(|it| target(now, it, first_token_ms)),
             first_token_ms,
             bytes: claim.bytes,
             held: None,
         };
-        Parked { key, outline, extent, home, is_divided, admission, toll }
+        Parked { key, outline, extent, fingerprint, home, is_divided, admission, estimate }
     }
 
     fn why_expired(&self, now: Moment, ticket: &Ticket) -> Refusal {
@@ -326,25 +330,25 @@ impl Brain {
     ) {
         self.explaining.on_waited(ticket.request, |it| it.left_at = now);
         if let Some(parked) = self.hold.parked.swap_remove(&ticket.request) {
-            self.hold.refund(&parked.toll);
+            self.hold.refund(&parked.estimate);
         }
         actions.push(Action::Refuse { request: ticket.request, refusal });
     }
 
     /// Begins to write down what a marked request goes through.
     fn explain_arrival(&mut self, now: Moment, request: RequestId, parked: &Parked) {
-        let (toll, classes) = (&parked.toll, &self.settings.line.classes);
+        let (estimate, classes) = (&parked.estimate, &self.settings.line.classes);
         self.explaining.on_arrival(request, || Waited {
-            class: classes.get(toll.class).name.clone(),
-            tenant: toll.tenant,
+            class: classes.get(estimate.class).name.clone(),
+            tenant: estimate.tenant,
             arrived_at: now,
             left_at: now,
             cause: None,
             ahead_mu: 0.0,
             wait_expected: Duration::ZERO,
-            first_token_ms: toll.first_token_ms,
-            first_token_within: toll.due.first_token_by.map(|it| it.since(now)),
-            sent_within: toll.due.sent_by.map(|it| it.since(now)),
+            first_token_ms: estimate.first_token_ms,
+            first_token_within: estimate.due.first_token_by.map(|it| it.since(now)),
+            sent_within: estimate.due.sent_by.map(|it| it.since(now)),
         });
     }
 
@@ -362,7 +366,7 @@ impl Brain {
             let opens_ms = opens_ms.fold(f64::INFINITY, f64::min);
             let opens = if opens_ms.is_finite() { opens_ms } else { 0.0 };
             it.wait_expected =
-                hold.predict_wait(now, ticket) + Duration::from_micros(hold::micros(opens));
+                hold.predict_wait(now, ticket) + Duration::from_micros(micros(opens));
         });
     }
 

@@ -4,30 +4,27 @@
 //! per pool, and the simulator does the same in virtual time.
 
 mod accounts;
-mod blame;
-mod booking;
 mod budget;
 mod event;
 mod explain;
 mod foresight;
+mod health;
 pub mod hostile;
 pub mod invariants;
 mod knee;
 mod line;
 mod notice;
 mod picking;
-mod probes;
-mod quarantine;
+mod poison;
 mod reading;
 mod record;
 mod relapse;
+mod request;
+mod retry;
 mod sessions;
 mod settings;
 mod snapshot;
 mod subsets;
-mod suspects;
-mod ward;
-mod watch;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -38,7 +35,7 @@ use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId, Usage};
-use crate::fleet::{Drift, Fleet, Patience, Replica, Silence, Standing, State};
+use crate::fleet::{Drift, Fleet, Replica, Standing};
 use crate::policy::{Ask, Candidate, Policy, Terms};
 use crate::tokens::{Lengths, Recent, TOKENS_MAX};
 
@@ -47,9 +44,10 @@ pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is
 pub use explain::{Cause, Considered, Explanation, Other, Shadows, Waited, Why};
 pub use foresight::Foresight;
 pub use notice::Notice;
-pub use quarantine::{Circle, Fingerprint, QuarantineSettings};
+pub use poison::{QuarantineScope, QuarantineSettings};
 pub use record::{Inherit, Record};
 pub use relapse::{Relapses, Remedy};
+pub use request::Fingerprint;
 pub use settings::{LineSettings, RetrySettings, SessionSettings, Settings, WatchSettings};
 pub use snapshot::{QueueSnapshot, ReplicaLoad, ReplicaSnapshot, Snapshot, TenantSnapshot};
 pub use subsets::{
@@ -58,16 +56,16 @@ pub use subsets::{
 };
 
 use accounts::candidate;
-use booking::Booking;
 use budget::RetryBudget;
 use explain::Explaining;
-use line::{Arrival, Due, Hold, believed};
+use health::{Finding, Health};
+use line::{Arrival, Hold, believed};
 use notice::Notices;
-use quarantine::Quarantine;
+use poison::{HeldBack, Poison};
 use reading::Readings;
+use request::{Booking, Due};
 use sessions::Sessions;
 use subsets::Subsets;
-use ward::Ward;
 
 /// How often the session table is swept a little.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -95,13 +93,9 @@ pub struct Brain {
     sessions_moved_total: u64,
     explaining: Explaining,
     notices: Notices,
-    quarantine: Quarantine,
-    ward: Ward,
+    poison: Poison,
     readings: Readings,
-    patience: Patience,
-    looked_at: Moment,
-    /// The silence that is being acted on, for the notice of it.
-    silence: Option<Silence>,
+    health: Health,
     /// Reused by every decision, so that none allocates.
     candidates: Vec<Candidate>,
     /// Reused by every decision that asks for them.
@@ -128,12 +122,9 @@ impl Brain {
             sessions_moved_total: 0,
             explaining: Explaining::default(),
             notices: Notices::default(),
-            quarantine: Quarantine::new(settings.quarantine),
-            ward: Ward::default(),
+            poison: Poison::new(settings.quarantine),
             readings: Readings::default(),
-            patience: Patience::default(),
-            looked_at: Moment::ZERO,
-            silence: None,
+            health: Health::new(settings.watch),
             candidates: Vec::new(),
             terms: Vec::new(),
             settings,
@@ -149,12 +140,12 @@ impl Brain {
                 self.admit(now, Arrival { request, key, outline, extent, claim }, actions);
             }
             Event::Failed { request, failure } => self.on_failed(now, request, failure, actions),
-            Event::Answering { request } => self.on_answering(now, request),
+            Event::Answering { request } => self.on_answering(now, request, actions),
             Event::Streamed { request, output_tokens } => {
                 let output_tokens = output_tokens.min(TOKENS_MAX);
                 self.hold_on_streamed(request, output_tokens);
                 self.on_streamed(request, output_tokens);
-                self.watch_streamed(now, request, output_tokens);
+                self.watch_streamed(now, request, output_tokens, actions);
             }
             Event::Ended { request, outcome, usage } => {
                 self.on_ended(now, request, outcome, usage, actions);
@@ -183,16 +174,26 @@ impl Brain {
                 self.release_if_done(replica, actions);
             }
             Event::Contracted { limits } => self.hold.contracts.reset(now, limits),
-            Event::Probed { replica, probe } => self.on_probed(now, replica, probe, actions),
-            Event::Sign { replica, at } => self.on_sign(replica, at),
-            Event::Unawaited { replica } => self.on_unawaited(now, replica),
-            Event::Restarted { replica } => self.on_restarted(now, replica),
+            Event::Probed { replica, probe } => self.check(now, actions, |it, fleet, found| {
+                it.on_probed(now, fleet, replica, probe, found);
+            }),
+            Event::Sign { replica, at } => self.check(now, actions, |it, fleet, found| {
+                it.on_sign(fleet, replica, at, found);
+            }),
+            Event::Unawaited { replica } => self.check(now, actions, |it, fleet, found| {
+                it.on_unawaited(now, fleet, replica, found);
+            }),
+            Event::Restarted { replica } => self.check(now, actions, |_, fleet, found| {
+                Health::on_restarted(fleet, replica, found);
+            }),
             Event::Ordered(order) => self.obey(now, order),
-            Event::Reported { replica, report } => self.on_reported(now, replica, report),
+            Event::Reported { replica, report } => self.check(now, actions, |it, fleet, found| {
+                it.on_reported(now, fleet, replica, report, found);
+            }),
             Event::Heard { router, taken_at, loads } => {
                 for HeardLoad { replica, booked } in loads {
                     if let Some(it) = self.fleet.get_mut(replica) {
-                        it.hearsay.on_heard(router, taken_at, booked);
+                        it.reported.on_heard(router, taken_at, booked);
                     }
                 }
             }
@@ -211,15 +212,22 @@ impl Brain {
     /// When to call `on_time` next if nothing else happens. Early is wasteful, late is allowed.
     pub fn next_wakeup(&self) -> Option<Moment> {
         let sweep = self.swept_at + SWEEP_INTERVAL;
-        let (line, ward) = (self.hold.line.next_expiry(), self.ward.next_wakeup());
-        let others = [self.next_look(), line, ward, self.readings.next_wakeup()];
+        let (line, held) = (self.hold.line.next_expiry(), self.poison.hold.next_wakeup());
+        let others = [
+            self.health.next_look(!self.requests.is_empty()),
+            line,
+            held,
+            self.readings.next_wakeup(),
+        ];
         others.into_iter().flatten().chain([sweep]).min()
     }
 
     /// Does what only time brings, and appends what must be done.
     pub fn on_time(&mut self, now: Moment, actions: &mut Vec<Action>) {
         self.note_read(now);
-        self.look(now, actions);
+        let mut found = Vec::new();
+        self.health.tick(now, &mut self.fleet, self.requests.values(), &mut found);
+        self.act_on(now, found, actions);
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.sessions.sweep(now);
             self.fleet.on_time(now);
@@ -241,8 +249,8 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         let lost = matches!(failure, Failure::Lost | Failure::Died | Failure::Hung);
-        if lost {
-            self.note_death_under(now, request);
+        if lost && let Some(booking) = self.requests.get(&request) {
+            self.poison.on_death(now, booking.replica);
         }
         let Some(mut booking) = self.close_account(now, request) else {
             // It was sent by an earlier brain, and waits for a verdict.
@@ -253,55 +261,56 @@ impl Brain {
         if lost {
             self.note_lost_under(now, &booking, failure != Failure::Lost);
         }
-        self.blame_try(now, &mut booking, failure, actions);
-        if matches!(failure, Failure::Status | Failure::Busy) {
-            self.on_sign(failed, now);
+        if matches!(failure, Failure::Unreachable | Failure::Died) {
+            self.poison.on_confirmed(now, failed);
         }
+        self.check(now, actions, |it, fleet, found| {
+            it.on_try_failed(now, fleet, &mut booking, failure, found);
+        });
         booking.tried.push(failed);
         if let Some(booking) = self.detain(now, request, booking, actions) {
-            self.place_again(now, now, request, booking, actions);
+            self.place_again(now, HeldBack { request, booking, since: now }, actions);
         }
         self.release_if_done(failed, actions);
     }
 
-    /// Sends a request that was tried elsewhere, or was held back at the last moment, which has waited
-    /// since then.
-    fn place_again(
-        &mut self,
-        now: Moment,
-        since: Moment,
-        request: RequestId,
-        mut booking: Booking,
-        actions: &mut Vec<Action>,
-    ) {
-        match self.pick_again(now, &booking) {
-            Ok(replica) => {
-                booking.replica = replica;
-                self.send(now, request, booking, actions);
-            }
-            Err(refusal)
-                if refusal == Refusal::TriesSpent && self.may_await(now, since, &booking) =>
-            {
-                self.ward.take_in(since, request, booking);
-            }
-            Err(refusal) => self.dismiss(now, request, &booking, refusal, actions),
-        }
-    }
-
-    fn on_answering(&mut self, now: Moment, request: RequestId) {
+    fn on_answering(&mut self, now: Moment, request: RequestId, actions: &mut Vec<Action>) {
         let Some(booking) = self.requests.get_mut(&request) else { return };
-        let replica = booking.replica;
-        let suspects = blame::take_outdone(&mut booking.suspects);
+        let (replica, sent_at) = (booking.replica, booking.account.sent_at);
+        let suspects = health::take_outdone(&mut booking.suspects);
         // Whatever comes of it now, its first token was in time or was not.
-        booking.toll.due = Due::default();
+        booking.estimate.due = Due::default();
         booking.past.has_begun = true;
         if self.begin_account(now, request) {
+            self.poison.on_answering(request);
             self.note_answer(request);
             self.policy.on_first_token(now, request, replica);
-            self.watch_first_token(now, request);
+            self.poison.on_survivor(now, replica, sent_at);
+            let (mut found, requests) = (Vec::new(), &mut self.requests);
+            if let Some(booking) = requests.get_mut(&request) {
+                self.health.on_first_token(now, &mut self.fleet, booking, &mut found);
+            }
+            self.act_on(now, found, actions);
         }
-        self.praise(now, replica);
-        self.blame_suspects(now, &suspects);
+        self.check(now, actions, |_, fleet, found| {
+            found.extend(health::praise(now, fleet, replica));
+            health::blame_suspects(now, fleet, &suspects, found);
+        });
+    }
+
+    /// Notes how far a stream has come, as a sign of life and for its speed.
+    fn watch_streamed(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        tokens: u32,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(booking) = self.requests.get_mut(&request) else { return };
+        self.poison.on_survivor(now, booking.replica, booking.account.sent_at);
+        let mut found = Vec::new();
+        self.health.on_streamed(now, &mut self.fleet, booking, tokens, &mut found);
+        self.act_on(now, found, actions);
     }
 
     fn on_ended(
@@ -313,30 +322,38 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.explaining.forget(request);
-        if self.on_left_line(request) || self.on_left_ward(now, request) {
+        if self.on_left_line(request) || self.on_left_hold(now, request) {
             return;
         }
-        if outcome == Outcome::Cut {
-            self.note_death_under(now, request);
+        if outcome == Outcome::Cut
+            && let Some(booking) = self.requests.get(&request)
+        {
+            self.poison.on_death(now, booking.replica);
         }
         let Some(booking) = self.close_account(now, request) else { return };
         let usage = believed(now, &booking, usage);
         self.hold_on_ended(now, &booking, usage, outcome == Outcome::Done);
         self.learn(now, &booking, outcome, usage);
-        self.learn_patience(&booking, usage);
+        self.health.learn(&booking, usage);
         match outcome {
             Outcome::Cut => {
                 self.note_lost_under(now, &booking, false);
-                self.blame_cut(now, booking.replica, actions);
-                self.judge(now, booking.key, booking.fingerprint);
+                self.check(now, actions, |it, fleet, found| {
+                    it.on_cut(now, fleet, booking.replica, found);
+                });
+                self.convict(now, booking.key, booking.fingerprint);
             }
             Outcome::Done => {
                 self.acquit(now, &booking);
-                self.blame_suspects(now, &booking.suspects);
+                self.check(now, actions, |_, fleet, found| {
+                    health::blame_suspects(now, fleet, &booking.suspects, found);
+                });
                 if booking.began_in_time() {
                     self.subsets.on_done(booking.key);
                 }
-                self.on_sign(booking.replica, now);
+                self.check(now, actions, |it, fleet, found| {
+                    it.on_sign(fleet, booking.replica, now, found);
+                });
             }
             Outcome::Cancelled if booking.trial && !booking.is_answering() => {
                 self.change(booking.replica, |it| it.breaker.on_trial_abandoned(now));
@@ -362,7 +379,10 @@ impl Brain {
         let before = it.state();
         self.open_account(now, &mut booking, &candidate, held);
         self.explain_booking(request, booking.account.ttft_ms);
-        self.note_change(replica, before);
+        let state = self.fleet.get(replica).map(Replica::state);
+        if let Some(now) = state.filter(|it| *it != before) {
+            self.notices.push(Notice::Changed { replica, before, now, silence: None });
+        }
         self.hold_on_sent(now, &booking);
         booking.mark = None;
         let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
@@ -373,23 +393,70 @@ impl Brain {
         booking.past.is_first |= before.is_none();
         self.note_move(&booking);
         self.readings.on_sent(request, &booking);
+        self.poison.on_sent(request, &booking);
         self.requests.insert(request, booking);
         actions.push(Action::Send { request, replica });
     }
 
-    /// Changes what is known of a replica, and notes it for operators if its state is another now.
-    fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Replica)) {
-        let Some(it) = self.fleet.get_mut(replica) else { return };
-        let before = it.state();
-        change(it);
-        self.note_change(replica, before);
+    /// Has health look at something, and acts on what it found.
+    fn check(
+        &mut self,
+        now: Moment,
+        actions: &mut Vec<Action>,
+        look: impl FnOnce(&mut Health, &mut Fleet, &mut Vec<Finding>),
+    ) {
+        let mut found = Vec::new();
+        look(&mut self.health, &mut self.fleet, &mut found);
+        self.act_on(now, found, actions);
     }
 
-    fn note_change(&mut self, replica: ReplicaId, before: State) {
-        let Some(now) = self.fleet.get(replica).map(Replica::state) else { return };
-        if before != now {
-            let silence = self.silence;
+    /// Carries what health found to those whom it concerns, in order.
+    fn act_on(&mut self, now: Moment, found: Vec<Finding>, actions: &mut Vec<Action>) {
+        for finding in found {
+            match finding {
+                Finding::Changed { replica, before, now, silence } => {
+                    self.notices.push(Notice::Changed { replica, before, now, silence });
+                }
+                Finding::Hung { replica } => {
+                    self.poison.on_death(now, replica);
+                    self.poison.on_confirmed(now, replica);
+                    self.subsets.on_gone(replica);
+                    let there = self.requests.iter().filter(|it| it.1.replica == replica);
+                    actions.extend(there.map(|it| Action::GiveUp { request: *it.0, replica }));
+                }
+                Finding::Ask { replica, limit } => actions.push(Action::Ask { replica, limit }),
+                Finding::Gone { replica } => {
+                    self.poison.on_confirmed(now, replica);
+                    self.subsets.on_gone(replica);
+                }
+                Finding::Alive { replica } => self.subsets.on_alive(replica),
+                Finding::Restarted { replica } => {
+                    self.policy.on_restarted(replica);
+                    self.poison.on_confirmed(now, replica);
+                    self.subsets.on_gone(replica);
+                    self.notices.push(Notice::Restarted { replica });
+                }
+            }
+        }
+    }
+
+    /// Changes what is known of a replica, and notes it for operators if its state is another now.
+    fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Replica)) {
+        let found = health::change(&mut self.fleet, replica, change);
+        if let Some(Finding::Changed { replica, before, now, silence }) = found {
             self.notices.push(Notice::Changed { replica, before, now, silence });
+        }
+    }
+
+    /// Notes for its workload that a request lost its replica. `is_death` says that the replica is gone;
+    /// else it is open, unless the replica is known to be out.
+    fn note_lost_under(&mut self, now: Moment, booking: &Booking, is_death: bool) {
+        let (key, replica, sent_at) = (booking.key, booking.replica, booking.account.sent_at);
+        let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
+        let is_out = matches!(standing, Some(Standing::Out { .. }));
+        self.subsets.on_lost(now, key, Some((replica, sent_at)));
+        if is_death || is_out {
+            self.subsets.on_gone(replica);
         }
     }
 

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use crate::domain::{ReplicaId, SliceKey};
 use crate::fleet::{Silence, State};
 
-use super::quarantine::{Circle, Fingerprint};
+use super::poison::QuarantineScope;
+use super::request::Fingerprint;
 
 /// Notices kept for a driver that has not taken them yet.
 const NOTICES_MAX: usize = 1024;
@@ -22,8 +23,13 @@ pub enum Notice {
     /// Another process answers at the replica's address, with a cold cache.
     Restarted { replica: ReplicaId },
     /// A request that brought replicas down, the last of them this one, is refused from now on; so are
-    /// those in its circle.
-    Quarantined { replica: ReplicaId, key: SliceKey, fingerprint: Fingerprint, circle: Circle },
+    /// those in its scope.
+    Quarantined {
+        replica: ReplicaId,
+        key: SliceKey,
+        fingerprint: Fingerprint,
+        scope: QuarantineScope,
+    },
     /// A request that was held has been served whole, the copy of it here: it is held no more.
     Acquitted { replica: ReplicaId, key: SliceKey, fingerprint: Fingerprint },
     /// A replica is gone for good.

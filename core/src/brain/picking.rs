@@ -6,8 +6,9 @@ use crate::fleet::Replica;
 use crate::policy::{Ask, Candidate};
 
 use super::accounts::candidate;
-use super::booking::Booking;
-use super::line::Due;
+use super::health::anybody_is_up;
+use super::request::Booking;
+use super::request::Due;
 use super::{Brain, Refusal};
 
 /// Why nobody is chosen for a request.
@@ -75,7 +76,8 @@ impl Brain {
             self.candidates.clear();
             return Ok(home);
         }
-        let chosen = self.policy.pick(ask, &self.candidates, &mut self.chance);
+        let ask = Ask { home: self.sessions.home(ask.now, ask.key), ..*ask };
+        let chosen = self.policy.pick(&ask, &self.candidates, &mut self.chance);
         self.subsets.on_picked(self.candidates[chosen].place);
         Ok(self.candidates[chosen].id)
     }
@@ -146,16 +148,16 @@ impl Brain {
         now: Moment,
         booking: &Booking,
     ) -> Result<ReplicaId, Refusal> {
-        let tries = u32::try_from(booking.tried.len()).unwrap_or(u32::MAX);
-        if self.settings.retries.tries_max <= tries {
+        if self.settings.retries.tries_max <= booking.tries() {
             return Err(Refusal::TriesSpent);
         }
         // What lost a replica, perhaps by its own doing, is no trial for one that is out.
-        if booking.past.was_lost && !self.anybody_is_up() && self.somebody_may_come(booking) {
+        if booking.past.was_lost && !anybody_is_up(&self.fleet) && self.somebody_may_come(booking) {
             return Err(Refusal::TriesSpent);
         }
-        let (ask, avoid) = (booking.ask(now), self.places_to_avoid(now, booking));
-        let due = booking.toll.due;
+        let (ask, avoid) =
+            (booking.ask(now), self.poison.places_to_avoid(now, booking, &self.fleet));
+        let due = booking.estimate.due;
         let picked = self.pick_among(&ask, &avoid, due, |_| true);
         let picked = picked.or_else(|_| self.pick_among(&ask, &booking.tried, due, |_| true));
         let replica = picked.map_err(|it| match it {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::domain::{Moment, RequestId, span_of_ms};
 
 use super::Brain;
-use super::booking::{Account, Booking};
+use super::request::{Account, Booking};
 
 /// Prompts of answers in one piece, by when they are taken to have been read.
 #[derive(Debug, Default)]

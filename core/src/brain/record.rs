@@ -15,7 +15,7 @@ use crate::fleet::Replica;
 use crate::queue::{Limits, Tenant};
 
 use super::subsets::Orders;
-use super::{Action, Brain, Event, Notices, Quarantine, Settings};
+use super::{Action, Brain, Event, Notices, Settings};
 
 /// The standing facts of one pool.
 #[derive(Clone, Debug, Default)]
@@ -162,8 +162,7 @@ impl Brain {
     }
 
     fn inherit_rest(&mut self, now: Moment, old: &mut Self) {
-        let quarantine = Quarantine::new(self.settings.quarantine);
-        self.quarantine = std::mem::replace(&mut old.quarantine, quarantine);
+        self.poison.inherit(&mut old.poison, self.settings.quarantine);
         std::mem::swap(&mut self.sessions, &mut old.sessions);
         self.subsets.inherit(now, &mut old.subsets);
     }

@@ -6,7 +6,7 @@ use crate::fleet::BreakerSettings;
 use crate::policy::PolicyKind;
 use crate::queue::{self, Classes, GateSettings};
 
-use super::quarantine::QuarantineSettings;
+use super::poison::QuarantineSettings;
 use super::subsets::SubsetSettings;
 
 /// Everything one pool's brain is told at its start.

@@ -108,19 +108,20 @@ impl Brain {
                 sessions: self.sessions.count(it.id),
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
-                report: it.hearsay.report(),
+                report: it.reported.report(),
                 in_flight_mu: it.in_flight_mu(),
                 capacity_mu_per_min: it.capacity_mu_per_min(),
                 pace: it.pace.factor(),
                 drift: it.ledger.drift,
             }
         });
+        let (quarantined, quarantined_total) = self.poison.held();
         Snapshot {
             policy: self.settings.policy,
             requests_in_flight: self.requests.len(),
             sessions_moved_total: self.sessions_moved_total,
-            quarantined: self.quarantine.held(),
-            quarantined_total: self.quarantine.held_total(),
+            quarantined,
+            quarantined_total,
             misses: self.lengths.misses(),
             queue: self.queue(),
             foresight: self.foresight.clone(),
@@ -170,11 +171,11 @@ impl Brain {
             in_flight_mu: it.in_flight_mu(),
             capacity_mu_per_min: it.capacity_mu_per_min(),
             pace: it.pace.factor(),
-            elsewhere: it.hearsay.booked_elsewhere(now).load,
+            elsewhere: it.reported.booked_elsewhere(now).load,
             waiting_prompt_tokens: 0,
             answering_prompt_tokens: 0,
             output_tokens: 0,
-            report: it.hearsay.report(),
+            report: it.reported.report(),
         });
         let mut loads: Vec<ReplicaLoad> = replicas.collect();
         for booking in self.requests.values() {

@@ -2,11 +2,11 @@
 //! be sent more. It never chooses and never asks: whoever holds the fleet tells it what happened.
 
 mod breaker;
-mod hearsay;
+mod hang;
 mod ledger;
 mod pace;
+mod reported_load;
 mod tempo;
-mod vigil;
 mod watch;
 
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::cost::Hardware;
 use crate::domain::{Moment, Place, ReplicaId};
 
 pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
-pub use hearsay::{Booked, Hearsay, Strangers};
+pub use hang::{ExpectedSilence, HangDetector, HangVerdict, Silence, SilenceModel, SilentWork};
 pub use ledger::{Drift, Ledger, Load, ms, settled_us};
 pub use pace::Pace;
+pub use reported_load::{Booked, ReportedLoad, Strangers};
 pub use tempo::{Tempo, median};
-pub use vigil::{Expected, Patience, Silence, Verdict, Vigil, Work};
 pub use watch::Watch;
 
 const MINUTE_MS: f64 = 60_000.0;
@@ -48,7 +48,7 @@ pub struct Replica {
     pub ledger: Ledger,
     pub pace: Pace,
     /// What its engine and other routers say.
-    pub hearsay: Hearsay,
+    pub reported: ReportedLoad,
     /// What reading a prompt took there on average, by the cost model.
     pub prefill_ms_mean: f64,
     /// How it does its work.
@@ -87,7 +87,7 @@ impl Replica {
             place,
             ledger: Ledger::default(),
             pace: Pace::default(),
-            hearsay: Hearsay::default(),
+            reported: ReportedLoad::default(),
             prefill_ms_mean: 0.0,
             watch: Watch::default(),
         }
@@ -124,19 +124,19 @@ impl Replica {
 
     /// Tells whether others than this router have given it work, and its engine is at it.
     pub fn has_foreign_work(&self, now: Moment) -> bool {
-        let foreign =
-            1.0 <= self.hearsay.strangers(now) || 0 < self.hearsay.booked_elsewhere(now).in_flight;
+        let foreign = 1.0 <= self.reported.strangers(now)
+            || 0 < self.reported.booked_elsewhere(now).in_flight;
         foreign && self.watch.is_working(now)
     }
 
     /// Books a request that is sent here.
     pub fn on_sent(&mut self, now: Moment, charge: Load) {
-        self.watch.vigil.on_sent(now, self.in_flight);
+        self.watch.hang.on_sent(now, self.in_flight);
         self.in_flight += 1;
         self.sent_total += 1;
         self.breaker.on_sent();
         self.ledger.book(now, charge);
-        self.hearsay.on_sent(self.in_flight);
+        self.reported.on_sent(self.in_flight);
         self.prefill_ms_mean += SHARE_OF_NEWEST * (ms(charge.prefill_us) - self.prefill_ms_mean);
     }
 
@@ -213,12 +213,12 @@ impl Fleet {
     /// Compares the replicas with each other: who is slow, and what engines say beyond our books.
     pub fn on_time(&mut self, now: Moment) {
         for it in &mut self.replicas {
-            it.hearsay.on_time(now, it.in_flight);
+            it.reported.on_time(now, it.in_flight);
         }
         pace::compare(now, self.replicas.iter_mut().map(|it| &mut it.pace));
-        let speaking = self.replicas.iter().filter(|it| it.hearsay.report().is_some());
+        let speaking = self.replicas.iter().filter(|it| it.reported.report().is_some());
         self.strangers_usual =
-            hearsay::median(speaking.map(|it| it.hearsay.strangers(now)).collect());
+            reported_load::median(speaking.map(|it| it.reported.strangers(now)).collect());
     }
 
     fn position(&self, id: ReplicaId) -> Option<usize> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::domain::{Moment, Report, float};
 
-use super::{Tempo, Vigil};
+use super::{HangDetector, Tempo};
 
 /// From this share of its KV memory on, a replica may have to put streams aside for want of it. Blocks
 /// that are not full, and answers longer than expected, take more than the books say.
@@ -16,7 +16,7 @@ const WORKING_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
-    pub vigil: Vigil,
+    pub hang: HangDetector,
     pub tempo: Tempo,
     /// When it was last asked for a token, and how long that may take; `None` once it is told.
     pub asked: Option<(Moment, Duration)>,

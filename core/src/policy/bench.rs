@@ -52,7 +52,8 @@ impl Bench {
 
     /// Says where a request of the session with that prompt would go.
     pub(super) fn pick_for(&mut self, session: u64, outline: &Outline) -> u32 {
-        let ask = Ask { now: self.now, key: SliceKey(session), outline, first_token: None };
+        let ask =
+            Ask { now: self.now, key: SliceKey(session), outline, home: None, first_token: None };
         let chosen = self.policy.pick(&ask, &self.candidates, &mut self.chance);
         self.candidates[chosen].id.0
     }
@@ -76,7 +77,7 @@ impl Bench {
         let request = RequestId(self.requests);
         self.requests += 1;
         let at = self.at(to);
-        let ask = Ask { now: self.now, key: SliceKey(1), outline, first_token: None };
+        let ask = Ask { now: self.now, key: SliceKey(1), outline, home: None, first_token: None };
         let held = self.policy.on_sent(request, &ask, &self.candidates[at]);
         self.candidates[at].in_flight += 1;
         let (new, cached) = (outline.tokens_beyond(held), outline.tokens_in(held));

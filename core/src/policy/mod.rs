@@ -41,6 +41,8 @@ pub struct Ask<'a> {
     pub now: Moment,
     pub key: SliceKey,
     pub outline: &'a Outline,
+    /// The replica that served its session last, if that is remembered.
+    pub home: Option<ReplicaId>,
     /// Within what its first token is promised, if anything is.
     pub first_token: Option<Duration>,
 }

@@ -39,6 +39,10 @@ const PAUSE_MS_MAX: f64 = 500.0;
 /// Where work is more uneven than this, the longest prompts are so rare that they had better wait,
 /// and the bound on pauses grows with the square of it.
 const UNEVENNESS_USUAL: f64 = 10.0;
+/// A session leaves its replica, and a new one its first choice, only for a gain that a client could
+/// notice. Predictions are wrong by more than this, so smaller differences say nothing; and each move
+/// costs later turns their cache.
+const NOTICED_MS: f64 = 50.0;
 /// What an answer is taken for when nobody expects anything.
 const OUTPUT_TOKENS_UNKNOWN: u32 = 256;
 /// Shorter answers mind a pause no more than this: there is not much of them to pause.
@@ -53,6 +57,8 @@ pub(super) struct Priced {
     congestion: Congestion,
     /// What the whole prompt in question takes at each candidate, kept for its allocation.
     colds_ms: Vec<f64>,
+    /// The price of each, kept likewise.
+    prices_ms: Vec<f64>,
 }
 
 /// The terms of one replica's price, in milliseconds.
@@ -98,26 +104,24 @@ impl Default for Priced {
             adapters: Adapters::default(),
             congestion: Congestion::default(),
             colds_ms: Vec::new(),
+            prices_ms: Vec::new(),
         }
     }
 }
 
 impl Policy for Priced {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
-        self.residency.look_up(ask, candidates);
-        let traffic = self.traffic(ask, candidates);
-        // Equal prices go by the session's lots, so that all routers break ties alike.
-        let lot = |position: usize| rendezvous::lot(&candidates[position], ask.key);
-        let mut best = (0, f64::INFINITY);
-        for (position, candidate) in candidates.iter().enumerate() {
-            let price = self.price(ask.outline, candidate, position, traffic);
-            // A replica with less of a share is priced as if all its times were longer.
-            let price = price.total_ms() / candidate.weight;
-            if price < best.1 || (price <= best.1 && lot(position) < lot(best.0)) {
-                best = (position, price);
-            }
+        self.weigh(ask, candidates);
+        let lowest = self.prices_ms.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_near = |position: usize| self.prices_ms[position] <= lowest + NOTICED_MS;
+        let home = ask.home.and_then(|home| candidates.iter().position(|it| it.id == home));
+        if let Some(home) = home.filter(|it| is_near(*it)) {
+            return home;
         }
-        best.0
+        // The session's lots are the same at all routers, so they choose alike without talking.
+        let lot = |position: &usize| rendezvous::lot(&candidates[*position], ask.key);
+        let near = (0..candidates.len()).filter(|it| is_near(*it));
+        near.min_by(|a, b| lot(a).total_cmp(&lot(b))).unwrap_or(0)
     }
 
     fn keeps_sessions(&self) -> bool {
@@ -167,6 +171,20 @@ impl Policy for Priced {
 }
 
 impl Priced {
+    /// Prices every candidate.
+    fn weigh(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) {
+        self.residency.look_up(ask, candidates);
+        let traffic = self.traffic(ask, candidates);
+        let mut prices_ms = std::mem::take(&mut self.prices_ms);
+        prices_ms.clear();
+        prices_ms.extend(candidates.iter().enumerate().map(|(position, candidate)| {
+            let price = self.price(ask.outline, candidate, position, traffic);
+            // A replica with less of a share is priced as if all its times were longer.
+            price.total_ms() / candidate.weight
+        }));
+        self.prices_ms = prices_ms;
+    }
+
     /// Estimates what a millisecond means on this fleet now.
     fn traffic(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         let (own, all) = (in_flight_total(candidates), candidates.iter().map(in_flight).sum());

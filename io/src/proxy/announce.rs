@@ -25,10 +25,10 @@ pub(super) fn incident(pool: &str, replica: Option<String>, notice: &Notice) -> 
             let detail = "another process answers there; its cache is taken to be empty";
             Incident { state: "restarted", detail: Some(detail.to_owned()), ..told }
         }
-        Notice::Quarantined { key, fingerprint, circle, .. } => Incident {
+        Notice::Quarantined { key, fingerprint, scope, .. } => Incident {
             kind: "quarantine",
             state: "quarantined",
-            reason: Some(circle.as_str()),
+            reason: Some(scope.as_str()),
             detail: Some(format!("request {:016x} of session {key}", fingerprint.0)),
             alert: true,
             ..told

@@ -22,7 +22,7 @@ use crate::replicas::AnswerBody;
 use super::callers::Caller;
 use super::client::Client;
 use super::panics::{Panicked, attempt};
-use super::pool::{Member, Waiting};
+use super::pool::{Member, WaitingRequest};
 use super::pulse::Pulse;
 use super::rescue::{cut_event, panicked_event};
 use super::resume::{Moved, Moving, Spare};
@@ -49,7 +49,7 @@ pub(super) struct Relay {
     moving: Option<Moving>,
     last_piece: Instant,
     /// Held while it is the replica, not the client, that is waited for.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingRequest>,
     /// Armed at the first wait, and moved only when it fires: not once per piece.
     idle: Option<Pin<Box<Sleep>>>,
 }

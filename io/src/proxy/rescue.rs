@@ -57,10 +57,10 @@ pub(super) enum ServeError {
     )]
     UnnamedModel { available: String },
     #[error(
-        "replicas failed while they served this request or others like it ({circle}), so it is not \
+        "replicas failed while they served this request or others like it ({scope}), so it is not \
          sent again for now"
     )]
-    Quarantined { circle: &'static str },
+    Quarantined { scope: &'static str },
     #[error("the API key is missing or unknown")]
     UnknownKey,
     #[error("the class in `x-cleave-class` does not exist; available: {available}")]
@@ -109,7 +109,7 @@ impl ServeError {
     pub(super) fn refused(refusal: Refusal, tries: u32, last: Option<SendError>) -> Self {
         match (refusal, last) {
             (Refusal::NoReplica { retry_after }, _) => Self::NoReplica { retry_after },
-            (Refusal::Quarantined { circle }, _) => Self::Quarantined { circle: circle.as_str() },
+            (Refusal::Quarantined { scope }, _) => Self::Quarantined { scope: scope.as_str() },
             (
                 Refusal::Suspected { .. }
                 | Refusal::LineFull { .. }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{Circle, Notice, Refusal};
+use cleave_core::brain::{Notice, QuarantineScope, Refusal};
 use cleave_core::domain::Moment;
 use cleave_core::fleet::{Reason, Silence};
 
@@ -108,9 +108,9 @@ impl World {
         }
         self.quarantined.innocent += 1;
         let served = self.prompt_of(request).and_then(|it| self.served.get(&it).copied());
-        // Wider circles blame it for what others of its workload did.
+        // wider scopes blame it for what others of its workload did.
         let is_own =
-            !matches!(refusal, Refusal::Quarantined { circle } if circle != Circle::Request);
+            !matches!(refusal, Refusal::Quarantined { scope } if scope != QuarantineScope::Request);
         if OFTEN <= served.unwrap_or(0) && is_own && self.settings.checks {
             let broken =
                 format!("a prompt that was served {served:?} times is {}", refusal.as_str());

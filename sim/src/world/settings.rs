@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{self, LineSettings};
+use cleave_core::brain;
 use cleave_core::cost::StepTimes;
 use cleave_core::domain::Moment;
 use cleave_core::queue::Limits;
@@ -239,7 +239,7 @@ impl Default for WorldSettings {
         Self {
             replicas: vec![ReplicaSettings::default(); 8],
             routers: 1,
-            brain: brain::Settings { line: LineSettings::off(), ..brain::Settings::default() },
+            brain: brain::Settings::default(),
             contracts: Vec::new(),
             view: View::default(),
             exchange: None,

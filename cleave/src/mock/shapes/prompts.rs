@@ -1,4 +1,4 @@
-//! Prompts given as text or as tokens. A token's number is its four bytes.
+//! PromptInput given as text or as tokens. A token's number is its four bytes.
 
 use serde::Deserialize;
 

@@ -8,7 +8,7 @@ use crate::domain::{Moment, Usage, span_ms, whole_u32};
 use crate::fleet::Replica;
 use crate::tokens::{Possible, Seen};
 
-use super::super::Booking;
+use super::super::request::Booking;
 
 /// How long an answer may be of which its client does not say it.
 const OUTPUT_TOKENS_MAX: u32 = 8192;

@@ -6,24 +6,16 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::cost::Hardware;
-use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, span_ms, span_of_ms};
+use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey};
 use crate::policy::Ask;
-use crate::queue::{
-    Admission, Claim, ClassId, Contracts, DrainRate, Gate, Lane, Line, Reservation, Tenant, Ticket,
-    Weight, Work,
-};
+use crate::queue::{Admission, Claim, Contracts, DrainRate, Gate, Lane, Line, Ticket, Work};
 
-use super::super::booking::Booking;
 use super::super::knee::Knees;
+use super::super::request::{Booking, CostEstimate, Fingerprint, micros};
 use super::super::settings::LineSettings;
 use super::headroom::Headroom;
 use super::lanes::{Fill, LaneKey, Scene};
 use super::reach::Reaches;
-
-/// A request aims at its class's first-token target less this part of it: what it finds at a replica, and
-/// what joins it there, takes longer than its own prompt.
-const MARGIN: f64 = 0.25;
 
 /// A request as it arrived.
 #[derive(Debug)]
@@ -58,62 +50,33 @@ pub(super) struct Parked {
     pub(super) key: SliceKey,
     pub(super) outline: Outline,
     pub(super) extent: Extent,
+    pub(super) fingerprint: Fingerprint,
     /// Where its session was last, if that may take it.
     pub(super) home: Option<ReplicaId>,
     /// Whether its workload may use only some of the replicas.
     pub(super) is_divided: bool,
     pub(super) admission: Admission,
-    pub(super) toll: Toll,
-}
-
-/// What a request is expected to cost, and what it holds until it is known.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Toll {
-    pub(in super::super) class: ClassId,
-    /// Within what its class promises the first token.
-    pub(in super::super) first_token: Option<Duration>,
-    pub(in super::super) tenant: Tenant,
-    pub(super) weight: Weight,
-    pub(super) work: Work,
-    /// Tokens of prompt and answer.
-    pub(super) tokens: u64,
-    /// Whether its prompt takes so long to read that it must leave a door open.
-    pub(super) is_long: bool,
-    /// What was asked of it in time.
-    pub(in super::super) due: Due,
-    /// When it should be sent to meet its class's target.
-    pub(super) target: Option<Moment>,
-    /// How long its first token takes on a replica that has nothing else to do.
-    pub(super) first_token_ms: f64,
-    pub(super) bytes: usize,
-    pub(super) held: Option<Reservation>,
-}
-
-impl Toll {
-    /// Tells whether it holds something of a contract.
-    pub(in super::super) const fn is_held(&self) -> bool {
-        self.held.is_some()
-    }
+    pub(super) estimate: CostEstimate,
 }
 
 impl Parked {
     pub(super) fn lane(&self) -> LaneKey {
         LaneKey {
-            class: self.toll.class.0,
+            class: self.estimate.class.0,
             is_fresh: self.admission == Admission::Wait,
-            is_long: self.toll.is_long,
+            is_long: self.estimate.is_long,
             workload: self.is_divided.then(|| self.key.workload()),
             home: self.home,
         }
     }
 
     pub(super) fn ask(&self, now: Moment) -> Ask<'_> {
-        let first_token = self.toll.first_token;
-        Ask { now, key: self.key, outline: &self.outline, first_token }
+        let first_token = self.estimate.first_token;
+        Ask { now, key: self.key, outline: &self.outline, home: None, first_token }
     }
 
     pub(super) fn booking(self, replica: ReplicaId) -> Booking {
-        Booking::new(self.key, self.outline, self.extent, replica, self.toll)
+        Booking::new(self.key, self.outline, self.extent, replica, self.estimate)
     }
 }
 
@@ -168,20 +131,20 @@ impl Hold {
         parked: &Parked,
         lane: Lane,
     ) -> Ticket {
-        let toll = &parked.toll;
-        let class = toll.class.index().min(self.waits_max.len() - 1);
+        let estimate = &parked.estimate;
+        let class = estimate.class.index().min(self.waits_max.len() - 1);
         let waited_out = now + self.waits_max[class];
         Ticket {
             request,
-            class: toll.class,
-            tenant: toll.tenant,
-            weight: toll.weight,
+            class: estimate.class,
+            tenant: estimate.tenant,
+            weight: estimate.weight,
             lane,
-            deadline: toll.due.sent_by,
-            target: toll.target,
-            expires_at: toll.due.sent_by.map_or(waited_out, |it| it.min(waited_out)),
-            work: toll.work,
-            bytes: toll.bytes,
+            deadline: estimate.due.sent_by,
+            target: estimate.target,
+            expires_at: estimate.due.sent_by.map_or(waited_out, |it| it.min(waited_out)),
+            work: estimate.work,
+            bytes: estimate.bytes,
         }
     }
 
@@ -202,7 +165,7 @@ impl Hold {
 
     /// Counts those who wait and hold something of a contract.
     pub(in super::super) fn waiting_held(&self) -> usize {
-        self.parked.values().filter(|it| it.toll.is_held()).count()
+        self.parked.values().filter(|it| it.estimate.is_held()).count()
     }
 
     /// Tells whether the line and the requests kept for it are the same.
@@ -211,23 +174,23 @@ impl Hold {
     }
 
     /// Gives back what a request holds of its contract: it was never served.
-    pub(super) fn refund(&mut self, toll: &Toll) {
-        if let Some(held) = toll.held {
-            self.contracts.holder(toll.tenant, &held).cancel(held);
+    pub(super) fn refund(&mut self, estimate: &CostEstimate) {
+        if let Some(held) = estimate.held {
+            self.contracts.holder(estimate.tenant, &held).cancel(held);
         }
     }
 
     /// Gives back what all that wait hold of their contracts: none of them will be served.
     pub(in super::super) fn refund_all(&mut self) {
         for parked in std::mem::take(&mut self.parked).values() {
-            self.refund(&parked.toll);
+            self.refund(&parked.estimate);
         }
     }
 
     /// Takes back what a request was charged and holds: it was let go and could not be sent.
-    pub(super) fn take_back(&mut self, toll: &Toll) {
-        self.refund(toll);
-        self.line.settle(toll.class, toll.tenant, toll.work, Work::ZERO);
+    pub(super) fn take_back(&mut self, estimate: &CostEstimate) {
+        self.refund(estimate);
+        self.line.settle(estimate.class, estimate.tenant, estimate.work, Work::ZERO);
     }
 
     pub(super) fn on_fleet(&mut self, capacity_per_min: Work, kv_tokens: Option<u64>) {
@@ -237,68 +200,4 @@ impl Hold {
         }
         self.gate.on_room(kv_tokens);
     }
-}
-
-/// Works out when a request should be sent to meet its class's target.
-pub(super) fn target(now: Moment, first_token: Duration, first_token_ms: f64) -> Moment {
-    before(now + span_of_ms(span_ms(first_token) * (1.0 - MARGIN)), first_token_ms)
-}
-
-/// By when what must have happened; whatever was not asked for is `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Due {
-    /// When it must be sent to be in time at a replica that has nothing else to do.
-    pub(super) sent_by: Option<Moment>,
-    /// When its first token must be there.
-    pub(in super::super) first_token_by: Option<Moment>,
-}
-
-impl Due {
-    /// Works out what follows from a claim for a request whose first token takes so long on an idle
-    /// replica.
-    pub(super) fn new(
-        claim: &Claim,
-        first_token_ms: f64,
-        hardware: &Hardware,
-        output_tokens: u32,
-    ) -> Self {
-        // Nobody writes faster than alone.
-        let answer_ms = hardware.step.floor_ms * f64::from(output_tokens);
-        let done = claim.done_by.map(|it| before(it, answer_ms));
-        let first_token_by = [claim.first_token_by, done].into_iter().flatten().min();
-        let sent = first_token_by.map(|it| before(it, first_token_ms));
-        let sent_by = [claim.sent_by, sent].into_iter().flatten().min();
-        Self { sent_by, first_token_by }
-    }
-
-    /// Tells whether it can be in time at a replica where the next one waits so long, and its own
-    /// first token comes after so long if that is known.
-    pub(in super::super) fn can_be_met(
-        self,
-        now: Moment,
-        wait_ms: f64,
-        first_token_ms: Option<f64>,
-    ) -> bool {
-        let is_met = |by: Option<Moment>, ms: f64| by.is_none_or(|it| now <= before(it, ms));
-        match first_token_ms {
-            Some(ms) => is_met(self.first_token_by, ms),
-            None => is_met(self.sent_by.filter(|_| self.first_token_by.is_some()), wait_ms),
-        }
-    }
-}
-
-pub(super) fn before(at: Moment, ms: f64) -> Moment {
-    let nanos = micros(ms).saturating_mul(1_000);
-    Moment::from_nanos(at.as_nanos().saturating_sub(nanos))
-}
-
-/// Rounds milliseconds to whole microseconds; what is below zero or no number is nothing.
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a float saturates at the ends and NaN is 0, which is what is wanted"
-)]
-pub(super) fn micros(ms: f64) -> u64 {
-    (ms * 1e3) as u64
 }

@@ -5,15 +5,15 @@ use crate::cost::Hardware;
 use crate::domain::{Moment, RequestId, Usage, span_ms};
 use crate::queue::Work;
 
-use super::super::{Booking, Brain};
-use super::Toll;
+use super::super::Brain;
+use super::super::request::{Booking, CostEstimate};
 use super::computed::Computed;
 
 impl Brain {
     /// Books a request that goes to a replica.
     pub(in super::super) fn hold_on_sent(&mut self, now: Moment, booking: &Booking) {
         if booking.tried.is_empty() {
-            self.hold.gate.on_sent(now, booking.key, booking.toll.tokens);
+            self.hold.gate.on_sent(now, booking.key, booking.estimate.tokens);
         }
     }
 
@@ -35,7 +35,7 @@ impl Brain {
         let cost = &replica.hardware.cost;
         let cost_ms = cost.cost_ms(came.new, came.cached, came.output, came.context());
         let real = work_of(&replica.hardware, cost_ms);
-        let Toll { class, tenant, work, held, .. } = booking.toll;
+        let CostEstimate { class, tenant, work, held, .. } = booking.estimate;
         self.hold.line.settle(class, tenant, work, real);
         if let Some(held) = held {
             self.hold.contracts.holder(tenant, &held).settle(held, real, came.tokens());
@@ -48,7 +48,7 @@ impl Brain {
 
     /// Gives back what was reserved for a request that failed everywhere.
     pub(in super::super) fn hold_on_unserved(&mut self, now: Moment, booking: &Booking) {
-        self.hold.take_back(&booking.toll);
+        self.hold.take_back(&booking.estimate);
         self.hold.gate.on_ended(now, booking.key, 0);
     }
 
@@ -62,7 +62,7 @@ impl Brain {
             let taken_ms = span_ms(first.at.since(account.sent_at));
             self.hold.knees.on_first_token(replica, account.sent_at, taken_ms, account.ttft_ms);
         }
-        let Some(held) = &mut booking.toll.held else { return };
+        let Some(held) = &mut booking.estimate.held else { return };
         let prompt = booking.outline.prompt_tokens;
         let cached = booking.account.cached_tokens.min(prompt);
         let cost = &replica.hardware.cost;
@@ -70,14 +70,14 @@ impl Brain {
         let cost_ms = cost.cost_ms(prompt - cached, cached, output, context);
         let work = work_of(&replica.hardware, cost_ms);
         let tokens = u64::from(prompt) + u64::from(output);
-        self.hold.contracts.holder(booking.toll.tenant, held).flow(held, work, tokens);
+        self.hold.contracts.holder(booking.estimate.tenant, held).flow(held, work, tokens);
     }
 
     /// Learns how much the fleet can do and hold, now that it changed or may have.
     pub(in super::super) fn measure_fleet(&mut self) {
         let there = || self.takers().filter(|it| !it.leaving);
         let capacity: f64 = there().map(|it| it.hardware.capacity_mu_per_min).sum();
-        let told: Vec<u64> = there().filter_map(|it| it.hearsay.report()?.kv_tokens_max).collect();
+        let told: Vec<u64> = there().filter_map(|it| it.reported.report()?.kv_tokens_max).collect();
         // Those that do not tell are taken to be like those that do.
         let count = u64::try_from(told.len()).unwrap_or(0);
         let all = u64::try_from(there().count()).unwrap_or(0);

@@ -4,7 +4,8 @@
 use crate::domain::{Moment, ReplicaId, RequestId, SliceKey, span_ms, span_of_ms};
 use crate::fleet::{Fleet, Replica, Standing};
 
-use super::super::{Ask, Booking, Brain};
+use super::super::request::Booking;
+use super::super::{Ask, Brain};
 use super::{AssignmentView, Order, Peer, Sight, Subsets};
 
 const MINUTE_MS: f64 = 60_000.0;
@@ -116,7 +117,7 @@ impl Subsets {
 fn sight(fleet: &Fleet, now: Moment, replica: ReplicaId, tried: &[ReplicaId]) -> Option<Sight> {
     let it = fleet.get(replica)?;
     let takes = !tried.contains(&replica) && it.admits(now);
-    Some(Sight { takes, out: is_out(it), heard_at: it.watch.vigil.quiet_since() })
+    Some(Sight { takes, out: is_out(it), heard_at: it.watch.hang.quiet_since() })
 }
 
 fn peer(replica: &Replica) -> Peer {

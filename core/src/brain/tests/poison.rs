@@ -170,7 +170,7 @@ fn one_that_waits_for_long_is_told_why_and_one_whose_client_leaves_is_forgotten(
     let actions = bench.pass(1250);
     assert_eq!(refusals(&actions), ["suspected"]);
     assert_eq!(actions.iter().filter_map(|it| it.verdict()).map(|it| it.0).next(), Some(waits));
-    assert_eq!(bench.brain.ward.len(), 0);
+    assert!(bench.brain.poison.hold.is_empty());
 }
 
 #[test]

@@ -39,9 +39,9 @@ impl Member {
     }
 
     /// Counts one who waits for it, until that is dropped.
-    pub(in crate::proxy) fn wait(self: &Arc<Self>) -> Waiting {
+    pub(in crate::proxy) fn wait(self: &Arc<Self>) -> WaitingRequest {
         self.awaited.fetch_add(1, Relaxed);
-        Waiting(Arc::clone(self))
+        WaitingRequest(Arc::clone(self))
     }
 
     /// Notes what its engine says of its own life; tells whether that is another one than before.
@@ -64,9 +64,9 @@ impl Member {
 
 /// Somebody who waits for a replica.
 #[derive(Debug)]
-pub(in crate::proxy) struct Waiting(Arc<Member>);
+pub(in crate::proxy) struct WaitingRequest(Arc<Member>);
 
-impl Drop for Waiting {
+impl Drop for WaitingRequest {
     fn drop(&mut self) {
         self.0.awaited.fetch_sub(1, Relaxed);
     }

@@ -37,7 +37,7 @@ use super::settings::{CacheScope, PoolSettings};
 use self::mind::{Asked, Mind};
 use self::recovery::{RETRY_AFTER, Recovery};
 
-pub(super) use self::member::{Member, Waiting};
+pub(super) use self::member::{Member, WaitingRequest};
 pub(super) use self::mind::Question;
 #[cfg(test)]
 pub(super) use self::trap::{KINDS, Trap, When};

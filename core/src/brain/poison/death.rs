@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
+use crate::brain::request::Fingerprint;
 use crate::domain::{Moment, ReplicaId};
-
-use super::Fingerprint;
 
 /// How long it is open whether broken connections were a death: a probe tells.
 const OPEN_FOR: Duration = Duration::from_secs(2);
 
 /// One request that was there when a replica died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Member {
+pub(super) struct Witness {
     pub(super) fingerprint: Fingerprint,
     pub(super) workload: u32,
     /// Whether nothing of its session was ever answered, as far as is known.
@@ -26,7 +25,7 @@ pub(super) struct Death {
     /// process came. A connection can break without that.
     pub(super) confirmed: bool,
     /// In order.
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<Witness>,
 }
 
 impl Death {

@@ -1,14 +1,13 @@
-//! Who completes, and how often: the evidence for the defence. A prompt that is answered all day long,
-//! a health check, a greeting, a benchmark's only question, is in flight at every crash there is, and
-//! has nothing to do with any. A fixed table in which those stay who complete often: a passer-by takes
-//! one completion off whoever has its slot, and has the slot when nothing is left. Counting everybody
-//! in a map would grow with every prompt ever seen.
+//! How often each prompt and workload was served whole: the evidence for the defence. A prompt that is
+//! answered all day long, a health check, a greeting, a benchmark's only question, is in flight at every
+//! crash there is, and has nothing to do with any. A fixed table in which prompts stay that complete often:
+//! another prompt takes one completion off the one that has its slot, and has the slot when nothing is left.
+//! Counting all of them in a map would grow with every prompt ever seen.
 
 use std::time::Duration;
 
+use crate::brain::request::Fingerprint;
 use crate::domain::Moment;
-
-use super::Fingerprint;
 
 /// Prompts and workloads remembered, each 24 bytes.
 const SLOTS: usize = 4096;
@@ -24,12 +23,12 @@ struct Slot {
 
 /// Completions of the last while, by prompt and by workload.
 #[derive(Debug)]
-pub(super) struct Alibis {
+pub(super) struct CompletionCounts {
     slots: Vec<Slot>,
     ttl: Duration,
 }
 
-impl Alibis {
+impl CompletionCounts {
     pub(super) fn new(ttl: Duration) -> Self {
         let empty = Slot { whose: Fingerprint(0), last: Moment::ZERO, count: 0 };
         Self { slots: vec![empty; SLOTS], ttl }
@@ -79,7 +78,7 @@ mod tests {
 
     #[test]
     fn completions_are_counted_and_forgotten_when_they_are_old() {
-        let mut it = Alibis::new(TTL);
+        let mut it = CompletionCounts::new(TTL);
         (0..7).for_each(|_| it.note(at(10), Fingerprint(3)));
         assert_eq!(it.count(at(20), Fingerprint(3)), 7);
         assert_eq!(it.count(at(20), Fingerprint(4)), 0);
@@ -90,13 +89,13 @@ mod tests {
 
     #[test]
     fn who_completes_often_stays_however_many_pass_by() {
-        let mut it = Alibis::new(TTL);
+        let mut it = CompletionCounts::new(TTL);
         for round in 0..200_u64 {
             (0..50).for_each(|_| it.note(at(round), Fingerprint(1)));
             (0..4096)
                 .for_each(|other| it.note(at(round), Fingerprint(1_000 + round * 4096 + other)));
         }
         assert!(1_000 < it.count(at(200), Fingerprint(1)), "{}", it.count(at(200), Fingerprint(1)));
-        assert!(Alibis::bytes() <= 128 << 10);
+        assert!(CompletionCounts::bytes() <= 128 << 10);
     }
 }

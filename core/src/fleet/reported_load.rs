@@ -41,7 +41,7 @@ pub struct Strangers {
 
 /// What is heard of one replica.
 #[derive(Debug, Default)]
-pub struct Hearsay {
+pub struct ReportedLoad {
     report: Option<Report>,
     /// When the figures of the report were first seen as they are.
     changed_at: Moment,
@@ -51,7 +51,7 @@ pub struct Hearsay {
     turned_at: Moment,
 }
 
-impl Hearsay {
+impl ReportedLoad {
     pub const fn report(&self) -> Option<Report> {
         self.report
     }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_routers_know_of_is_no_stranger() {
-        let mut it = Hearsay::default();
+        let mut it = ReportedLoad::default();
         it.on_sent(6);
         it.on_heard(RouterId(1), at(0), Booked { in_flight: 4, ..Booked::default() });
         it.on_report(report(at(100), 4, 8));
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn figures_that_stand_still_fade_however_new_their_date() {
-        let mut it = Hearsay::default();
+        let mut it = ReportedLoad::default();
         for taken_at in (0..10_000).step_by(100) {
             it.on_report(report(at(taken_at), 30, 10));
         }
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn one_engine_that_speaks_of_far_more_than_the_others_is_not_believed() {
-        let mut it = Hearsay::default();
+        let mut it = ReportedLoad::default();
         it.on_report(report(at(0), 100_000, 0));
         assert!((it.reckon(at(0), 3, 2.0).waiting - 8.0).abs() < 1e-9);
         it.on_report(report(at(0), u32::MAX, u32::MAX));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn strangers_hold_kv_as_the_others_there_do() {
-        let mut it = Hearsay::default();
+        let mut it = ReportedLoad::default();
         it.on_sent(6);
         let full =
             Report { kv_used_share: 0.5, kv_tokens_max: Some(100_000), ..report(at(0), 0, 10) };
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn no_more_routers_are_listened_to_than_there_is_room_for() {
-        let mut it = Hearsay::default();
+        let mut it = ReportedLoad::default();
         for router in 0..1_000 {
             let booked = Booked { in_flight: 1, ..Booked::default() };
             it.on_heard(RouterId(router), at(router), booked);

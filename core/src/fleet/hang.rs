@@ -31,7 +31,7 @@ const TELLING_TOKENS: u32 = 1000;
 
 /// What one request does that can keep a replica silent, in predicted milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Work {
+pub enum SilentWork {
     /// A stream whose prompt is being read, or waits for it: so many tokens, so long.
     Reading { prompt_tokens: u32, prefill_ms: f64 },
     /// A stream that shows tokens.
@@ -43,7 +43,7 @@ pub enum Work {
 
 /// How long a replica with what it has may show no sign, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expected {
+pub struct ExpectedSilence {
     /// Until one token of a request that came now would be there.
     pub token_ms: f64,
     /// By what answers usually are.
@@ -52,22 +52,22 @@ pub struct Expected {
     pub longest_ms: f64,
 }
 
-/// How long a pool's replicas are waited for beyond what is predicted of them.
+/// What a pool has learned of silences: how far they go beyond what is predicted of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Patience {
+pub struct SilenceModel {
     /// How many times as long as predicted silences last; 1 or more.
     stretch: f64,
     /// Whether some prompt was read faster than [`TOKEN_MS_UNKNOWN`].
     proven: bool,
 }
 
-impl Default for Patience {
+impl Default for SilenceModel {
     fn default() -> Self {
         Self { stretch: 1.0, proven: false }
     }
 }
 
-impl Patience {
+impl SilenceModel {
     /// Notes how long a prompt took to its first token, of which so many tokens were not cached.
     pub fn on_first_token(&mut self, new_tokens: u32, took: Duration) {
         let took_ms = span_ms(took);
@@ -92,17 +92,17 @@ impl Patience {
 
     /// Predicts how long a replica with this work may show no sign. `step_ms` is what a step takes
     /// there.
-    pub fn expect(&self, work: impl Iterator<Item = Work>, step_ms: f64) -> Expected {
+    pub fn expect(&self, work: impl Iterator<Item = SilentWork>, step_ms: f64) -> ExpectedSilence {
         let (mut prefill_max_ms, mut writes) = (0.0_f64, false);
         let (mut likely_ms, mut longest_ms) = (0.0_f64, 0.0_f64);
         for it in work {
             match it {
-                Work::Writing => writes = true,
-                Work::Reading { prompt_tokens, prefill_ms } => {
+                SilentWork::Writing => writes = true,
+                SilentWork::Reading { prompt_tokens, prefill_ms } => {
                     let reading_ms = self.reading_ms(prompt_tokens, prefill_ms);
                     prefill_max_ms = prefill_max_ms.max(reading_ms);
                 }
-                Work::Whole {
+                SilentWork::Whole {
                     prompt_tokens,
                     prefill_ms,
                     likely_ms: likely,
@@ -121,14 +121,14 @@ impl Patience {
         // Without a stream that writes, nothing shows before the first whole answer is there; which
         // one that is, only the engine knows.
         if writes {
-            return Expected { token_ms, likely_ms: token_ms, longest_ms: token_ms };
+            return ExpectedSilence { token_ms, likely_ms: token_ms, longest_ms: token_ms };
         }
         let likely_ms = likely_ms.max(token_ms);
-        Expected { token_ms, likely_ms, longest_ms: longest_ms.max(likely_ms) }
+        ExpectedSilence { token_ms, likely_ms, longest_ms: longest_ms.max(likely_ms) }
     }
 
     /// Says how long the question for one token may take a replica of which this is expected.
-    pub fn question_limit(&self, expected: Expected) -> Duration {
+    pub fn question_limit(&self, expected: ExpectedSilence) -> Duration {
         hung_after(self.stretched(expected.token_ms)).mul_f64(SUSPECT_SHARE)
     }
 
@@ -139,7 +139,7 @@ impl Patience {
 
 /// What is thought of a replica's silence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
+pub enum HangVerdict {
     Well,
     /// Silent for longer than it should be: worth a question, and nothing new goes there.
     Suspect(Silence),
@@ -154,16 +154,16 @@ pub struct Silence {
     pub expected: Duration,
 }
 
-/// The watch over one replica.
+/// The hang detector of one replica.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Vigil {
+pub struct HangDetector {
     /// When it last gave a sign, or was given work after it had none.
     quiet_since: Moment,
     /// What was expected of the silence that goes on, at the last look.
     expected_ms: f64,
 }
 
-impl Vigil {
+impl HangDetector {
     pub const fn quiet_since(&self) -> Moment {
         self.quiet_since
     }
@@ -176,10 +176,10 @@ impl Vigil {
     }
 
     /// Notes a sign of life, and what it says of predictions.
-    pub fn on_sign(&mut self, at: Moment, patience: &mut Patience) {
+    pub fn on_sign(&mut self, at: Moment, model: &mut SilenceModel) {
         if self.quiet_since < at {
             let silence_ms = span_ms(at.since(self.quiet_since));
-            patience.on_silence(silence_ms, self.expected_ms);
+            model.on_silence(silence_ms, self.expected_ms);
             self.begin(at);
         }
     }
@@ -190,21 +190,21 @@ impl Vigil {
     pub fn judge(
         &mut self,
         now: Moment,
-        expected: Expected,
+        expected: ExpectedSilence,
         mute: bool,
-        patience: &Patience,
-    ) -> Verdict {
+        model: &SilenceModel,
+    ) -> HangVerdict {
         self.expected_ms = expected.longest_ms;
-        let likely = patience.stretched(expected.likely_ms);
+        let likely = model.stretched(expected.likely_ms);
         let silence = Silence { lasted: now.since(self.quiet_since), expected: likely };
         let hung = hung_after(likely);
-        let hung_anyway = hung_after(patience.stretched(expected.longest_ms));
+        let hung_anyway = hung_after(model.stretched(expected.longest_ms));
         if hung_anyway <= silence.lasted || mute && hung <= silence.lasted {
-            Verdict::Hung(silence)
+            HangVerdict::Hung(silence)
         } else if hung.mul_f64(SUSPECT_SHARE) <= silence.lasted {
-            Verdict::Suspect(silence)
+            HangVerdict::Suspect(silence)
         } else {
-            Verdict::Well
+            HangVerdict::Well
         }
     }
 
@@ -229,94 +229,94 @@ mod tests {
         Moment::ZERO + Duration::from_millis(millis)
     }
 
-    fn proven() -> Patience {
-        let mut patience = Patience::default();
-        patience.on_first_token(2000, Duration::from_millis(100));
-        patience
+    fn proven() -> SilenceModel {
+        let mut model = SilenceModel::default();
+        model.on_first_token(2000, Duration::from_millis(100));
+        model
     }
 
-    fn expected(patience: &Patience, work: &[Work]) -> Expected {
-        patience.expect(work.iter().copied(), 20.0)
+    fn expected(model: &SilenceModel, work: &[SilentWork]) -> ExpectedSilence {
+        model.expect(work.iter().copied(), 20.0)
     }
 
-    fn expected_ms(patience: &Patience, work: &[Work]) -> f64 {
-        expected(patience, work).longest_ms
+    fn expected_ms(model: &SilenceModel, work: &[SilentWork]) -> f64 {
+        expected(model, work).longest_ms
     }
 
-    fn plain(expected_ms: f64) -> Expected {
-        Expected { token_ms: expected_ms, likely_ms: expected_ms, longest_ms: expected_ms }
+    fn plain(expected_ms: f64) -> ExpectedSilence {
+        ExpectedSilence { token_ms: expected_ms, likely_ms: expected_ms, longest_ms: expected_ms }
     }
 
-    const LONG: Work = Work::Reading { prompt_tokens: 100_000, prefill_ms: 10_000.0 };
-    const WHOLE: Work = Work::Whole {
+    const LONG: SilentWork = SilentWork::Reading { prompt_tokens: 100_000, prefill_ms: 10_000.0 };
+    const WHOLE: SilentWork = SilentWork::Whole {
         prompt_tokens: 500,
         prefill_ms: 12.0,
         likely_ms: 1_000.0,
         longest_ms: 40_000.0,
     };
-    const SHORT: Work = Work::Reading { prompt_tokens: 500, prefill_ms: 12.0 };
+    const SHORT: SilentWork = SilentWork::Reading { prompt_tokens: 500, prefill_ms: 12.0 };
 
     #[test]
     fn a_stream_that_stops_is_suspected_and_then_hung_within_five_seconds() {
-        let (mut vigil, mut patience) = (Vigil::default(), proven());
-        vigil.on_sent(at(0), 0);
-        vigil.on_sign(at(1000), &mut patience);
-        let expected = expected(&patience, &[Work::Writing]);
-        let mut judge = |millis| vigil.judge(at(millis), expected, false, &patience);
-        assert_eq!(judge(3000), Verdict::Well);
-        assert!(matches!(judge(3400), Verdict::Suspect(_)));
-        assert!(matches!(judge(5750), Verdict::Hung(it) if it.lasted.as_millis() == 4750));
+        let (mut hang, mut model) = (HangDetector::default(), proven());
+        hang.on_sent(at(0), 0);
+        hang.on_sign(at(1000), &mut model);
+        let expected = expected(&model, &[SilentWork::Writing]);
+        let mut judge = |millis| hang.judge(at(millis), expected, false, &model);
+        assert_eq!(judge(3000), HangVerdict::Well);
+        assert!(matches!(judge(3400), HangVerdict::Suspect(_)));
+        assert!(matches!(judge(5750), HangVerdict::Hung(it) if it.lasted.as_millis() == 4750));
     }
 
     #[test]
     fn a_long_prompt_is_given_its_time_and_a_hang_behind_it_is_found_within_three_times_that() {
-        let (mut vigil, patience) = (Vigil::default(), proven());
-        vigil.on_sent(at(0), 0);
-        let expected = expected(&patience, &[Work::Writing, SHORT, LONG]);
-        let mut judge = |millis| vigil.judge(at(millis), expected, false, &patience);
-        assert_eq!(judge(14_000), Verdict::Well);
-        assert!(matches!(judge(20_000), Verdict::Suspect(_)));
-        assert!(matches!(judge(30_000), Verdict::Hung(_)));
+        let (mut hang, model) = (HangDetector::default(), proven());
+        hang.on_sent(at(0), 0);
+        let expected = expected(&model, &[SilentWork::Writing, SHORT, LONG]);
+        let mut judge = |millis| hang.judge(at(millis), expected, false, &model);
+        assert_eq!(judge(14_000), HangVerdict::Well);
+        assert!(matches!(judge(20_000), HangVerdict::Suspect(_)));
+        assert!(matches!(judge(30_000), HangVerdict::Hung(_)));
     }
 
     #[test]
     fn a_pool_that_has_shown_nothing_yet_may_be_very_slow() {
-        let unknown = expected_ms(&Patience::default(), &[LONG]);
+        let unknown = expected_ms(&SilenceModel::default(), &[LONG]);
         assert!(100_000.0 <= unknown && expected_ms(&proven(), &[LONG]) < 11_000.0);
-        let mut slow = Patience::default();
+        let mut slow = SilenceModel::default();
         slow.on_first_token(2000, Duration::from_secs(3));
         slow.on_first_token(20, Duration::from_millis(1));
-        assert_eq!(slow, Patience::default(), "neither shows that it is fast");
+        assert_eq!(slow, SilenceModel::default(), "neither shows that it is fast");
     }
 
     #[test]
     fn whole_answers_are_waited_for_unless_streams_show_that_it_lives() {
         assert!(40_000.0 < expected_ms(&proven(), &[WHOLE, SHORT]));
-        assert!(expected_ms(&proven(), &[WHOLE, Work::Writing]) < 100.0);
+        assert!(expected_ms(&proven(), &[WHOLE, SilentWork::Writing]) < 100.0);
     }
 
     #[test]
     fn behind_whole_answers_a_hang_is_found_by_what_they_usually_take_and_a_question() {
-        let (mut vigil, patience) = (Vigil::default(), proven());
-        vigil.on_sent(at(0), 0);
-        let expected = expected(&patience, &[WHOLE]);
-        assert_eq!(patience.question_limit(expected), HUNG_MIN.mul_f64(SUSPECT_SHARE));
-        let mut judge = |millis, mute| vigil.judge(at(millis), expected, mute, &patience);
-        assert_eq!(judge(2000, false), Verdict::Well);
-        assert!(matches!(judge(4750, false), Verdict::Suspect(_)), "it may be a long one");
-        assert!(matches!(judge(4750, true), Verdict::Hung(_)), "but it gives no token");
-        assert!(matches!(judge(60_000, false), Verdict::Suspect(_)));
-        assert!(matches!(judge(120_000, false), Verdict::Hung(_)), "nobody writes for so long");
+        let (mut hang, model) = (HangDetector::default(), proven());
+        hang.on_sent(at(0), 0);
+        let expected = expected(&model, &[WHOLE]);
+        assert_eq!(model.question_limit(expected), HUNG_MIN.mul_f64(SUSPECT_SHARE));
+        let mut judge = |millis, mute| hang.judge(at(millis), expected, mute, &model);
+        assert_eq!(judge(2000, false), HangVerdict::Well);
+        assert!(matches!(judge(4750, false), HangVerdict::Suspect(_)), "it may be a long one");
+        assert!(matches!(judge(4750, true), HangVerdict::Hung(_)), "but it gives no token");
+        assert!(matches!(judge(60_000, false), HangVerdict::Suspect(_)));
+        assert!(matches!(judge(120_000, false), HangVerdict::Hung(_)), "nobody writes for so long");
     }
 
     #[test]
     fn silences_longer_than_predicted_are_learned_and_slowly_forgotten() {
-        let (mut vigil, mut patience) = (Vigil::default(), proven());
+        let (mut hang, mut model) = (HangDetector::default(), proven());
         let mut silence = |millis: u64, expected_ms| {
-            let began = vigil.quiet_since();
-            vigil.judge(began, plain(expected_ms), false, &patience);
-            vigil.on_sign(began + Duration::from_millis(millis), &mut patience);
-            patience.stretch
+            let began = hang.quiet_since();
+            hang.judge(began, plain(expected_ms), false, &model);
+            hang.on_sign(began + Duration::from_millis(millis), &mut model);
+            model.stretch
         };
         assert!((silence(4000, 1000.0) - 4.0).abs() < 1e-9);
         assert!((silence(4000, 20.0) - 4.0).abs() < 1e-9, "a short one says nothing");
@@ -327,14 +327,14 @@ mod tests {
 
     #[test]
     fn an_idle_replica_is_silent_only_from_its_next_work_on() {
-        let (mut vigil, patience) = (Vigil::default(), proven());
-        vigil.on_sent(at(0), 0);
-        vigil.on_sent(at(3_600_000), 0);
-        assert_eq!(vigil.judge(at(3_601_000), plain(20.0), false, &patience), Verdict::Well);
-        vigil.on_sent(at(3_604_000), 1);
+        let (mut hang, model) = (HangDetector::default(), proven());
+        hang.on_sent(at(0), 0);
+        hang.on_sent(at(3_600_000), 0);
+        assert_eq!(hang.judge(at(3_601_000), plain(20.0), false, &model), HangVerdict::Well);
+        hang.on_sent(at(3_604_000), 1);
         assert!(matches!(
-            vigil.judge(at(3_605_000), plain(20.0), false, &patience),
-            Verdict::Hung(_)
+            hang.judge(at(3_605_000), plain(20.0), false, &model),
+            HangVerdict::Hung(_)
         ));
     }
 
@@ -346,22 +346,22 @@ mod tests {
             gaps in prop::collection::vec((1_u64..60_000, 0.3_f64..1.0), 1..50),
             expected_ms in 1_u64..60_000,
         ) {
-            let (mut vigil, mut patience) = (Vigil::default(), proven());
+            let (mut hang, mut model) = (HangDetector::default(), proven());
             let mut now = Moment::ZERO;
-            vigil.on_sent(now, 0);
+            hang.on_sent(now, 0);
             for (predicted_ms, share) in gaps {
                 let predicted = Duration::from_millis(predicted_ms);
                 now = now + predicted.mul_f64(share);
                 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "small")]
-                let verdict = vigil.judge(now, plain(predicted_ms as f64), false, &patience);
-                prop_assert_eq!(verdict, Verdict::Well);
-                vigil.on_sign(now, &mut patience);
+                let verdict = hang.judge(now, plain(predicted_ms as f64), false, &model);
+                prop_assert_eq!(verdict, HangVerdict::Well);
+                hang.on_sign(now, &mut model);
             }
             let expected = Duration::from_millis(expected_ms);
             let look = Duration::from_millis(4_999).max(expected.mul_f64(2.999));
             let expected_ms = span_ms(expected);
-            let verdict = vigil.judge(now + look, plain(expected_ms), false, &patience);
-            prop_assert!(matches!(verdict, Verdict::Hung(_)), "{:?}", verdict);
+            let verdict = hang.judge(now + look, plain(expected_ms), false, &model);
+            prop_assert!(matches!(verdict, HangVerdict::Hung(_)), "{:?}", verdict);
         }
     }
 }

@@ -32,13 +32,13 @@ fn death(it: &mut Quarantine, second: u64, replica: u32, prompts: &[u64]) {
     it.on_confirmed(at(second), ReplicaId(replica));
 }
 
-fn judged(it: &mut Quarantine, second: u64, prompt: u64) -> Option<Circle> {
-    circle(it.judge(at(second), key(1, prompt), Fingerprint(prompt)))
+fn judged(it: &mut Quarantine, second: u64, prompt: u64) -> Option<QuarantineScope> {
+    scope(it.judge(at(second), key(1, prompt), Fingerprint(prompt)))
 }
 
-fn circle(judgement: Judgement) -> Option<Circle> {
+fn scope(judgement: Judgement) -> Option<QuarantineScope> {
     match judgement {
-        Judgement::Guilty(circle) => Some(circle),
+        Judgement::Guilty(scope) => Some(scope),
         Judgement::Innocent | Judgement::Open => None,
     }
 }
@@ -47,7 +47,7 @@ fn completes(it: &mut Quarantine, second: u64, prompt: u64, times: u32) {
     (0..times).for_each(|_| _ = it.clear(at(second), key(1, prompt), Fingerprint(prompt)));
 }
 
-fn arrives(it: &Quarantine, second: u64, workload: u64, prompt: u64) -> Option<Circle> {
+fn arrives(it: &Quarantine, second: u64, workload: u64, prompt: u64) -> Option<QuarantineScope> {
     it.check(at(second), key(workload, prompt), Fingerprint(prompt), false)
 }
 
@@ -60,8 +60,8 @@ fn one_death_proves_nothing_and_the_second_tells_who_it_was() {
     }
     death(&mut it, 1, 1, &[4, 8, 9]);
     assert_eq!(judged(&mut it, 1, 8), None, "a bystander");
-    assert_eq!(judged(&mut it, 1, 4), Some(Circle::Request));
-    assert_eq!(arrives(&it, 2, 1, 4), Some(Circle::Request));
+    assert_eq!(judged(&mut it, 1, 4), Some(QuarantineScope::Request));
+    assert_eq!(arrives(&it, 2, 1, 4), Some(QuarantineScope::Request));
     assert_eq!(arrives(&it, 2, 1, 1), None);
     assert_eq!(arrives(&it, 601, 1, 4), None, "nobody is held for ever");
 }
@@ -74,7 +74,7 @@ fn two_who_were_at_both_deaths_share_the_blame_until_the_third() {
     assert_eq!((judged(&mut it, 1, 2), judged(&mut it, 1, 3)), (None, None));
     completes(&mut it, 1, 3, 1);
     death(&mut it, 2, 2, &[2]);
-    assert_eq!(judged(&mut it, 2, 2), Some(Circle::Request));
+    assert_eq!(judged(&mut it, 2, 2), Some(QuarantineScope::Request));
 }
 
 #[test]
@@ -103,7 +103,11 @@ fn the_same_death_counts_once_and_one_that_was_none_does_not_count() {
     assert_eq!(judged(&mut it, 11, 1), None, "somebody lived on there");
     death(&mut it, 20, 2, &[1]);
     it.on_survivor(at(21), ReplicaId(2), at(21));
-    assert_eq!(judged(&mut it, 21, 1), Some(Circle::Request), "that came after the restart");
+    assert_eq!(
+        judged(&mut it, 21, 1),
+        Some(QuarantineScope::Request),
+        "that came after the restart"
+    );
 }
 
 #[test]
@@ -114,7 +118,7 @@ fn it_is_open_for_a_while_whether_broken_connections_were_a_death() {
     assert_eq!(it.judge(at(1), key(1, 1), Fingerprint(1)), Judgement::Open);
     assert_eq!(it.judge(at(3), key(1, 1), Fingerprint(1)), Judgement::Innocent);
     it.on_confirmed(at(4), ReplicaId(1));
-    assert_eq!(judged(&mut it, 4, 1), Some(Circle::Request), "late, but not too late");
+    assert_eq!(judged(&mut it, 4, 1), Some(QuarantineScope::Request), "late, but not too late");
 }
 
 #[test]
@@ -126,8 +130,8 @@ fn completions_outweigh_deaths_and_end_a_quarantine_that_was_a_mistake() {
     death(&mut it, 2, 1, &[1]);
     assert_eq!((it.suspicion(at(2), Fingerprint(1)), judged(&mut it, 2, 1)), (1, None));
     death(&mut it, 5, 2, &[1]);
-    assert_eq!(judged(&mut it, 5, 1), Some(Circle::Request));
-    assert_eq!(arrives(&it, 6, 1, 1), Some(Circle::Request));
+    assert_eq!(judged(&mut it, 5, 1), Some(QuarantineScope::Request));
+    assert_eq!(arrives(&it, 6, 1, 1), Some(QuarantineScope::Request));
     assert!(it.clear(at(7), key(1, 1), Fingerprint(1)), "a copy that was under way");
     assert_eq!((arrives(&it, 8, 1, 1), it.held()), (None, 0));
 }
@@ -142,7 +146,7 @@ fn a_workload_that_is_served_well_is_not_held_for_a_few_of_its_requests() {
         assert!(judged(&mut it, 10 * prompt + 3, prompt).is_some());
     }
     assert_eq!(arrives(&it, 60, 1, 99), None);
-    assert_eq!(arrives(&it, 60, 1, 3), Some(Circle::Request));
+    assert_eq!(arrives(&it, 60, 1, 3), Some(QuarantineScope::Request));
 }
 
 proptest! {
@@ -202,13 +206,18 @@ fn connections_that_break_without_a_death_make_nobody_guilty() {
 }
 
 /// A prompt of the session brings two replicas down.
-fn offend(it: &mut Quarantine, second: u64, session: SliceKey, prompt: u64) -> Option<Circle> {
+fn offend(
+    it: &mut Quarantine,
+    second: u64,
+    session: SliceKey,
+    prompt: u64,
+) -> Option<QuarantineScope> {
     for replica in 0..2 {
         let member = [(session, Fingerprint(prompt), false)].into_iter();
         it.on_death(at(second + u64::from(replica)), ReplicaId(replica), member);
         it.on_confirmed(at(second + u64::from(replica)), ReplicaId(replica));
     }
-    circle(it.judge(at(second + 1), session, Fingerprint(prompt)))
+    scope(it.judge(at(second + 1), session, Fingerprint(prompt)))
 }
 
 #[test]
@@ -218,15 +227,18 @@ fn a_workload_that_is_all_there_is_is_held_no_further_than_its_sessions() {
     for prompt in 1..=10 {
         let second = 10 * prompt;
         let held = offend(&mut it, second, key(1, prompt), prompt);
-        assert!(matches!(held, Some(Circle::Request | Circle::Session)), "{held:?}");
+        assert!(
+            matches!(held, Some(QuarantineScope::Request | QuarantineScope::Session)),
+            "{held:?}"
+        );
         assert_eq!(arrives(&it, second + 2, 1, 1_000 + prompt), None, "a new session");
-        assert_eq!(arrives(&it, second + 2, 1, prompt), Some(Circle::Request));
+        assert_eq!(arrives(&it, second + 2, 1, prompt), Some(QuarantineScope::Request));
     }
-    assert_eq!(offend(&mut it, 110, key(1, 3), 30), Some(Circle::Session));
-    assert_eq!(it.check(at(115), key(1, 3), Fingerprint(31), true), Some(Circle::Session));
+    assert_eq!(offend(&mut it, 110, key(1, 3), 30), Some(QuarantineScope::Session));
+    assert_eq!(it.check(at(115), key(1, 3), Fingerprint(31), true), Some(QuarantineScope::Session));
     // Once others are served too, the workload is one of several.
     (0..20).for_each(|other| _ = it.clear(at(120), key(2, other), Fingerprint(70_000 + other)));
-    assert_eq!(arrives(&it, 121, 1, 1_000), Some(Circle::Workload));
+    assert_eq!(arrives(&it, 121, 1, 1_000), Some(QuarantineScope::Workload));
     assert_eq!(arrives(&it, 121, 2, 1_000), None);
 }
 
@@ -240,7 +252,7 @@ fn while_a_workload_offends_its_only_newcomer_at_a_death_is_blamed_at_once() {
         it.on_death(at(second), ReplicaId(7), members.iter().copied());
         it.on_confirmed(at(second), ReplicaId(7));
         let (session, fingerprint, _) = members[0];
-        let judged = circle(it.judge(at(second), session, fingerprint));
+        let judged = scope(it.judge(at(second), session, fingerprint));
         it.deaths.clear();
         if second == 10 {
             offend(&mut it, 12, key(1, 1), 1);
@@ -259,15 +271,21 @@ fn while_a_workload_offends_its_only_newcomer_at_a_death_is_blamed_at_once() {
 fn what_repeats_is_held_in_widening_circles() {
     let mut it = with_company();
     let session = key(1, 77);
-    assert_eq!(offend(&mut it, 0, session, 1), Some(Circle::Request));
+    assert_eq!(offend(&mut it, 0, session, 1), Some(QuarantineScope::Request));
     assert_eq!(it.check(at(5), session, Fingerprint(50), true), None);
-    assert_eq!(offend(&mut it, 10, session, 2), Some(Circle::Session));
-    assert_eq!(it.check(at(15), session, Fingerprint(50), true), Some(Circle::Session));
-    assert_eq!(offend(&mut it, 20, key(1, 78), 3), Some(Circle::NewSessions));
+    assert_eq!(offend(&mut it, 10, session, 2), Some(QuarantineScope::Session));
+    assert_eq!(it.check(at(15), session, Fingerprint(50), true), Some(QuarantineScope::Session));
+    assert_eq!(offend(&mut it, 20, key(1, 78), 3), Some(QuarantineScope::NewSessions));
     assert_eq!(it.check(at(25), key(1, 90), Fingerprint(50), true), None, "it was there before");
-    assert_eq!(it.check(at(25), key(1, 90), Fingerprint(50), false), Some(Circle::NewSessions));
-    assert_eq!(offend(&mut it, 30, key(1, 90), 4), Some(Circle::Workload));
-    assert_eq!(it.check(at(35), key(1, 91), Fingerprint(51), true), Some(Circle::Workload));
+    assert_eq!(
+        it.check(at(25), key(1, 90), Fingerprint(50), false),
+        Some(QuarantineScope::NewSessions)
+    );
+    assert_eq!(offend(&mut it, 30, key(1, 90), 4), Some(QuarantineScope::Workload));
+    assert_eq!(
+        it.check(at(35), key(1, 91), Fingerprint(51), true),
+        Some(QuarantineScope::Workload)
+    );
     assert_eq!(it.check(at(35), key(2, 91), Fingerprint(51), false), None, "others go on");
     assert_eq!(it.held_total(), 4);
 }
@@ -284,7 +302,7 @@ fn a_workload_that_offended_has_no_second_try_but_its_bystanders_keep_theirs() {
     assert_eq!(it.judge(at(10), other.0, other.1), Judgement::Innocent);
     assert_eq!(it.judge(at(10), mine.0, mine.1), Judgement::Open);
     it.on_confirmed(at(11), ReplicaId(2));
-    let guilty = Judgement::Guilty(Circle::NewSessions);
+    let guilty = Judgement::Guilty(QuarantineScope::NewSessions);
     assert_eq!(it.judge(at(11), mine.0, mine.1), guilty);
 }
 
@@ -312,7 +330,9 @@ fn however_many_offend_its_memory_stays_within_its_bound() {
     assert!(it.deaths.iter().all(|death| death.members.len() <= MEMBERS_MAX));
     assert!(it.requests.len() <= HELD_MAX && it.sessions.len() <= HELD_MAX);
     assert!(it.workloads.len() <= HELD_MAX);
-    let bytes = it.deaths.iter().map(|it| it.members.capacity() * size_of::<Member>());
-    assert!(bytes.sum::<usize>() + HELD_MAX * 96 + Alibis::bytes() < Quarantine::bytes_max());
+    let bytes = it.deaths.iter().map(|it| it.members.capacity() * size_of::<Witness>());
+    assert!(
+        bytes.sum::<usize>() + HELD_MAX * 96 + CompletionCounts::bytes() < Quarantine::bytes_max()
+    );
     assert!(Quarantine::bytes_max() < 1 << 20);
 }

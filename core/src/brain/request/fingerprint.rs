@@ -1,4 +1,4 @@
-//! What can be held: a prompt, and the circles around it.
+//! How a prompt is recognised when it comes again.
 
 use crate::domain::{Extent, Outline, SliceKey};
 
@@ -24,26 +24,5 @@ impl Fingerprint {
             (hash.rotate_left(23) ^ part).wrapping_mul(0xD6E8_FEB8_6659_FD93)
         });
         Self(mixed.max(1))
-    }
-}
-
-/// Who is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Circle {
-    Request,
-    Session,
-    /// Sessions of the workload that were not there before.
-    NewSessions,
-    Workload,
-}
-
-impl Circle {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Session => "session",
-            Self::NewSessions => "new_sessions",
-            Self::Workload => "workload",
-        }
     }
 }

@@ -1,17 +1,18 @@
-//! One request that was sent and has not ended, and its account in the books of its replica.
+//! One request that was sent and has not ended: what the machines of the brain hand each other about it.
+//! Each of them owns its part (`account` the books, `estimate` admission, `fingerprint` poison), and none
+//! sees another machine for it.
 
-use std::time::Duration;
+mod account;
+mod estimate;
+mod fingerprint;
 
-use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey, span_of_ms};
-use crate::fleet::{Ledger, Load};
+use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
+use crate::fleet::Reason;
 use crate::policy::Ask;
 
-use super::blame::Suspect;
-use super::line::Toll;
-use super::quarantine::Fingerprint;
-
-/// A first token is late after twice the time it was predicted to take and this.
-const LATE_AFTER: Duration = Duration::from_secs(1);
+pub(super) use account::{Account, First};
+pub(super) use estimate::{CostEstimate, Due, micros, target};
+pub use fingerprint::Fingerprint;
 
 #[derive(Debug)]
 pub(super) struct Booking {
@@ -34,7 +35,7 @@ pub(super) struct Booking {
     /// When it was last heard of: the moment, its tokens, and what the replica had read by then.
     pub(super) mark: Option<(Moment, u32, u64)>,
     /// What it was expected to cost, and what it holds of its contract.
-    pub(super) toll: Toll,
+    pub(super) estimate: CostEstimate,
 }
 
 /// What is known of a request that may have brought a replica down, over all its tries.
@@ -48,43 +49,13 @@ pub(super) struct Past {
     pub(super) was_lost: bool,
 }
 
-/// What one try is charged with, and what was expected of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Account {
-    /// What the books hold for it now.
-    pub(super) charge: Load,
-    /// What it was booked with at the decision, in all.
-    pub(super) predicted_us: u64,
-    /// Prompt tokens believed to be cached.
-    pub(super) cached_tokens: u32,
-    pub(super) sent_at: Moment,
-    /// The time to the first token, as predicted.
-    pub(super) ttft_ms: f64,
-    /// Whether its prompt is taken to be read, and its answer to be written.
-    pub(super) is_read: bool,
-    /// Set at its first byte: from then on it cannot go elsewhere.
-    pub(super) first: Option<First>,
-    /// Tokens of its answer that have come so far.
-    pub(super) streamed_tokens: u32,
-}
-
-/// How things stood at the replica when the answer began.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct First {
-    pub(super) at: Moment,
-    pub(super) answering: u32,
-    pub(super) kv_tokens: u64,
-    pub(super) prefilled_us: u64,
-}
-
-impl Account {
-    /// Takes its prompt off the line of its replica, once.
-    pub(super) fn read(&mut self, now: Moment, ledger: &mut Ledger) {
-        if !self.is_read {
-            ledger.begin(now, &mut self.charge);
-            self.is_read = true;
-        }
-    }
+/// A replica where a try failed, perhaps by its own fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Suspect {
+    pub(super) replica: ReplicaId,
+    pub(super) reason: Reason,
+    /// Whether the answer had begun there. Then only a whole answer elsewhere is a better one.
+    pub(super) had_begun: bool,
 }
 
 impl Booking {
@@ -93,7 +64,7 @@ impl Booking {
         outline: Outline,
         extent: Extent,
         replica: ReplicaId,
-        toll: Toll,
+        estimate: CostEstimate,
     ) -> Self {
         let (account, trial, moved_from) = (Account::default(), false, None);
         let (tried, suspects, mark) = (Vec::new(), Vec::new(), None);
@@ -111,8 +82,13 @@ impl Booking {
             suspects,
             fingerprint,
             mark,
-            toll,
+            estimate,
         }
+    }
+
+    /// Counts the replicas where it was, in vain.
+    pub(super) fn tries(&self) -> u32 {
+        u32::try_from(self.tried.len()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn is_answering(&self) -> bool {
@@ -122,13 +98,11 @@ impl Booking {
     /// Tells whether its answer has begun, and about when it should have: one that came through a hang
     /// begins late, and does not show that it does no harm.
     pub(super) fn began_in_time(&self) -> bool {
-        let Account { sent_at, ttft_ms, first, .. } = &self.account;
-        let in_time = span_of_ms(*ttft_ms) * 2 + LATE_AFTER;
-        first.is_some_and(|it| it.at.since(*sent_at) <= in_time)
+        self.account.began_in_time()
     }
 
     pub(super) fn ask(&self, now: Moment) -> Ask<'_> {
-        let first_token = self.toll.first_token;
-        Ask { now, key: self.key, outline: &self.outline, first_token }
+        let first_token = self.estimate.first_token;
+        Ask { now, key: self.key, outline: &self.outline, home: None, first_token }
     }
 }

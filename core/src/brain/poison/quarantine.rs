@@ -2,19 +2,14 @@
 //! suspicion together with everybody else who was there; who then finishes elsewhere is cleared, and
 //! who stands out at the next death is quarantined: refused, so that it cannot walk through the
 //! fleet. Suspects are spread over replicas when they are tried again (the brain does that), so that
-//! a second death tells them apart. What repeats is held in widening circles: the request, its
+//! a second death tells them apart. What repeats is held in widening scopes: the request, its
 //! session, the new sessions of its workload, the workload.
 //!
 //! One death proves nothing, and a rack that loses power makes everybody a suspect alike: it takes at
 //! least two deaths, and fewer who were at as many of them than deaths. Completions weigh against
-//! deaths (`alibis`), so that what is asked all day is not blamed for crashes it was merely there for.
+//! deaths (`completions`), so that what is asked all day is not blamed for crashes it was merely there for.
 //! And a workload is held only where others are a real share of what is served (`company`): where clients
 //! send no key all are one workload, and to hold that one would do the attacker's work.
-
-mod alibis;
-mod circle;
-mod company;
-mod death;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,12 +17,13 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
+use crate::brain::request::Fingerprint;
 use crate::domain::{Moment, ReplicaId, SliceKey};
 
-use alibis::Alibis;
-pub use circle::{Circle, Fingerprint};
-use company::Company;
-use death::{Death, Member};
+use super::company::Company;
+use super::completions::CompletionCounts;
+use super::death::{Death, Witness};
+use super::scope::QuarantineScope;
 
 /// Deaths remembered, and suspects remembered of each.
 const DEATHS_MAX: usize = 16;
@@ -70,7 +66,7 @@ pub(super) enum Judgement {
     /// It is to blame if the deaths that are not confirmed yet were such.
     Open,
     /// It is held from now on.
-    Guilty(Circle),
+    Guilty(QuarantineScope),
 }
 
 /// What a workload has done.
@@ -90,7 +86,7 @@ pub(super) struct Quarantine {
     requests: IndexMap<Fingerprint, Moment, FxBuildHasher>,
     sessions: IndexMap<SliceKey, (Moment, u32), FxBuildHasher>,
     workloads: IndexMap<u32, Offences, FxBuildHasher>,
-    alibis: Alibis,
+    completions: CompletionCounts,
     company: Company,
     held_total: u64,
 }
@@ -103,7 +99,7 @@ impl Quarantine {
             requests: IndexMap::default(),
             sessions: IndexMap::default(),
             workloads: IndexMap::default(),
-            alibis: Alibis::new(settings.ttl),
+            completions: CompletionCounts::new(settings.ttl),
             company: Company::default(),
             held_total: 0,
         }
@@ -131,19 +127,19 @@ impl Quarantine {
         key: SliceKey,
         fingerprint: Fingerprint,
         known: bool,
-    ) -> Option<Circle> {
+    ) -> Option<QuarantineScope> {
         if self.requests.get(&fingerprint).is_some_and(|until| now < *until) {
-            return Some(Circle::Request);
+            return Some(QuarantineScope::Request);
         }
         if self.sessions.get(&key).is_some_and(|(until, count)| now < *until && 2 <= *count) {
-            return Some(Circle::Session);
+            return Some(QuarantineScope::Session);
         }
         let offences = self.offences(now, key.workload())?;
         match offences.sessions {
             0 | 1 => None,
             2 if known => None,
-            2 => Some(Circle::NewSessions),
-            _ => Some(Circle::Workload),
+            2 => Some(QuarantineScope::NewSessions),
+            _ => Some(QuarantineScope::Workload),
         }
     }
 
@@ -151,7 +147,7 @@ impl Quarantine {
     /// several: a few bad requests do not make a workload of thousands a bad one, nor all there is.
     fn offences(&self, now: Moment, workload: u32) -> Option<Offences> {
         let offences = self.workloads.get(&workload).filter(|it| now < it.until)?;
-        let good = self.alibis.count(now, of_workload(workload));
+        let good = self.completions.count(now, of_workload(workload));
         let outweighed = COMPLETIONS_PER_OFFENCE.saturating_mul(offences.sessions) < good;
         let is_one_of_several = self.company.is_one_of_several(now, self.ttl, workload);
         (!outweighed && is_one_of_several).then_some(*offences)
@@ -183,7 +179,7 @@ impl Quarantine {
         let all = &mut self.deaths[at].members;
         let room = MEMBERS_MAX - all.len();
         let named = members.filter(|it| it.1 != Fingerprint(0)).take(room);
-        all.extend(named.map(|(key, fingerprint, is_new)| Member {
+        all.extend(named.map(|(key, fingerprint, is_new)| Witness {
             fingerprint,
             workload: key.workload(),
             is_new,
@@ -216,8 +212,8 @@ impl Quarantine {
         if self.ttl.is_zero() || fingerprint == Fingerprint(0) {
             return false;
         }
-        self.alibis.note(now, fingerprint);
-        self.alibis.note(now, of_workload(key.workload()));
+        self.completions.note(now, fingerprint);
+        self.completions.note(now, of_workload(key.workload()));
         self.company.note(now, key.workload());
         for death in &mut self.deaths {
             death.members.retain(|it| it.fingerprint != fingerprint);
@@ -241,7 +237,7 @@ impl Quarantine {
         if deaths == 0 {
             return 0;
         }
-        let completions = self.alibis.count(now, fingerprint);
+        let completions = self.completions.count(now, fingerprint);
         let outweighed = completions.div_ceil(COMPLETIONS_PER_DEATH);
         deaths.saturating_sub(usize::try_from(outweighed).unwrap_or(usize::MAX))
     }
@@ -267,6 +263,11 @@ impl Quarantine {
         }
     }
 
+    /// Tells whether a request is to blame if the deaths that are not confirmed yet were such.
+    pub(super) fn is_open(&self, now: Moment, key: SliceKey, fingerprint: Fingerprint) -> bool {
+        self.is_to_blame(now, key, fingerprint, true)
+    }
+
     fn is_to_blame(
         &self,
         now: Moment,
@@ -277,11 +278,11 @@ impl Quarantine {
         let counts = |it: &&Death| it.counts(now, self.ttl, open) && it.has(fingerprint);
         let Some(latest) = self.deaths.iter().rev().find(counts) else { return false };
         let weight = self.weight(now, fingerprint, open);
-        let as_heavy = |it: &&Member| weight <= self.weight(now, it.fingerprint, open);
+        let as_heavy = |it: &&Witness| weight <= self.weight(now, it.fingerprint, open);
         let stands_out = 2 <= weight && latest.members.iter().filter(as_heavy).count() < weight;
         // A workload that has offended before has no more credit: its request is to blame if it is
         // the only one there of such a workload.
-        let offended = |it: &&Member| self.offences(now, it.workload).is_some();
+        let offended = |it: &&Witness| self.offences(now, it.workload).is_some();
         let relapsed = 1 <= weight
             && self.offences(now, key.workload()).is_some()
             && latest.members.iter().filter(offended).count() == 1;
@@ -293,12 +294,13 @@ impl Quarantine {
     /// cannot be held because it is all there is, each of its crashing prompts would else take two
     /// replicas.
     fn is_only_newcomer(&self, now: Moment, death: &Death, fingerprint: Fingerprint) -> bool {
-        let offends = |it: &Member| {
+        let offends = |it: &Witness| {
             let offences = self.workloads.get(&it.workload);
             offences.is_some_and(|it| now + self.ttl < it.until + OFFENDS_FOR)
         };
-        let is_new =
-            |it: &&Member| it.is_new && offends(it) && self.alibis.count(now, it.fingerprint) == 0;
+        let is_new = |it: &&Witness| {
+            it.is_new && offends(it) && self.completions.count(now, it.fingerprint) == 0
+        };
         let mut new = death.members.iter().filter(is_new);
         new.next().is_some_and(|it| it.fingerprint == fingerprint) && new.next().is_none()
     }
@@ -308,7 +310,7 @@ impl Quarantine {
         self.deaths.iter().filter(|it| it.has(fingerprint)).map(|it| it.replica).collect()
     }
 
-    fn hold(&mut self, now: Moment, key: SliceKey, fingerprint: Fingerprint) -> Circle {
+    fn hold(&mut self, now: Moment, key: SliceKey, fingerprint: Fingerprint) -> QuarantineScope {
         let until = now + self.ttl;
         // The deaths it was at are explained, and are held against no other request.
         for death in self.deaths.iter_mut().filter(|it| it.has(fingerprint)) {
@@ -334,10 +336,10 @@ impl Quarantine {
         *session = (until, before_in_session + if relapsed { 2 } else { 1 });
         let times = session.1;
         match (self.offences(now, key.workload()).map_or(0, |it| it.sessions), times) {
-            (3.., _) if another => Circle::Workload,
-            (2, _) if another => Circle::NewSessions,
-            (_, 2..) => Circle::Session,
-            _ => Circle::Request,
+            (3.., _) if another => QuarantineScope::Workload,
+            (2, _) if another => QuarantineScope::NewSessions,
+            (_, 2..) => QuarantineScope::Session,
+            _ => QuarantineScope::Request,
         }
     }
 
@@ -345,11 +347,11 @@ impl Quarantine {
     fn bytes_max() -> usize {
         // An index map keeps a hash and an index beside each entry.
         let entry = |bytes: usize| HELD_MAX * 2 * (bytes + 2 * size_of::<usize>());
-        DEATHS_MAX * (size_of::<Death>() + 2 * MEMBERS_MAX * size_of::<Member>())
+        DEATHS_MAX * (size_of::<Death>() + 2 * MEMBERS_MAX * size_of::<Witness>())
             + entry(size_of::<(Fingerprint, Moment)>())
             + entry(size_of::<(SliceKey, (Moment, u32))>())
             + entry(size_of::<(u32, Offences)>())
-            + Alibis::bytes()
+            + CompletionCounts::bytes()
             + Company::bytes()
     }
 }

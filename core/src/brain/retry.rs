@@ -1,0 +1,159 @@
+//! A request that is tried again: what poison says of it, where it may wait, and where it may go. The values
+//! of the machines meet here; each of them only answers for itself.
+
+use crate::domain::{Moment, RequestId, SliceKey};
+use crate::fleet::Replica;
+
+use super::event::{Action, Refusal};
+use super::poison::{Clearance, HeldBack, Poison, QuarantineScope};
+use super::request::{Booking, Fingerprint, Past};
+use super::{Brain, Notice};
+
+impl Brain {
+    /// Judges whether a request is under quarantine, and how far that reaches. One whose guilt has shown since
+    /// it was last seen is put there.
+    pub(super) fn examine(
+        &mut self,
+        now: Moment,
+        key: SliceKey,
+        fingerprint: Fingerprint,
+    ) -> Option<QuarantineScope> {
+        if self.poison.is_clear() {
+            return None;
+        }
+        let is_known = self.sessions.home(now, key).is_some();
+        let held = self.poison.scope_of(now, key, fingerprint, is_known);
+        held.or_else(|| self.convict(now, key, fingerprint))
+    }
+
+    /// Has a request judged by the deaths it was at; if it is held from now on, the replicas it brought down
+    /// are excused and operators are told.
+    pub(super) fn convict(
+        &mut self,
+        now: Moment,
+        key: SliceKey,
+        fingerprint: Fingerprint,
+    ) -> Option<QuarantineScope> {
+        let conviction = self.poison.judge(now, key, fingerprint)?;
+        for replica in &conviction.places {
+            self.change(*replica, |it| it.breaker.excuse(now));
+        }
+        let scope = conviction.scope;
+        if let Some(replica) = conviction.places.last().copied() {
+            self.notices.push(Notice::Quarantined { replica, key, fingerprint, scope });
+        }
+        Some(scope)
+    }
+
+    /// Says whether a request that has waited since then may be sent.
+    fn clear(&mut self, now: Moment, since: Moment, booking: &Booking) -> Clearance {
+        if let Some(scope) = self.examine(now, booking.key, booking.fingerprint) {
+            return Clearance::Refuse(Refusal::Quarantined { scope });
+        }
+        let pauses = self.subsets.pauses(now, booking.key);
+        self.poison.clearance(now, since, booking, pauses)
+    }
+
+    /// Has a request wait that may not go now; hands it back if it may.
+    pub(super) fn detain(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        booking: Booking,
+        actions: &mut Vec<Action>,
+    ) -> Option<Booking> {
+        match self.clear(now, now, &booking) {
+            Clearance::Free => return Some(booking),
+            Clearance::Wait if self.poison.hold.has_room(now, now) => {
+                self.poison.hold.take_in(HeldBack { request, booking, since: now });
+            }
+            Clearance::Wait => self.dismiss(now, request, &booking, Poison::refusal(), actions),
+            Clearance::Refuse(refusal) => self.dismiss(now, request, &booking, refusal, actions),
+        }
+        None
+    }
+
+    /// Sends those of the requests held back that may go, and refuses those that may not or have waited for
+    /// too long.
+    pub(super) fn discharge(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        if self.poison.hold.is_empty() {
+            return;
+        }
+        // One that goes is in flight for those behind it.
+        let mut waiting = self.poison.hold.take(now);
+        for _ in 0..waiting.len() {
+            let Some(it) = waiting.pop_front() else { break };
+            match self.clear(now, it.since, &it.booking) {
+                Clearance::Wait => waiting.push_back(it),
+                Clearance::Free => self.place_again(now, it, actions),
+                Clearance::Refuse(refusal) => {
+                    self.dismiss(now, it.request, &it.booking, refusal, actions);
+                }
+            }
+        }
+        self.poison.hold.put_back(waiting);
+    }
+
+    /// Sends a request that was tried elsewhere, or was held back at the last moment.
+    pub(super) fn place_again(&mut self, now: Moment, it: HeldBack, actions: &mut Vec<Action>) {
+        let HeldBack { request, mut booking, since } = it;
+        match self.pick_again(now, &booking) {
+            Ok(replica) => {
+                booking.replica = replica;
+                self.send(now, request, booking, actions);
+            }
+            Err(Refusal::TriesSpent) if self.may_await(now, since, &booking) => {
+                self.poison.hold.take_in(HeldBack { request, booking, since });
+            }
+            Err(refusal) => self.dismiss(now, request, &booking, refusal, actions),
+        }
+    }
+
+    /// Tells whether a request for which no replica is left may wait for one that is out to come back. Not
+    /// the first of a session that was lost before its answer began: that may be what brought its replica down.
+    fn may_await(&self, now: Moment, since: Moment, booking: &Booking) -> bool {
+        let Past { is_first, has_begun, was_lost } = booking.past;
+        let is_risky = is_first && was_lost && !has_begun;
+        let may_try = !is_risky && booking.tries() < self.settings.retries.tries_max;
+        may_try && self.poison.hold.has_room(now, since) && self.somebody_may_come(booking)
+    }
+
+    /// Tells whether a replica where the request was not yet may come back.
+    pub(super) fn somebody_may_come(&self, booking: &Booking) -> bool {
+        let may_come = |it: &Replica| {
+            let is_untried = !it.leaving && 0.0 < it.weight && !booking.tried.contains(&it.id);
+            is_untried && it.breaker.may_come_back()
+        };
+        self.fleet.iter().any(may_come)
+    }
+
+    /// Takes out a request that was held back and whose client left; tells whether it was there.
+    pub(super) fn on_left_hold(&mut self, now: Moment, request: RequestId) -> bool {
+        let left = self.poison.hold.remove(request);
+        if let Some(booking) = &left {
+            self.hold_on_unserved(now, booking);
+        }
+        left.is_some()
+    }
+
+    /// Refuses a request that was to be sent, and gives back what it held.
+    pub(super) fn dismiss(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        booking: &Booking,
+        refusal: Refusal,
+        actions: &mut Vec<Action>,
+    ) {
+        self.hold_on_unserved(now, booking);
+        actions.push(Action::Refuse { request, refusal });
+    }
+
+    /// Notes that a request was served whole, and tells operators if it was held by mistake.
+    pub(super) fn acquit(&mut self, now: Moment, booking: &Booking) {
+        let Booking { key, fingerprint, replica, .. } = *booking;
+        if self.poison.on_served(now, booking) {
+            self.notices.push(Notice::Acquitted { replica, key, fingerprint });
+        }
+    }
+}
