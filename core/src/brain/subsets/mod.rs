@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::domain::{Moment, Place, ReplicaId, SliceKey};
 use crate::sharding::{
-    Assignment, Balance, Bounds, Churn, Deeds, FleetMember, LoadMeter, Lookup, MeterSettings,
+    Assignment, Balance, Bounds, Churn, FleetMember, LoadMeter, Lookup, MeterSettings, PlanActions,
     Planner, PlannerSettings, Rule, Sizer, SizerSettings, Sketch, Slice,
 };
 
@@ -94,7 +94,7 @@ pub(super) struct Subsets {
     planned_at: Moment,
     balance: Balance,
     churn: Churn,
-    deeds: Deeds,
+    deeds: PlanActions,
     totals: SubsetTotals,
     /// Workloads under which replicas die.
     troubles: Troubles,
@@ -130,7 +130,7 @@ impl Subsets {
             planned_at: Moment::ZERO,
             balance: Balance::default(),
             churn: Churn::default(),
-            deeds: Deeds::default(),
+            deeds: PlanActions::default(),
             totals: SubsetTotals::default(),
             troubles: Troubles::default(),
             steps: Steps::default(),
