@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::routers::Part;
+use super::routers::RouterPart;
 use super::scenario::{ClassName, LoopKind, ReplicaClass, Scenario, Span};
 
 /// What to simulate.
@@ -12,7 +12,6 @@ use super::scenario::{ClassName, LoopKind, ReplicaClass, Scenario, Span};
     clippy::doc_markdown,
     reason = "this text is shown on a terminal, where backticks are noise"
 )]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line are what they are")]
 pub(crate) struct What {
     /// A scenario file (see docs/guide/simulator.md); flags given beside it win
     #[arg(long, value_name = "FILE")]
@@ -88,7 +87,7 @@ pub(crate) struct What {
     pool: Option<String>,
     /// Turn parts of the router off, with commas between them
     #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',')]
-    without: Vec<Part>,
+    without: Vec<RouterPart>,
     /// Let new sessions wait while the fleet's KV is full, which is off by default
     #[arg(long)]
     gate: bool,

@@ -4,7 +4,7 @@ use crate::domain::{Moment, ReplicaId, Report, RequestId};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
 use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
-use crate::tokens::Misses;
+use crate::tokens::TokenErrors;
 
 use super::{AssignmentView, Brain, TtftError, WorkloadDrift};
 
@@ -19,7 +19,7 @@ pub struct Snapshot {
     pub quarantined: usize,
     pub quarantined_total: u64,
     /// How well lengths were predicted since the start.
-    pub misses: Misses,
+    pub misses: TokenErrors,
     pub queue: QueueSnapshot,
     /// How well first tokens were predicted since the start.
     pub ttft_error: TtftError,

@@ -14,8 +14,8 @@ mod drain_rate;
 mod fair;
 mod gate;
 mod line;
-mod shelf;
-mod think;
+mod tenant_queue;
+mod think_times;
 mod work;
 
 pub use bucket::{Allowance, Use};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use cleave_core::brain::{Shadows, TtftError};
 use cleave_core::fleet::{Drift, ms};
-use cleave_core::tokens::Misses;
+use cleave_core::tokens::TokenErrors;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -43,7 +43,7 @@ pub(super) struct DecisionFamilies {
 pub struct PoolGauges {
     pub sessions_moved_total: u64,
     pub quarantined_total: u64,
-    pub misses: Misses,
+    pub misses: TokenErrors,
     pub shadows: Shadows,
     pub ttft_error: TtftError,
     /// By name.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::domain::{Moment, Place, ReplicaId, SliceKey};
 use crate::sharding::{
-    Assignment, Balance, Bounds, Churn, Deeds, FleetMember, LoadMeter, Lookup, MeterSettings,
+    Assignment, Balance, Bounds, Churn, FleetMember, LoadMeter, Lookup, MeterSettings, PlanActions,
     Planner, PlannerSettings, Rule, Sizer, SizerSettings, Sketch, Slice,
 };
 
@@ -93,7 +93,7 @@ pub(super) struct Subsets {
     planned_at: Moment,
     balance: Balance,
     churn: Churn,
-    deeds: Deeds,
+    deeds: PlanActions,
     totals: SubsetTotals,
     /// Workloads under which replicas die.
     troubles: Troubles,
@@ -119,7 +119,7 @@ impl Subsets {
             planned_at: Moment::ZERO,
             balance: Balance::default(),
             churn: Churn::default(),
-            deeds: Deeds::default(),
+            deeds: PlanActions::default(),
             totals: SubsetTotals::default(),
             troubles: Troubles::default(),
             steps: Steps::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::{Moment, Place, SliceKey};
 use crate::sharding::{
-    Assignment, Balance, Churn, Deeds, Generation, Held, KeyLoad, Slice, SliceReason,
+    Assignment, Balance, Churn, Generation, Held, KeyLoad, PlanActions, Slice, SliceReason,
     expected_overlap,
 };
 
@@ -27,7 +27,7 @@ pub struct AssignmentView {
     pub balance: Balance,
     /// Of the last round.
     pub churn: Churn,
-    pub deeds: Deeds,
+    pub deeds: PlanActions,
     pub totals: SubsetTotals,
     /// To be kept over a restart.
     pub assignment: Arc<Assignment>,

@@ -16,17 +16,17 @@ use serde::{Deserialize, Serialize};
 const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct File {
+struct AssignmentFile {
     version: u32,
     incarnation: u64,
     number: u64,
-    /// Addresses by place, for people who read the file.
+    /// Addresses by place, for people that read the file.
     replicas: BTreeMap<String, String>,
-    slices: Vec<Line>,
+    slices: Vec<SliceLine>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
+struct SliceLine {
     low: String,
     high: String,
     holders: Vec<String>,
@@ -37,7 +37,7 @@ struct Line {
 
 /// Why a file is not taken up.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum KeepError {
+pub(super) enum AssignmentFileError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -62,10 +62,10 @@ pub(super) fn write(
     file: &Path,
     view: &AssignmentView,
     names: &BTreeMap<Place, String>,
-) -> Result<(), KeepError> {
+) -> Result<(), AssignmentFileError> {
     let it = &view.assignment;
     let generation = it.generation();
-    let line = |it: cleave_core::sharding::Held<'_>| Line {
+    let line = |it: cleave_core::sharding::Held<'_>| SliceLine {
         low: hex(it.slice.low),
         high: hex(it.slice.high),
         holders: it.holders.iter().map(|it| hex(it.0)).collect(),
@@ -73,7 +73,7 @@ pub(super) fn write(
         since: it.since,
         previous: it.previous.map(|it| hex(it.0)),
     };
-    let content = File {
+    let content = AssignmentFile {
         version: VERSION,
         incarnation: generation.incarnation,
         number: generation.number,
@@ -90,15 +90,15 @@ pub(super) fn write(
 }
 
 /// Reads an assignment; `None` when there is no file.
-pub(super) fn read(file: &Path) -> Result<Option<Arc<Assignment>>, KeepError> {
+pub(super) fn read(file: &Path) -> Result<Option<Arc<Assignment>>, AssignmentFileError> {
     let text = match fs::read(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let content: File = serde_json::from_slice(&text)?;
+    let content: AssignmentFile = serde_json::from_slice(&text)?;
     if content.version != VERSION {
-        return Err(KeepError::Version(content.version));
+        return Err(AssignmentFileError::Version(content.version));
     }
     let (incarnation, number) = (content.incarnation, content.number);
     let rows = content.slices.into_iter().map(row).collect::<Result<Vec<Row>, _>>()?;
@@ -106,12 +106,12 @@ pub(super) fn read(file: &Path) -> Result<Option<Arc<Assignment>>, KeepError> {
     Ok(Some(Arc::new(assignment)))
 }
 
-fn row(line: Line) -> Result<Row, KeepError> {
+fn row(line: SliceLine) -> Result<Row, AssignmentFileError> {
     let place = |it: &String| number(it).map(Place);
     Ok(Row {
         slice: Slice { low: number(&line.low)?, high: number(&line.high)? },
         holders: line.holders.iter().map(place).collect::<Result<_, _>>()?,
-        why: SliceReason::read(&line.why).ok_or(KeepError::Word(line.why))?,
+        why: SliceReason::read(&line.why).ok_or(AssignmentFileError::Word(line.why))?,
         since: line.since,
         settled_at: Moment::ZERO,
         previous: line.previous.as_ref().map(place).transpose()?,
@@ -122,8 +122,8 @@ fn hex(number: u64) -> String {
     format!("{number:016x}")
 }
 
-fn number(text: &str) -> Result<u64, KeepError> {
-    u64::from_str_radix(text, 16).map_err(|_| KeepError::Word(text.to_owned()))
+fn number(text: &str) -> Result<u64, AssignmentFileError> {
+    u64::from_str_radix(text, 16).map_err(|_| AssignmentFileError::Word(text.to_owned()))
 }
 
 #[cfg(test)]

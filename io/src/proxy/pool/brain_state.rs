@@ -1,6 +1,6 @@
-//! The brain and those who wait for its word, under one lock. What it decides is handed out here;
-//! nothing here waits. The brain is called from here and from nowhere else; what happens when it panics
-//! is in `recovery`.
+//! The brain and the requests that wait for its verdict, under one lock. What it decides is handed
+//! out here; nothing here waits. The brain is called from here and from nowhere else; what happens
+//! when it panics is in `recovery`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use cleave_core::brain::{self, Action, Brain, Event, Record, Refusal, Relapses};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::proxy::recall::Recall;
+use crate::proxy::cancel::CancelSignal;
 
 #[cfg(test)]
 use super::trap::Trap;
 
 pub(super) type Verdict = Result<ReplicaId, Refusal>;
 
-/// The brain, the list it writes its actions to, reused, and those who wait for one.
+/// The brain, the list it writes its actions to, reused, and the requests that wait for one.
 #[derive(Debug)]
-pub(super) struct Mind {
+pub(super) struct BrainState {
     pub(super) brain: Brain,
     /// What each new brain of the pool is made with.
     pub(super) settings: brain::Settings,
@@ -32,7 +32,7 @@ pub(super) struct Mind {
     /// Requests without a verdict yet. As many as the brain holds, which bounds them.
     pub(super) waiting: BTreeMap<RequestId, oneshot::Sender<Verdict>>,
     /// Requests that are at a replica, should they have to give it up.
-    pub(super) recalls: HashMap<RequestId, Arc<Recall>>,
+    pub(super) cancel_signals: HashMap<RequestId, Arc<CancelSignal>>,
     questions: mpsc::Sender<Question>,
     /// When the brain is woken next.
     pub(super) wake_at: Moment,
@@ -54,9 +54,9 @@ pub(super) enum Asked {
     Later(oneshot::Receiver<Verdict>),
 }
 
-impl Mind {
+impl BrainState {
     pub(super) fn new(settings: brain::Settings, questions: mpsc::Sender<Question>) -> Self {
-        let (actions, waiting, recalls) = Default::default();
+        let (actions, waiting, cancel_signals) = Default::default();
         let (record, relapses) = Default::default();
         Self {
             brain: Brain::new(settings.clone()),
@@ -66,7 +66,7 @@ impl Mind {
             is_stale: false,
             actions,
             waiting,
-            recalls,
+            cancel_signals,
             questions,
             wake_at: Moment::ZERO,
             #[cfg(test)]
@@ -101,30 +101,31 @@ impl Mind {
         self.wake_at
     }
 
-    /// Asks the brain where a request goes: takes the verdict, or a place among those who wait for one.
+    /// Asks the brain where a request goes: takes the verdict, or a place among the waiting
+    /// requests.
     pub(super) fn ask(
         &mut self,
         now: Moment,
         request: RequestId,
-        recall: &Arc<Recall>,
+        cancel: &Arc<CancelSignal>,
         event: Event,
     ) -> Asked {
         self.hear(now, event);
         let asked = self.take_verdict(request);
         if let Asked::Now(Ok(_)) | Asked::Later(_) = asked {
-            self.recalls.insert(request, Arc::clone(recall));
+            self.cancel_signals.insert(request, Arc::clone(cancel));
         }
         asked
     }
 
-    /// Takes the verdict on a request that has just asked, or a place among those who wait for one.
+    /// Takes the verdict on a request that has just asked, or a place among the waiting requests.
     pub(super) fn take_verdict(&mut self, request: RequestId) -> Asked {
         let own = |action: &Action| action.verdict().filter(|it| it.0 == request);
         let found = self.actions.iter().enumerate().find_map(|(at, it)| Some((at, own(it)?.1)));
         if let Some((at, verdict)) = found {
             self.actions.remove(at);
             if verdict.is_err() {
-                self.recalls.remove(&request);
+                self.cancel_signals.remove(&request);
             }
             return Asked::Now(verdict);
         }
@@ -136,20 +137,21 @@ impl Mind {
     /// Forgets a request that has ended.
     pub(super) fn forget(&mut self, request: RequestId) {
         self.waiting.remove(&request);
-        self.recalls.remove(&request);
+        self.cancel_signals.remove(&request);
     }
 
-    /// Hands verdicts to those who wait for them, calls back those who wait in vain, passes questions
-    /// on, and lists the replicas that are let go.
+    /// Hands verdicts to the requests that wait for them, signals those that wait in vain, passes
+    /// questions on, and lists the replicas that are let go.
     pub(super) fn hand_out(&mut self, released: &mut Vec<ReplicaId>) {
         for action in self.actions.drain(..) {
             if let Some((request, verdict)) = action.verdict()
                 && let Some(waiting) = self.waiting.remove(&request)
             {
                 if verdict.is_err() {
-                    self.recalls.remove(&request);
+                    self.cancel_signals.remove(&request);
                 }
-                // Who is no longer there tells the brain so, which then takes it off its books.
+                // A request that is no longer there tells the brain so, which then takes it off its
+                // books.
                 _ = waiting.send(verdict);
             }
             match action {
@@ -159,8 +161,8 @@ impl Mind {
                     released.push(replica);
                 }
                 Action::GiveUp { request, replica } => {
-                    if let Some(recall) = self.recalls.get(&request) {
-                        recall.give_up(replica);
+                    if let Some(cancel) = self.cancel_signals.get(&request) {
+                        cancel.give_up(replica);
                     }
                 }
                 // With more questions open than there is room for, the brain asks again later.

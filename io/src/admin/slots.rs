@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 use crate::proxy::Guard;
 
 /// Connections at once.
-pub const SEATS: usize = 64;
+pub const SLOTS_MAX: usize = 64;
 /// For a head to come, and so also how long a connection may lie idle.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// For a client to take anything of what it is sent.
@@ -36,20 +36,20 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Where connections are served, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Seats {
-    taken: Vec<Seat>,
+pub(super) struct ConnectionSlots {
+    taken: Vec<ConnectionSlot>,
     /// Requests up to now, of all connections.
     asked: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
-struct Seat {
+struct ConnectionSlot {
     /// The number of its last request; 0 before any.
     last: Arc<AtomicU64>,
     task: AbortHandle,
 }
 
-impl Seats {
+impl ConnectionSlots {
     /// Serves until `stop`, and then until all connections have ended.
     pub(super) async fn serve(
         mut self,
@@ -60,7 +60,7 @@ impl Seats {
         let tasks = TaskTracker::new();
         while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
             match accepted {
-                Ok((stream, _)) => self.seat(stream, &app, &stop, &tasks),
+                Ok((stream, _)) => self.slot(stream, &app, &stop, &tasks),
                 Err(error) => {
                     warn!(%error, "the admin port cannot accept");
                     sleep(PAUSE).await;
@@ -72,7 +72,7 @@ impl Seats {
         tasks.wait().await;
     }
 
-    fn seat(
+    fn slot(
         &mut self,
         stream: TcpStream,
         app: &Routes,
@@ -80,8 +80,8 @@ impl Seats {
         tasks: &TaskTracker,
     ) {
         self.taken.retain(|it| !it.task.is_finished());
-        if SEATS <= self.taken.len() {
-            let last = |it: &(usize, &Seat)| it.1.last.load(Relaxed);
+        if SLOTS_MAX <= self.taken.len() {
+            let last = |it: &(usize, &ConnectionSlot)| it.1.last.load(Relaxed);
             if let Some((at, _)) = self.taken.iter().enumerate().min_by_key(last) {
                 self.taken.remove(at).task.abort();
             }
@@ -94,7 +94,7 @@ impl Seats {
                 debug!(%error, "admin connection ended");
             }
         });
-        self.taken.push(Seat { last, task: task.abort_handle() });
+        self.taken.push(ConnectionSlot { last, task: task.abort_handle() });
     }
 }
 

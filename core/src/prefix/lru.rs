@@ -5,10 +5,10 @@
 pub(super) const NONE: u32 = u32::MAX;
 
 /// What one entry takes at worst, in each table just after it doubled.
-pub(super) const ENTRY_BYTES_MAX: usize = 2 * (size_of::<ShelfEntry>() + size_of::<u32>());
+pub(super) const ENTRY_BYTES_MAX: usize = 2 * (size_of::<LruEntry>() + size_of::<u32>());
 
 #[derive(Clone, Copy, Debug)]
-struct ShelfEntry {
+struct LruEntry {
     stretch: u32,
     newer: u32,
     older: u32,
@@ -22,13 +22,13 @@ struct Ends {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shelves {
-    entries: Vec<ShelfEntry>,
+pub(super) struct LruOrder {
+    entries: Vec<LruEntry>,
     free: Vec<u32>,
     ends: Vec<Ends>,
 }
 
-impl Shelves {
+impl LruOrder {
     /// Adds a slot.
     pub(super) fn widen(&mut self) {
         self.ends.push(Ends { newest: NONE, oldest: NONE, blocks: 0 });
@@ -93,11 +93,11 @@ impl Shelves {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of::<ShelfEntry>() * self.entries.capacity() + size_of::<u32>() * self.free.capacity()
+        size_of::<LruEntry>() * self.entries.capacity() + size_of::<u32>() * self.free.capacity()
     }
 
     fn make(&mut self, stretch: u32) -> u32 {
-        let fresh = ShelfEntry { stretch, newer: NONE, older: NONE };
+        let fresh = LruEntry { stretch, newer: NONE, older: NONE };
         let entry = self.free.pop().unwrap_or_else(|| narrow(self.entries.len()));
         if wide(entry) == self.entries.len() {
             self.entries.push(fresh);
@@ -115,7 +115,7 @@ impl Shelves {
     }
 
     fn unlink(&mut self, entry: u32, slot: usize) {
-        let ShelfEntry { newer, older, .. } = self.entries[wide(entry)];
+        let LruEntry { newer, older, .. } = self.entries[wide(entry)];
         *self.newer_of(older, slot) = newer;
         *self.older_of(newer, slot) = older;
     }

@@ -24,7 +24,7 @@ const LEAVE_UNKNOWN: Duration = Duration::from_secs(30);
 const SEEN_MIN: u32 = 8;
 
 #[derive(Debug)]
-pub(super) struct Thinks {
+pub(super) struct ThinkTimes {
     counts: [u32; BUCKETS],
     total: u32,
     /// Of sessions with one turn, and of those with more.
@@ -38,7 +38,7 @@ struct Odds {
     gone: u32,
 }
 
-impl Default for Thinks {
+impl Default for ThinkTimes {
     fn default() -> Self {
         // It cannot be known whether a first turn is the only one; a session that came back once
         // will do so again.
@@ -47,7 +47,7 @@ impl Default for Thinks {
     }
 }
 
-impl Thinks {
+impl ThinkTimes {
     /// Notes that a session of `turns` turns came back after the time `think`.
     pub(super) fn on_back(&mut self, turns: u32, think: Duration) {
         self.odds[kind(turns)].note(true);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_session_is_waited_for_about_as_long_as_others_took() {
-        let mut thinks = Thinks::default();
+        let mut thinks = ThinkTimes::default();
         assert_eq!(thinks.leave_after(), LEAVE_UNKNOWN);
         for seconds in 1..=20 {
             (0..50).for_each(|_| thinks.on_back(3, Duration::from_secs(seconds)));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_is_learned_stays_within_bounds_and_changes_with_the_times() {
-        let mut thinks = Thinks::default();
+        let mut thinks = ThinkTimes::default();
         (0..10_000).for_each(|_| thinks.on_back(2, Duration::MAX));
         assert_eq!(thinks.leave_after(), LEAVE_MAX);
         (0..100_000).for_each(|_| thinks.on_back(2, Duration::ZERO));
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn where_nobody_comes_back_an_idle_session_hardly_counts() {
-        let mut thinks = Thinks::default();
+        let mut thinks = ThinkTimes::default();
         assert_eq!(thinks.expected(1, 1_000), 500);
         (0..1_000).for_each(|_| thinks.on_gone(1));
         assert!(thinks.expected(1, 1_000) < 10);

@@ -106,18 +106,18 @@ mod tests {
 
     use super::*;
 
-    fn status(door: &OriginCheck, method: &str, headers: &[(&str, &str)]) -> u16 {
+    fn status(origin: &OriginCheck, method: &str, headers: &[(&str, &str)]) -> u16 {
         let mut request = Request::builder().method(method).uri("/status");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let checked = door.check(&request.body(()).unwrap().into_parts().0);
+        let checked = origin.check(&request.body(()).unwrap().into_parts().0);
         checked.map_or_else(|it| it.0.as_u16(), |()| 200)
     }
 
     #[test]
     fn the_port_is_known_by_address_localhost_and_listed_names() {
-        let door = OriginCheck::new(&["router.internal".to_owned()], false);
+        let origin = OriginCheck::new(&["router.internal".to_owned()], false);
         for (host, want) in [
             ("127.0.0.1:9090", 200),
             ("10.1.2.3", 200),
@@ -132,22 +132,22 @@ mod tests {
             ("", 400),
             ("a b", 400),
         ] {
-            assert_eq!(status(&door, "GET", &[("host", host)]), want, "{host}");
+            assert_eq!(status(&origin, "GET", &[("host", host)]), want, "{host}");
         }
-        assert_eq!(status(&door, "GET", &[]), 200);
-        assert_eq!(status(&door, "GET", &[("host", "localhost"), ("host", "localhost")]), 400);
+        assert_eq!(status(&origin, "GET", &[]), 200);
+        assert_eq!(status(&origin, "GET", &[("host", "localhost"), ("host", "localhost")]), 400);
         let guarded = OriginCheck::new(&[], true);
         assert_eq!(status(&guarded, "GET", &[("host", "evil.example")]), 200, "it has no token");
     }
 
     #[test]
     fn pages_of_other_sites_are_turned_away() {
-        for door in [OriginCheck::new(&[], false), OriginCheck::new(&[], true)] {
+        for origin in [OriginCheck::new(&[], false), OriginCheck::new(&[], true)] {
             let of = |headers: &[(&str, &str)]| {
                 let mut all =
                     vec![("host", "127.0.0.1:9090"), ("content-type", "application/json")];
                 all.extend_from_slice(headers);
-                (status(&door, "GET", &all), status(&door, "POST", &all))
+                (status(&origin, "GET", &all), status(&origin, "POST", &all))
             };
             assert_eq!(of(&[]), (200, 200));
             assert_eq!(of(&[("origin", "http://127.0.0.1:9090")]), (200, 200));
@@ -165,15 +165,15 @@ mod tests {
 
     #[test]
     fn orders_are_json() {
-        let door = OriginCheck::default();
-        let post = |kind: &str| status(&door, "POST", &[("content-type", kind)]);
+        let origin = OriginCheck::default();
+        let post = |kind: &str| status(&origin, "POST", &[("content-type", kind)]);
         assert_eq!(post("application/json"), 200);
         assert_eq!(post("Application/JSON; charset=utf-8"), 200);
         for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""] {
             assert_eq!(post(kind), 415, "{kind}");
         }
-        assert_eq!(status(&door, "POST", &[]), 415);
-        assert_eq!(status(&door, "DELETE", &[]), 415);
-        assert_eq!(status(&door, "GET", &[("content-type", "text/plain")]), 200);
+        assert_eq!(status(&origin, "POST", &[]), 415);
+        assert_eq!(status(&origin, "DELETE", &[]), 415);
+        assert_eq!(status(&origin, "GET", &[("content-type", "text/plain")]), 200);
     }
 }

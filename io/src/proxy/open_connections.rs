@@ -12,15 +12,15 @@ const PART: usize = 32;
 const LOOK_MIN: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Lobby(Mutex<Open>);
+pub(super) struct OpenConnections(Mutex<ConnectionList>);
 
 #[derive(Debug, Default)]
-struct Open {
+struct ConnectionList {
     clients: Vec<Weak<Client>>,
     look_at: usize,
 }
 
-impl Lobby {
+impl OpenConnections {
     pub(super) fn enter(&self, client: &Arc<Client>) {
         // A panic elsewhere cannot leave a list half changed.
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);

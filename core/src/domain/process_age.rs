@@ -3,7 +3,7 @@
 
 /// One reading of what an engine says of its own life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Birth {
+pub struct ProcessAge {
     /// When the process started, in milliseconds of the replica's own clock.
     pub started_ms: Option<u64>,
     /// Tokens it has worked through since.
@@ -13,7 +13,7 @@ pub struct Birth {
 /// A process tells its start with some noise, because it computes it from how long it has run.
 const START_NOISE_MS: u64 = 2_000;
 
-impl Birth {
+impl ProcessAge {
     /// Tells whether this was read from a process that started after the one `before` was read from.
     pub fn is_after(&self, before: &Self) -> bool {
         let later = match (before.started_ms, self.started_ms) {
@@ -32,8 +32,8 @@ impl Birth {
 mod tests {
     use super::*;
 
-    fn birth(started_ms: Option<u64>, worked_tokens: Option<u64>) -> Birth {
-        Birth { started_ms, worked_tokens }
+    fn birth(started_ms: Option<u64>, worked_tokens: Option<u64>) -> ProcessAge {
+        ProcessAge { started_ms, worked_tokens }
     }
 
     #[test]
@@ -43,6 +43,6 @@ mod tests {
         assert!(birth(None, Some(3)).is_after(&before));
         assert!(!birth(Some(1_000_900), Some(500)).is_after(&before));
         assert!(!birth(None, None).is_after(&before));
-        assert!(!before.is_after(&Birth::default()));
+        assert!(!before.is_after(&ProcessAge::default()));
     }
 }

@@ -10,18 +10,18 @@ use super::line::{Lane, Ticket};
 use super::work::{Work, WorkSum};
 
 /// Where a request stands: by deadline, then by arrival.
-pub(super) type Stand = (Moment, u64, RequestId);
+pub(super) type QueuePlace = (Moment, u64, RequestId);
 
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
-    lanes: Vec<(Lane, BTreeSet<Stand>)>,
+pub(super) struct TenantQueue {
+    lanes: Vec<(Lane, BTreeSet<QueuePlace>)>,
     count: usize,
     work: WorkSum,
     /// How much waits here for its weight, as the line has it noted.
     pub(super) pressure: Option<u128>,
 }
 
-impl Shelf {
+impl TenantQueue {
     pub(super) fn put(&mut self, ticket: &Ticket, seq: u64) {
         let at = self.lanes.iter().position(|it| it.0 == ticket.lane).unwrap_or_else(|| {
             self.lanes.push((ticket.lane, BTreeSet::new()));
@@ -81,6 +81,6 @@ impl Shelf {
     }
 }
 
-fn stand(ticket: &Ticket, seq: u64) -> Stand {
+fn stand(ticket: &Ticket, seq: u64) -> QueuePlace {
     (ticket.due(), seq, ticket.request)
 }

@@ -23,7 +23,7 @@ const STUCK_MANY: usize = 8;
 
 /// What a client is held to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct ClientLimits {
     /// How long it may take nothing.
     pub(super) write: Duration,
     pub(super) bytes_per_s_min: u64,
@@ -31,7 +31,7 @@ pub(super) struct Patience {
 
 /// The sign of life of one answer.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(super) struct WriteProgress {
     /// Bytes handed over so far, doubled; odd while the last of them may not have been taken.
     beat: AtomicU64,
     /// The task that carries it: of its HTTP/1.1 connection, or of its HTTP/2 stream alone.
@@ -39,7 +39,7 @@ pub(super) struct Pulse {
     answer: Counted,
 }
 
-impl Pulse {
+impl WriteProgress {
     /// Notes that a piece is handed over; the client is waited for.
     pub(super) fn given(&self, bytes_sum: u64) {
         self.beat.store(bytes_sum << 1 | 1, Relaxed);
@@ -53,7 +53,7 @@ impl Pulse {
 
 /// The answers of one thread, and the tasks that carry them.
 #[derive(Debug, Default)]
-pub(super) struct Pulses {
+pub(super) struct StuckAnswers {
     watched: Mutex<Vec<Watched>>,
     carriers: Mutex<BTreeMap<Id, AbortHandle>>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Pulses {
 /// One answer as it was at the last look.
 #[derive(Debug)]
 struct Watched {
-    pulse: Weak<Pulse>,
+    progress: Weak<WriteProgress>,
     beat: u64,
     /// When it was found as it is, and when it was looked at last.
     since: Instant,
@@ -71,26 +71,27 @@ struct Watched {
     stuck: Option<Counted>,
 }
 
-impl Pulses {
+impl StuckAnswers {
     /// Watches an answer that the present task carries.
-    pub(super) fn watch(&self, caller: &Arc<Caller>) -> Arc<Pulse> {
+    pub(super) fn watch(&self, caller: &Arc<Caller>) -> Arc<WriteProgress> {
         let answer = Counted::new(caller, |it| &it.answers);
-        let pulse = Arc::new(Pulse { beat: AtomicU64::new(0), carrier: try_id(), answer });
+        let progress =
+            Arc::new(WriteProgress { beat: AtomicU64::new(0), carrier: try_id(), answer });
         let (now, blocked) = (Instant::now(), Duration::ZERO);
-        let pulse_seen = Arc::downgrade(&pulse);
+        let progress_seen = Arc::downgrade(&progress);
         let (since, seen, stuck) = (now, now, None);
         lock(&self.watched).push(Watched {
-            pulse: pulse_seen,
+            progress: progress_seen,
             beat: 0,
             since,
             seen,
             blocked,
             stuck,
         });
-        pulse
+        progress
     }
 
-    /// Notes a task that may carry answers, until [`Pulses::leave`].
+    /// Notes a task that may carry answers, until [`StuckAnswers::leave`].
     pub(super) fn enter(&self, carrier: AbortHandle) {
         lock(&self.carriers).insert(carrier.id(), carrier);
     }
@@ -100,13 +101,13 @@ impl Pulses {
     }
 
     /// Looks at all answers, and cancels those that are stuck for too long. Returns how many.
-    pub(super) fn sweep(&self, now: Instant, patience: &Patience) -> usize {
+    pub(super) fn sweep(&self, now: Instant, client_limits: &ClientLimits) -> usize {
         let mut late = Vec::new();
         lock(&self.watched).retain_mut(|it| {
-            let Some(pulse) = it.pulse.upgrade() else { return false };
-            let is_late = it.look(&pulse, now) && it.is_late(&pulse, patience);
+            let Some(progress) = it.progress.upgrade() else { return false };
+            let is_late = it.look(&progress, now) && it.is_late(&progress, client_limits);
             if is_late {
-                late.extend(pulse.carrier);
+                late.extend(progress.carrier);
             }
             !is_late
         });
@@ -117,8 +118,8 @@ impl Pulses {
 
 impl Watched {
     /// Looks at the answer. Tells whether it waits for its client.
-    fn look(&mut self, pulse: &Pulse, now: Instant) -> bool {
-        let beat = pulse.beat.load(Relaxed);
+    fn look(&mut self, progress: &WriteProgress, now: Instant) -> bool {
+        let beat = progress.beat.load(Relaxed);
         let waits = beat & 1 == 1;
         if waits {
             self.blocked += now - self.seen;
@@ -131,18 +132,18 @@ impl Watched {
     }
 
     /// Tells whether the client, which is waited for, had its time.
-    fn is_late(&mut self, pulse: &Pulse, patience: &Patience) -> bool {
+    fn is_late(&mut self, progress: &WriteProgress, client_limits: &ClientLimits) -> bool {
         let stuck_for = self.seen - self.since;
         if STUCK_SHORT <= stuck_for && self.stuck.is_none() {
-            self.stuck = Some(Counted::new(pulse.answer.caller(), |it| &it.stuck));
+            self.stuck = Some(Counted::new(progress.answer.caller(), |it| &it.stuck));
         }
-        let millis = (self.beat >> 1).saturating_mul(1000) / patience.bytes_per_s_min.max(1);
-        let by_rate = patience.write.saturating_add(Duration::from_millis(millis));
+        let millis = (self.beat >> 1).saturating_mul(1000) / client_limits.bytes_per_s_min.max(1);
+        let by_rate = client_limits.write.saturating_add(Duration::from_millis(millis));
         let has_many = || {
-            let Caller { answers, stuck, .. } = &**pulse.answer.caller();
+            let Caller { answers, stuck, .. } = &**progress.answer.caller();
             STUCK_MANY.max(answers.load(Relaxed) / 8) < stuck.load(Relaxed)
         };
-        patience.write <= stuck_for
+        client_limits.write <= stuck_for
             || by_rate < self.blocked
             || (self.stuck.is_some() && has_many())
     }
@@ -161,37 +162,39 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Patience = Patience { write: Duration::from_secs(30), bytes_per_s_min: 1024 };
+    const LIMITS: ClientLimits =
+        ClientLimits { write: Duration::from_secs(30), bytes_per_s_min: 1024 };
 
     /// Answers of one caller that tasks carry.
     #[derive(Default)]
     struct Rig {
-        pulses: Arc<Pulses>,
+        stuck_answers: Arc<StuckAnswers>,
         caller: Arc<Caller>,
         tasks: JoinSet<()>,
     }
 
     impl Rig {
         /// Begins an answer, and lets it get as far as its first piece.
-        async fn begin(&mut self) -> Arc<Pulse> {
+        async fn begin(&mut self) -> Arc<WriteProgress> {
             let (sender, receiver) = tokio::sync::oneshot::channel();
-            let (pulses, caller) = (Arc::clone(&self.pulses), Arc::clone(&self.caller));
+            let (stuck_answers, caller) =
+                (Arc::clone(&self.stuck_answers), Arc::clone(&self.caller));
             let carrier = self.tasks.spawn(async move {
-                let pulse = pulses.watch(&caller);
-                pulse.given(100);
-                _ = sender.send(Arc::clone(&pulse));
+                let progress = stuck_answers.watch(&caller);
+                progress.given(100);
+                _ = sender.send(Arc::clone(&progress));
                 pending::<()>().await;
             });
-            self.pulses.enter(carrier);
+            self.stuck_answers.enter(carrier);
             receiver.await.unwrap()
         }
 
-        /// Looks once a second for so long; says how many were cancelled.
+        /// Looks once a second for `seconds`; says how many were cancelled.
         async fn look(&self, seconds: u64) -> usize {
             let mut cancelled = 0;
             for _ in 0..seconds {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                cancelled += self.pulses.sweep(Instant::now(), &PATIENCE);
+                cancelled += self.stuck_answers.sweep(Instant::now(), &LIMITS);
             }
             cancelled
         }
@@ -218,11 +221,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_a_little_now_and_then_is_too_slow_in_the_end() {
         let mut rig = Rig::default();
-        let pulse = rig.begin().await;
+        let progress = rig.begin().await;
         let mut cancelled = 0;
         for piece in 2_u64..=4 {
             cancelled += rig.look(12).await;
-            pulse.given(100 * piece);
+            progress.given(100 * piece);
         }
         assert_eq!(cancelled, 1);
     }
@@ -230,10 +233,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_client_that_keeps_the_least_rate_is_served() {
         let mut rig = Rig::default();
-        let pulse = rig.begin().await;
+        let progress = rig.begin().await;
         for second in 1..600 {
             assert_eq!(rig.look(1).await, 0);
-            pulse.given(1100 * second);
+            progress.given(1100 * second);
         }
     }
 

@@ -1,6 +1,7 @@
-//! How whoever waits for a replica is told that nothing more will come from there. One per request,
-//! because a request that has moved on meanwhile must not be called back from where it is now. A flag
-//! and a waker rather than a channel: most requests are never told anything.
+//! The cancel signal: tells the task that waits for a replica that nothing more will come from
+//! there. One per request, because a request that has moved on meanwhile must not be cancelled
+//! where it is now. A flag and a waker rather than a channel: most requests are never told
+//! anything.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +11,13 @@ use cleave_core::domain::ReplicaId;
 use futures_util::task::AtomicWaker;
 
 #[derive(Debug, Default)]
-pub(super) struct Recall {
+pub(super) struct CancelSignal {
     /// The replica that was given up, counted from 1; 0 for none.
     from: AtomicU64,
     waker: AtomicWaker,
 }
 
-impl Recall {
+impl CancelSignal {
     /// Tells the request to give up the replica.
     pub(super) fn give_up(&self, replica: ReplicaId) {
         self.from.store(number(replica), Ordering::Release);
@@ -46,11 +47,11 @@ mod tests {
 
     #[test]
     fn only_the_replica_that_was_given_up_is_left() {
-        let recall = Recall::default();
+        let cancel = CancelSignal::default();
         let cx = Context::from_waker(Waker::noop());
-        assert_eq!(recall.poll(&cx, ReplicaId(0)), Poll::Pending);
-        recall.give_up(ReplicaId(0));
-        assert_eq!(recall.poll(&cx, ReplicaId(0)), Poll::Ready(()));
-        assert_eq!(recall.poll(&cx, ReplicaId(1)), Poll::Pending, "it has moved on");
+        assert_eq!(cancel.poll(&cx, ReplicaId(0)), Poll::Pending);
+        cancel.give_up(ReplicaId(0));
+        assert_eq!(cancel.poll(&cx, ReplicaId(0)), Poll::Ready(()));
+        assert_eq!(cancel.poll(&cx, ReplicaId(1)), Poll::Pending, "it has moved on");
     }
 }
