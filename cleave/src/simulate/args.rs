@@ -76,7 +76,7 @@ pub(crate) struct What {
     /// Play the requests of this class alone, when they would come among the others
     #[arg(long, value_name = "CLASS")]
     only: Option<String>,
-    /// Let so many of the answers come whole at their end, as without "stream": true [default: 0]
+    /// Let this share of the answers come whole at their end, as without "stream": true [default: 0]
     #[arg(long, value_name = "SHARE")]
     non_streaming: Option<f64>,
     /// Policies to compare, with commas between them, or all [default: priced,session,round_robin]
