@@ -321,9 +321,9 @@ async fn stop_on_signal(stop: CancellationToken, hurry: CancellationToken) -> an
 
 /// Files that are open beside connections of clients and to replicas: listeners, logs, probes; and those
 /// of the admin port.
-const FILES_BESIDE: usize = 192 + admin::SEATS;
+const FILES_BESIDE: usize = 192 + admin::SLOTS_MAX;
 /// How few of them will do.
-const FILES_BESIDE_MIN: usize = 32 + admin::SEATS;
+const FILES_BESIDE_MIN: usize = 32 + admin::SLOTS_MAX;
 
 /// Asks for as many files as the settings need, a connection on each side of every request, and says
 /// how many connections fit what is granted. Out of files, nothing could be served at all.

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use cleave_core::brain::{self, Foresight};
+use cleave_core::brain::{self, TtftError};
 use cleave_core::policy::PolicyKind;
 use cleave_io::proxy::{
-    BindError, CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ReplicaSettings, Router,
-    Server, Settings, Tenants, Timeouts, default_session_headers,
+    BindError, CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings,
+    ReplicaSettings, Router, Server, Tenants, Timeouts, default_session_headers,
 };
 use cleave_io::replicas::{Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
@@ -132,9 +132,9 @@ impl DemoFleet {
     }
 
     /// Says how well first tokens were predicted since the replicas were renewed.
-    pub(super) fn foresight(&self) -> Foresight {
-        let mut all = Foresight::default();
-        self.router.pools().iter().for_each(|it| all.merge(&it.snapshot().foresight));
+    pub(super) fn ttft_error(&self) -> TtftError {
+        let mut all = TtftError::default();
+        self.router.pools().iter().for_each(|it| all.merge(&it.snapshot().ttft_error));
         all
     }
 
@@ -154,7 +154,7 @@ pub(super) fn replica_number(name: &str) -> Option<usize> {
 }
 
 fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
-    let settings = Settings {
+    let settings = ProxySettings {
         listen,
         tls: None,
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),

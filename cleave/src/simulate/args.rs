@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::routers::Part;
+use super::routers::RouterPart;
 use super::scenario::{ClassName, LoopKind, ReplicaClass, Scenario, Span};
 
 /// What to simulate.
@@ -76,7 +76,7 @@ pub(crate) struct What {
     /// Play the requests of this class alone, when they would come among the others
     #[arg(long, value_name = "CLASS")]
     only: Option<String>,
-    /// Let so many of the answers come whole at their end, as without "stream": true [default: 0]
+    /// Let this share of the answers come whole at their end, as without "stream": true [default: 0]
     #[arg(long, value_name = "SHARE")]
     non_streaming: Option<f64>,
     /// Policies to compare, with commas between them, or all [default: priced,session,round_robin]
@@ -90,7 +90,7 @@ pub(crate) struct What {
     pool: Option<String>,
     /// Turn parts of the router off, with commas between them
     #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',')]
-    without: Vec<Part>,
+    without: Vec<RouterPart>,
     /// Let new sessions wait while the fleet's KV is full, which is off by default
     #[arg(long)]
     gate: bool,

@@ -14,7 +14,7 @@ use super::scenario::{LineSection, Scenario, SubsetSection};
 /// A part of the router that can be turned off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Part {
+pub(crate) enum RouterPart {
     /// Holding requests at the router while every replica is past its knee
     Hold,
     /// Letting new sessions wait while the fleet's KV is full
@@ -38,10 +38,10 @@ pub(super) fn settle(scenario: &Scenario) -> anyhow::Result<brain::Settings> {
     };
     for part in &scenario.without {
         match part {
-            Part::Hold => settings.line.holds = false,
-            Part::Gate => settings.line.gates = false,
-            Part::Subsets => settings.subsets = SubsetSettings::undivided(),
-            Part::Quarantine => settings.quarantine.enabled = false,
+            RouterPart::Hold => settings.line.holds = false,
+            RouterPart::Gate => settings.line.gates = false,
+            RouterPart::Subsets => settings.subsets = SubsetSettings::undivided(),
+            RouterPart::Quarantine => settings.quarantine.enabled = false,
         }
     }
     Ok(settings)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Deserializer};
 
-use super::routers::Part;
+use super::routers::RouterPart;
 
 /// A scenario file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -29,7 +29,7 @@ pub(crate) struct Scenario {
     /// A file that `cleave calibrate` wrote, whose classes `fleet` may name.
     pub(crate) costs: Option<PathBuf>,
     /// What of the router is turned off.
-    pub(crate) without: Vec<Part>,
+    pub(crate) without: Vec<RouterPart>,
     pub(crate) subset: SubsetSection,
     pub(crate) line: LineSection,
     pub(crate) contract: Vec<ContractLine>,

@@ -10,6 +10,7 @@ mod discovery;
 mod events;
 mod explain;
 mod failures;
+mod guide;
 mod hostile;
 mod line;
 mod load;

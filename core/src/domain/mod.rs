@@ -1,21 +1,21 @@
 //! Ids, quantities and moments: the nouns every room shares. No behaviour lives here beyond
 //! arithmetic that keeps units apart.
 
-mod birth;
 mod extent;
 mod ids;
 mod moment;
 mod numbers;
 mod outline;
+mod process_age;
 mod report;
 mod usage;
 
-pub use birth::Birth;
 pub use extent::Extent;
 pub use ids::{Place, ReplicaId, RequestId, RouterId, SliceKey};
 pub use moment::Moment;
 pub use numbers::{float, span_ms, span_of_ms, whole, whole_u32};
 pub use outline::Outline;
+pub use process_age::ProcessAge;
 pub use report::Report;
 pub use usage::Usage;
 

@@ -22,7 +22,6 @@ pub use reported_load::{Booked, ReportedLoad, Strangers};
 pub use tempo::{Tempo, median};
 pub use watch::Watch;
 
-const MINUTE_MS: f64 = 60_000.0;
 /// How much the newest prompt counts in the mean of what prompts take.
 const SHARE_OF_NEWEST: f64 = 1.0 / 32.0;
 
@@ -53,6 +52,16 @@ pub struct Replica {
     pub prefill_ms_mean: f64,
     /// How it does its work.
     pub watch: Watch,
+}
+
+/// How long the next prompt waits at a replica for others to be read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wait {
+    /// For what this router and others have booked there. Only this may hold a request back: an engine that
+    /// overstates its line would else stop its pool.
+    pub booked_ms: f64,
+    /// For what the engine says it has beyond that. It tells replicas apart.
+    pub claimed_ms: f64,
 }
 
 /// A replica's state as operators see it.
@@ -147,9 +156,25 @@ impl Replica {
         self.ledger.close(now, charge, answering);
     }
 
+    /// Predicts how long the next prompt waits here for others to be read: the one definition of that wait.
+    pub fn wait(&self, now: Moment, others: &Booked, strangers: &Strangers) -> Wait {
+        let pace = self.pace.factor();
+        let line_us = self.ledger.line_us(now, pace).saturating_add(others.load.prefill_us);
+        Wait {
+            booked_ms: pace * ms(line_us),
+            claimed_ms: pace * strangers.waiting * self.prefill_ms_mean,
+        }
+    }
+
+    /// The part of that wait that routers have booked.
+    pub fn booked_wait_ms(&self, now: Moment) -> f64 {
+        let others = self.reported.booked_elsewhere(now);
+        self.wait(now, &others, &Strangers::default()).booked_ms
+    }
+
     /// What is booked here in model units: work, in minutes of this class at its knee.
     pub fn in_flight_mu(&self) -> f64 {
-        self.ledger.load().work_ms() / MINUTE_MS * self.hardware.capacity_mu_per_min
+        self.hardware.mu(self.ledger.load().work_ms())
     }
 
     /// What it makes in a minute, as fast as it has shown itself to be.
@@ -183,7 +208,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    pub fn iter(&self) -> impl Iterator<Item = &Replica> {
+    pub fn iter(&self) -> impl Iterator<Item = &Replica> + Clone {
         self.replicas.iter()
     }
 

@@ -39,10 +39,13 @@ const PAUSE_MS_MAX: f64 = 500.0;
 /// Where work is more uneven than this, the longest prompts are so rare that they had better wait,
 /// and the bound on pauses grows with the square of it.
 const UNEVENNESS_USUAL: f64 = 10.0;
-/// A session leaves its replica, and a new one its first choice, only for a gain that a client could
-/// notice. Predictions are wrong by more than this, so smaller differences say nothing; and each move
-/// costs later turns their cache.
+/// A session leaves its replica only for a gain that a client could notice. Predictions are wrong by
+/// more than this, so smaller differences say nothing; and each move costs later turns their cache.
 const NOTICED_MS: f64 = 50.0;
+/// A new session goes to the first of its lots among replicas whose prices differ by less than is
+/// noticed, so that routers agree without talking. On a busy fleet others pay for the difference: it
+/// shrinks with how many a millisecond delays, and halves with this many requests on a replica.
+const BUSY_REQUESTS: f64 = 5.0;
 /// What an answer is taken for when nobody expects anything.
 const OUTPUT_TOKENS_UNKNOWN: u32 = 256;
 /// Shorter answers mind a pause no more than this: there is not much of them to pause.
@@ -78,6 +81,8 @@ struct Price {
 struct Traffic {
     /// How many others each millisecond of work delays.
     delayed: f64,
+    /// Requests on a replica, of those that make it busy.
+    busy: f64,
     /// The wait that counts double.
     patience_ms: f64,
     /// How long a pause is counted for at most.
@@ -111,16 +116,16 @@ impl Default for Priced {
 
 impl Policy for Priced {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
-        self.weigh(ask, candidates);
+        let traffic = self.weigh(ask, candidates);
         let lowest = self.prices_ms.iter().copied().fold(f64::INFINITY, f64::min);
-        let is_near = |position: usize| self.prices_ms[position] <= lowest + NOTICED_MS;
+        let is_near = |at: usize, margin_ms: f64| self.prices_ms[at] <= lowest + margin_ms;
         let home = ask.home.and_then(|home| candidates.iter().position(|it| it.id == home));
-        if let Some(home) = home.filter(|it| is_near(*it)) {
+        if let Some(home) = home.filter(|it| is_near(*it, NOTICED_MS)) {
             return home;
         }
-        // The session's lots are the same at all routers, so they choose alike without talking.
+        let margin_ms = NOTICED_MS / (1.0 + traffic.delayed) / (1.0 + traffic.busy);
         let lot = |position: &usize| rendezvous::lot(&candidates[*position], ask.key);
-        let near = (0..candidates.len()).filter(|it| is_near(*it));
+        let near = (0..candidates.len()).filter(|it| is_near(*it, margin_ms));
         near.min_by(|a, b| lot(a).total_cmp(&lot(b))).unwrap_or(0)
     }
 
@@ -149,7 +154,7 @@ impl Policy for Priced {
                 prefill_ms: price.own,
                 evict_ms: price.evict,
                 slow_ms: price.hold_up,
-                ttft_ms: candidate.books.ttft_ms(new, cached_tokens)
+                ttft_ms: candidate.load.ttft_ms(new, cached_tokens)
                     + self.adapter_ms(ask.outline, candidate),
                 price_ms: price.total_ms() / candidate.weight,
             }
@@ -171,8 +176,8 @@ impl Policy for Priced {
 }
 
 impl Priced {
-    /// Prices every candidate.
-    fn weigh(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) {
+    /// Prices every candidate; says what the load of the fleet makes of a millisecond.
+    fn weigh(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         self.residency.look_up(ask, candidates);
         let traffic = self.traffic(ask, candidates);
         let mut prices_ms = std::mem::take(&mut self.prices_ms);
@@ -183,6 +188,7 @@ impl Priced {
             price.total_ms() / candidate.weight
         }));
         self.prices_ms = prices_ms;
+        traffic
     }
 
     /// Estimates what a millisecond means on this fleet now.
@@ -197,7 +203,8 @@ impl Priced {
         let patience_ms = PATIENCE_MS_MIN.max(PATIENCE * self.congestion.usual_ms(delayed));
         let giants = (self.congestion.unevenness() / UNEVENNESS_USUAL).max(1.0);
         let pause_ms_max = PAUSE_MS_MAX * giants * giants;
-        Traffic { delayed, patience_ms, pause_ms_max, cold_ms: cold_ms / replicas }
+        let busy = f64::max(own, all) / replicas / BUSY_REQUESTS;
+        Traffic { delayed, busy, patience_ms, pause_ms_max, cold_ms: cold_ms / replicas }
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
@@ -207,12 +214,12 @@ impl Priced {
         // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
         // goes a little slower at every token. Answers there are taken to be as long as ours.
         let pause = own.min(traffic.pause_ms_max) / f64::from(output.max(OUTPUT_TOKENS_MIN));
-        let slower = to.books.sequence_ms(outline.prompt_tokens);
+        let slower = to.load.sequence_ms(outline.prompt_tokens);
         Price {
-            wait: to.books.wait_ms,
+            wait: to.load.wait_ms,
             own,
             evict: self.evict_ms(outline, to, position, output),
-            hold_up: in_flight(to) * felt_more_ms(to.books.gap_ms(), pause + slower),
+            hold_up: in_flight(to) * felt_more_ms(to.load.gap_ms(), pause + slower),
             speed: traffic.cold_ms / self.colds_ms[position],
             traffic,
         }
@@ -221,7 +228,7 @@ impl Priced {
     /// Predicts how long the replica takes to load the request's adapter, if it has to.
     fn adapter_ms(&self, outline: &Outline, to: &Candidate) -> f64 {
         let loads = self.adapters.lacks(to.id, outline.adapter);
-        if loads { to.books.cost.adapter_ms } else { 0.0 }
+        if loads { to.load.cost.adapter_ms } else { 0.0 }
     }
 
     /// Predicts how long it takes to compute again what this placement pushes out of the cache.
@@ -242,7 +249,7 @@ fn felt_more_ms(gap: f64, more: f64) -> f64 {
 
 /// Predicts how long a context as deep as this one takes there with nothing cached.
 fn cold_ms(outline: &Outline, to: &Candidate) -> f64 {
-    to.books.prefill_ms(depth_tokens(outline), 0)
+    to.load.prefill_ms(depth_tokens(outline), 0)
 }
 
 fn depth_tokens(outline: &Outline) -> u32 {
@@ -251,12 +258,12 @@ fn depth_tokens(outline: &Outline) -> u32 {
 
 /// Predicts how long the prompt takes there when its leading `held` blocks are cached.
 fn own_ms(outline: &Outline, to: &Candidate, held: usize) -> f64 {
-    to.books.prefill_ms(outline.tokens_beyond(held), outline.tokens_in(held))
+    to.load.prefill_ms(outline.tokens_beyond(held), outline.tokens_in(held))
 }
 
 /// Counts the requests there, those of other routers included as far as the books know of them.
 fn in_flight(at: &Candidate) -> f64 {
-    f64::from(at.in_flight).max(at.books.running)
+    f64::from(at.in_flight).max(at.load.running)
 }
 
 #[cfg(test)]
@@ -307,7 +314,7 @@ mod tests {
     #[test]
     fn an_adapter_goes_where_it_is_loaded_until_that_replica_is_busy() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
-        bench.candidates.iter_mut().for_each(|it| it.books.cost.adapter_ms = 100.0);
+        bench.candidates.iter_mut().for_each(|it| it.load.cost.adapter_ms = 100.0);
         let asked = |adapter| Outline { adapter, ..prompt(&[(7_000, 4)]) };
         for home in [0, 1] {
             bench.serve(&Outline { adapter: 1 + u64::from(home), ..prompt(&[(0, 4)]) }, home);
@@ -321,7 +328,7 @@ mod tests {
     #[test]
     fn a_busy_fleet_does_not_leave_its_slow_replicas_idle() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
-        bench.candidates[1].books.pace = 2.0;
+        bench.candidates[1].load.pace = 2.0;
         for fresh in 0..400 {
             bench.serve(&prompt(&[(1000 * fresh, 100)]), 0);
             bench.wait(u64::from(fresh % 2 == 0));
@@ -353,7 +360,7 @@ mod tests {
     fn a_prompt_that_pauses_many_answers_waits_a_little_to_pause_few_but_not_in_proportion() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[20, 0]);
-        bench.candidates[0].books.reading_share = 0.9;
+        bench.candidates[0].load.reading_share = 0.9;
         // A line of 0.5 s on the replica where nobody writes. Twenty answers that pause for
         // 10,000 tokens count for more; those that pause for 100 tokens do not.
         bench.send(&prompt(&[(1000, 150)]), 1);
@@ -371,7 +378,7 @@ mod tests {
         // seconds takes the line, one of eleven seconds takes no more on itself.
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[16, 0]);
-        bench.candidates[0].books.reading_share = 0.85;
+        bench.candidates[0].load.reading_share = 0.85;
         bench.send(&prompt(&[(1000, 235)]), 1);
         assert_eq!(bench.pick(&prompt(&[(0, 380)])), 1);
         assert_eq!(bench.pick(&prompt(&[(0, 1_060)])), 0);
@@ -382,7 +389,7 @@ mod tests {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[20, 24]);
         assert_eq!(bench.pick(&prompt(&[(0, 10)])), 0, "fewer would pause there");
-        bench.candidates[0].books.reading_share = 0.8;
+        bench.candidates[0].load.reading_share = 0.8;
         assert_eq!(bench.pick(&prompt(&[(0, 10)])), 1);
     }
 
@@ -428,8 +435,8 @@ mod tests {
     #[test]
     fn what_other_routers_have_there_counts_as_ours_does() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
-        bench.candidates[0].books.running = 9.0;
-        bench.candidates[1].books.running = 2.0;
+        bench.candidates[0].load.running = 9.0;
+        bench.candidates[1].load.running = 2.0;
         assert_eq!(bench.pick(&prompt(&[(0, 4)])), 1);
     }
 }

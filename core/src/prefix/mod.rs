@@ -7,14 +7,14 @@
 //! that were sent together age together, and are kept as one stretch with one place in the order of
 //! each replica; a table of single blocks would cost a probe and two links for each of thousands.
 
-mod shelves;
+mod lru;
 mod stretches;
 
 use rustc_hash::FxHashMap;
 
 use crate::domain::ReplicaId;
 
-use shelves::{Shelves, wide};
+use lru::{LruOrder, wide};
 use stretches::{BLOCK_BYTES, HOLDER_BYTES, Stretches};
 
 /// How many blocks of departed replicas are cleared for each block that is remembered.
@@ -28,7 +28,7 @@ const ENTRIES_MIN: usize = 4;
 pub struct PrefixIndex {
     bytes_max: usize,
     stretches: Stretches,
-    shelves: Shelves,
+    lru: LruOrder,
     slots: FxHashMap<ReplicaId, usize>,
     /// The replica of each slot; `None` for slots that are free or being cleared.
     replicas: Vec<Option<ReplicaId>>,
@@ -61,7 +61,7 @@ impl PrefixIndex {
         Self {
             bytes_max,
             stretches: Stretches::default(),
-            shelves: Shelves::default(),
+            lru: LruOrder::default(),
             slots: FxHashMap::default(),
             replicas: Vec::new(),
             leaving: Vec::new(),
@@ -107,7 +107,7 @@ impl PrefixIndex {
 
     /// Counts the blocks that a replica is believed to hold.
     pub fn held(&self, replica: ReplicaId) -> usize {
-        self.slots.get(&replica).map_or(0, |slot| self.shelves.blocks(*slot))
+        self.slots.get(&replica).map_or(0, |slot| self.lru.blocks(*slot))
     }
 
     /// Notes that the replica was sent these blocks. It is believed to hold `blocks_max` at most.
@@ -122,8 +122,8 @@ impl PrefixIndex {
         }
         let known = self.make_room(slot, blocks);
         self.insert(slot, blocks, known);
-        while blocks_max < self.shelves.blocks(slot) {
-            self.forget_oldest(slot, self.shelves.blocks(slot) - blocks_max);
+        while blocks_max < self.lru.blocks(slot) {
+            self.forget_oldest(slot, self.lru.blocks(slot) - blocks_max);
         }
     }
 
@@ -137,7 +137,7 @@ impl PrefixIndex {
 
     /// Measures the memory it has taken.
     pub fn bytes(&self) -> usize {
-        self.stretches.bytes() + self.shelves.bytes()
+        self.stretches.bytes() + self.lru.bytes()
     }
 
     /// Measures for every slot how deep its replica holds the prompt.
@@ -163,7 +163,7 @@ impl PrefixIndex {
         let slot = self.free.pop().unwrap_or(self.replicas.len());
         if slot == self.replicas.len() {
             self.replicas.push(None);
-            self.shelves.widen();
+            self.lru.widen();
         }
         self.replicas[slot] = Some(replica);
         self.slots.insert(replica, slot);
@@ -234,26 +234,25 @@ impl PrefixIndex {
             }
             in_last = self.stretches.get(last).len();
         }
-        let Self { stretches, shelves, path, .. } = self;
+        let Self { stretches, lru, path, .. } = self;
         for (position, stretch) in path.iter().enumerate().rev() {
             let is_end = position + 1 == path.len();
             let count = if is_end { in_last } else { stretches.get(*stretch).len() };
-            let (entry, more) =
-                stretches.hold(*stretch, slot, count, || shelves.enter(*stretch, slot));
-            shelves.add_blocks(slot, more);
-            shelves.renew(entry, slot);
+            let (entry, more) = stretches.hold(*stretch, slot, count, || lru.enter(*stretch, slot));
+            lru.add_blocks(slot, more);
+            lru.renew(entry, slot);
         }
     }
 
     /// Cuts a stretch, and the order of every slot with it: the upper part is next newer than the
     /// lower.
     fn cut(&mut self, stretch: u32, count: usize) -> u32 {
-        let shelves = &mut self.shelves;
+        let lru = &mut self.lru;
         self.stretches.cut(stretch, count, |holder, upper, holds_lower| {
             if holds_lower {
-                shelves.enter_before(upper, wide(holder.slot), holder.entry)
+                lru.enter_before(upper, wide(holder.slot), holder.entry)
             } else {
-                shelves.rename(holder.entry, upper);
+                lru.rename(holder.entry, upper);
                 holder.entry
             }
         })
@@ -261,7 +260,7 @@ impl PrefixIndex {
 
     /// Counts the blocks that should go so that there is room; `None` when there is.
     fn lacking(&self, need: Need) -> Option<usize> {
-        if self.entries_max() < self.shelves.entries() + need.entries {
+        if self.entries_max() < self.lru.entries() + need.entries {
             return Some(usize::MAX);
         }
         let over = self.stretches.heap_bytes() + need.heap_bytes;
@@ -272,7 +271,7 @@ impl PrefixIndex {
     /// One half of the bytes is for tables, which hold an entry and a stretch of its own at worst; the
     /// other for what stretches consist of.
     fn entries_max(&self) -> usize {
-        self.bytes_max / 2 / (shelves::ENTRY_BYTES_MAX + stretches::TABLE_BYTES_MAX)
+        self.bytes_max / 2 / (lru::ENTRY_BYTES_MAX + stretches::TABLE_BYTES_MAX)
     }
 
     fn heap_bytes_max(&self) -> usize {
@@ -281,16 +280,16 @@ impl PrefixIndex {
 
     /// Names the slot that should make room: one that is being cleared, else the fullest.
     fn fullest(&self) -> Option<usize> {
-        let leaving = self.leaving.iter().copied().find(|it| 0 < self.shelves.blocks(*it));
+        let leaving = self.leaving.iter().copied().find(|it| 0 < self.lru.blocks(*it));
         let slots = 0..self.replicas.len();
-        let fullest = leaving.or_else(|| slots.max_by_key(|it| self.shelves.blocks(*it)));
-        fullest.filter(|it| 0 < self.shelves.blocks(*it))
+        let fullest = leaving.or_else(|| slots.max_by_key(|it| self.lru.blocks(*it)));
+        fullest.filter(|it| 0 < self.lru.blocks(*it))
     }
 
     fn clear_departed(&mut self, mut blocks: usize) {
         while 0 < blocks {
             let Some(&slot) = self.leaving.last() else { return };
-            if self.shelves.blocks(slot) == 0 {
+            if self.lru.blocks(slot) == 0 {
                 self.leaving.pop();
                 self.free.push(slot);
             }
@@ -301,11 +300,11 @@ impl PrefixIndex {
     /// Forgets up to `blocks` blocks, those that were sent to the slot longest ago; returns how
     /// many.
     fn forget_oldest(&mut self, slot: usize, blocks: usize) -> usize {
-        let Some((entry, stretch)) = self.shelves.oldest(slot) else { return 0 };
+        let Some((entry, stretch)) = self.lru.oldest(slot) else { return 0 };
         let gone = self.stretches.let_go(stretch, slot, blocks);
-        self.shelves.take_blocks(slot, gone.blocks);
+        self.lru.take_blocks(slot, gone.blocks);
         if gone.is_all {
-            self.shelves.remove(entry, slot);
+            self.lru.remove(entry, slot);
         }
         wide(gone.blocks)
     }

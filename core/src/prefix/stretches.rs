@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::shelves::{NONE, narrow, wide};
+use super::lru::{NONE, narrow, wide};
 
 /// What one stretch with one holder takes at worst in the tables, each just after it has grown; its
 /// blocks and holders are measured apart.

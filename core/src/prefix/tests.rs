@@ -19,7 +19,7 @@ fn depths(index: &mut PrefixIndex, blocks: &[u64], replicas: u32) -> Vec<u32> {
 }
 
 fn blocks_total(index: &PrefixIndex) -> usize {
-    (0..index.replicas.len()).map(|it| index.shelves.blocks(it)).sum()
+    (0..index.replicas.len()).map(|it| index.lru.blocks(it)).sum()
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_session_that_grows_is_one_stretch_however_many_turns_it_has() {
     for turns in 1..=200 {
         index.remember(ReplicaId(turns % 3), &prompt(&[(0, u64::from(turns) * 8)]), usize::MAX);
     }
-    assert_eq!(index.shelves.entries(), 3);
+    assert_eq!(index.lru.entries(), 3);
     assert_eq!(depths(&mut index, &prompt(&[(0, 1600)]), 3), [198 * 8, 199 * 8, 200 * 8]);
 }
 
@@ -136,11 +136,9 @@ fn is_sound(index: &PrefixIndex) -> bool {
     let slots = 0..index.replicas.len();
     holders_are_sound
         && entries.windows(2).all(|it| it[0] < it[1])
-        && entries.len() == index.shelves.entries()
+        && entries.len() == index.lru.entries()
         && heap_bytes == index.stretches.heap_bytes()
-        && slots
-            .into_iter()
-            .all(|it| blocks.get(&it).copied().unwrap_or(0) == index.shelves.blocks(it))
+        && slots.into_iter().all(|it| blocks.get(&it).copied().unwrap_or(0) == index.lru.blocks(it))
 }
 
 /// The same index, written the slow and obvious way.

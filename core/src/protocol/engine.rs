@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 
 use memchr::memchr;
 
-use crate::domain::{Birth, Moment, Report, whole, whole_u32};
+use crate::domain::{Moment, ProcessAge, Report, whole, whole_u32};
 
 /// The series of one engine, each by its name and, where one name covers several, a label.
 struct Names {
@@ -97,7 +97,7 @@ const GENERATED: [&str; 3] = [
 ];
 
 /// Reads which process wrote a metrics page; `None` when it does not tell.
-pub fn read_birth(page: &[u8]) -> Option<Birth> {
+pub fn read_birth(page: &[u8]) -> Option<ProcessAge> {
     let (mut started, mut worked) = (Sum::default(), Sum::default());
     for sample in samples(page) {
         if sample.is((STARTED, None)) {
@@ -107,11 +107,11 @@ pub fn read_birth(page: &[u8]) -> Option<Birth> {
         }
     }
     let told = |sum: &Sum, value: f64| (0 < sum.count).then(|| whole(value));
-    let birth = Birth {
+    let birth = ProcessAge {
         started_ms: told(&started, started.mean() * 1e3),
         worked_tokens: told(&worked, worked.sum),
     };
-    (birth != Birth::default()).then_some(birth)
+    (birth != ProcessAge::default()).then_some(birth)
 }
 
 impl Names {

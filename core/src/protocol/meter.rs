@@ -8,7 +8,7 @@
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::Api;
-use super::usage::{Place, Walk, read};
+use super::usage::{UsagePlace, Walk, read};
 use crate::domain::Usage;
 
 /// How the data of an event begins.
@@ -43,7 +43,7 @@ struct Stream {
     /// Looks for the word for figures.
     mark: memmem::Finder<'static>,
     walk: Walk,
-    line: Line,
+    line: SseLine,
     /// Whether the event now being received has had a line of data. More than one make no object.
     had_data: bool,
     /// The latest figures at the top level of an event.
@@ -54,7 +54,7 @@ struct Stream {
 
 /// What the line now being received is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum SseLine {
     /// As many bytes came as it shares with the beginning of data.
     Begins(usize),
     /// Data, to be walked through.
@@ -72,7 +72,7 @@ impl Meter {
     pub fn new(api: Api, stream: bool) -> Self {
         let figures = match (api, stream) {
             (Api::Other, _) => Figures::None,
-            (_, false) => Figures::Whole(Walk::new(Place::WHOLE)),
+            (_, false) => Figures::Whole(Walk::new(UsagePlace::WHOLE)),
             (_, true) => Figures::Events(Box::new(Stream::new(api))),
         };
         Self { figures, ..Self::blind() }
@@ -91,7 +91,7 @@ impl Meter {
                 // As nearly all of a stream comes: nothing to be read, nothing left over.
                 if !speaks
                     && !self.in_event
-                    && stream.line == Line::Begins(0)
+                    && stream.line == SseLine::Begins(0)
                     && is_one_event(chunk)
                 {
                     self.events += 1;
@@ -173,9 +173,9 @@ fn is_one_event(chunk: &[u8]) -> bool {
 
 impl Stream {
     fn new(api: Api) -> Self {
-        let (mark, walk) = (memmem::Finder::new(MARK), Walk::new(Place::of_event(api)));
+        let (mark, walk) = (memmem::Finder::new(MARK), Walk::new(UsagePlace::of_event(api)));
         let (late, within) = (Vec::new(), Vec::new());
-        Self { mark, walk, line: Line::Begins(0), had_data: false, late, within }
+        Self { mark, walk, line: SseLine::Begins(0), had_data: false, late, within }
     }
 
     /// Tells whether an object with figures may begin in the chunk. In streams that end with figures
@@ -192,19 +192,19 @@ impl Stream {
     /// its chunk speaks of figures.
     fn on_text(&mut self, text: &[u8], speaks: bool, ends: bool) {
         let mut text = text;
-        if let Line::Begins(came) = self.line {
+        if let SseLine::Begins(came) = self.line {
             let both = DATA[came..].iter().zip(text);
             let shared = both.take_while(|(one, other)| one == other).count();
             text = &text[shared..];
             self.line = if came + shared == DATA.len() {
                 self.begin_data(speaks || !ends)
             } else if text.is_empty() {
-                Line::Begins(came + shared)
+                SseLine::Begins(came + shared)
             } else {
-                Line::Other
+                SseLine::Other
             };
         }
-        if self.line == Line::Data {
+        if self.line == SseLine::Data {
             self.walk.on_piece(text);
         }
         if ends {
@@ -212,18 +212,18 @@ impl Stream {
         }
     }
 
-    fn begin_data(&mut self, is_read: bool) -> Line {
+    fn begin_data(&mut self, is_read: bool) -> SseLine {
         let goes_on = std::mem::replace(&mut self.had_data, true);
         if goes_on || !is_read {
-            return Line::Other;
+            return SseLine::Other;
         }
         self.walk.reset();
-        Line::Data
+        SseLine::Data
     }
 
     fn end_line(&mut self) {
-        let line = std::mem::replace(&mut self.line, Line::Begins(0));
-        let Some(found) = self.walk.found().filter(|_| line == Line::Data) else { return };
+        let line = std::mem::replace(&mut self.line, SseLine::Begins(0));
+        let Some(found) = self.walk.found().filter(|_| line == SseLine::Data) else { return };
         if !found.top.is_empty() {
             self.late.clone_from(&found.top);
         }

@@ -27,14 +27,14 @@ const fn is_blank(byte: u8) -> bool {
 
 /// Where figures stand in one object of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct UsagePlace {
     /// Whether `usage` at the top level counts.
     top: bool,
     /// The object at the top level whose `usage` counts.
     within: Option<&'static [u8]>,
 }
 
-impl Place {
+impl UsagePlace {
     /// Figures of an answer in one piece.
     pub(super) const WHOLE: Self = Self { top: true, within: None };
 
@@ -63,7 +63,7 @@ pub(super) struct Found {
 /// Walks through one JSON object that comes in pieces.
 #[derive(Clone, Debug)]
 pub(super) struct Walk {
-    place: Place,
+    place: UsagePlace,
     /// Brackets that are open.
     depth: u32,
     /// The depth at which keys count: 1, or 2 inside of the object that the place names.
@@ -79,12 +79,12 @@ pub(super) struct Walk {
     key: Key,
     /// Where the object is copied to that is now passed through, and the depth at which it ends.
     copied: Option<Copied>,
-    state: State,
+    state: WalkState,
     found: Found,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum WalkState {
     Open,
     /// The object is over; only blanks may follow.
     Over,
@@ -120,7 +120,7 @@ impl Key {
 }
 
 impl Walk {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(place: UsagePlace) -> Self {
         Self {
             place,
             depth: 0,
@@ -131,7 +131,7 @@ impl Walk {
             last: b' ',
             key: Key::default(),
             copied: None,
-            state: State::Open,
+            state: WalkState::Open,
             found: Found::default(),
         }
     }
@@ -146,7 +146,7 @@ impl Walk {
 
     /// Says what was found, once the object is whole.
     pub(super) fn found(&self) -> Option<&Found> {
-        (self.state == State::Over).then_some(&self.found)
+        (self.state == WalkState::Over).then_some(&self.found)
     }
 
     /// Goes on with the next piece.
@@ -158,8 +158,8 @@ impl Walk {
             if is_blank(byte) {
                 continue;
             }
-            if self.depth == 0 && (byte != b'{' || self.state != State::Open) {
-                self.state = State::Broken;
+            if self.depth == 0 && (byte != b'{' || self.state != WalkState::Open) {
+                self.state = WalkState::Broken;
                 return;
             }
             match byte {
@@ -233,7 +233,7 @@ impl Walk {
             (self.in_value, self.key, self.watched) = (true, Key::default(), 1);
         }
         if outside == 0 {
-            self.state = State::Over;
+            self.state = WalkState::Over;
         }
         ended
     }

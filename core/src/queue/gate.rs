@@ -12,7 +12,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, SliceKey, float, whole};
 
-use super::think::Thinks;
+use super::think_times::ThinkTimes;
 
 /// A fleet whose turns in flight hold less than this part of its KV stands idle.
 const IDLE_PART: u64 = 16;
@@ -34,7 +34,7 @@ impl Default for GateSettings {
 
 /// Whether a request may be sent as far as its session goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum GateAnswer {
     /// Its session lives.
     Live,
     /// It begins a session, and there is room.
@@ -64,7 +64,7 @@ pub struct Gate {
     /// Summed over those with a turn in flight.
     flowing: u64,
     tokens_max: Option<u64>,
-    thinks: Thinks,
+    think_times: ThinkTimes,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ impl Gate {
             counted: 0,
             flowing: 0,
             tokens_max: None,
-            thinks: Thinks::default(),
+            think_times: ThinkTimes::default(),
         }
     }
 
@@ -101,13 +101,13 @@ impl Gate {
     }
 
     /// Says whether a turn of this session may be sent now.
-    pub fn ask(&self, key: SliceKey) -> Admission {
+    pub fn ask(&self, key: SliceKey) -> GateAnswer {
         if self.living.contains_key(&key) {
-            Admission::Live
+            GateAnswer::Live
         } else if self.is_open() {
-            Admission::Fresh
+            GateAnswer::Fresh
         } else {
-            Admission::Wait
+            GateAnswer::Wait
         }
     }
 
@@ -139,7 +139,7 @@ impl Gate {
         let live = self.living.entry(key).or_insert_with(fresh);
         if live.in_flight == 0 && 0 < live.turns {
             self.idle.remove(&(live.leaves_at, key));
-            self.thinks.on_back(live.turns, now.since(live.idle_since));
+            self.think_times.on_back(live.turns, now.since(live.idle_since));
         }
         live.turns = live.turns.saturating_add(1);
         live.in_flight += 1;
@@ -151,7 +151,7 @@ impl Gate {
 
     /// Notes that a turn ended with a context of `tokens`.
     pub fn on_ended(&mut self, now: Moment, key: SliceKey, tokens: u64) {
-        let leaves_at = now + self.thinks.leave_after();
+        let leaves_at = now + self.think_times.leave_after();
         let Some(live) = self.living.get_mut(&key).filter(|it| 0 < it.in_flight) else { return };
         live.in_flight -= 1;
         live.tokens = tokens;
@@ -159,8 +159,11 @@ impl Gate {
             (live.idle_since, live.leaves_at) = (now, leaves_at);
             self.idle.insert((leaves_at, key));
         }
-        let wanted =
-            if live.in_flight == 0 { self.thinks.expected(live.turns, tokens) } else { tokens };
+        let wanted = if live.in_flight == 0 {
+            self.think_times.expected(live.turns, tokens)
+        } else {
+            tokens
+        };
         let flowing = if live.in_flight == 0 { 0 } else { tokens };
         self.counted = self.counted - live.counted + wanted;
         self.flowing = self.flowing - live.flowing + flowing;
@@ -199,6 +202,6 @@ impl Gate {
         self.idle.remove(&(live.leaves_at, key));
         self.counted -= live.counted;
         self.flowing -= live.flowing;
-        self.thinks.on_gone(live.turns);
+        self.think_times.on_gone(live.turns);
     }
 }

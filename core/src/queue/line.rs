@@ -13,7 +13,7 @@ use crate::domain::{Moment, RequestId};
 
 use super::class::{ClassId, Classes, Weight};
 use super::fair::{Fair, virtual_of};
-use super::shelf::Shelf;
+use super::tenant_queue::TenantQueue;
 use super::work::{Work, WorkSum};
 
 /// How far ahead of the least served a tenant may get because its cache is where there is room, as
@@ -104,7 +104,7 @@ pub struct Line {
 #[derive(Debug, Default)]
 struct Room {
     tenants: Fair<Tenant>,
-    shelves: FxHashMap<Tenant, Shelf>,
+    queues: FxHashMap<Tenant, TenantQueue>,
     count: usize,
     work: WorkSum,
 }
@@ -144,7 +144,7 @@ impl Line {
         self.unnote(ticket.class, ticket.tenant);
         let room = &mut self.rooms[ticket.class.index()];
         room.tenants.enter(ticket.tenant, ticket.weight);
-        room.shelves.entry(ticket.tenant).or_default().put(&ticket, self.seq);
+        room.queues.entry(ticket.tenant).or_default().put(&ticket, self.seq);
         room.count += 1;
         room.work.add(ticket.work);
         self.tickets.insert(ticket.request, (self.seq, ticket));
@@ -157,7 +157,7 @@ impl Line {
         let class = self.known(class);
         let (class_waits, tenant_waits) = (
             0 < self.rooms[class.index()].count,
-            self.rooms[class.index()].shelves.contains_key(&tenant),
+            self.rooms[class.index()].queues.contains_key(&tenant),
         );
         self.classes.enter(class, self.weight_of(class));
         self.rooms[class.index()].tenants.enter(tenant, weight);
@@ -204,10 +204,10 @@ impl Line {
         let room = &mut self.rooms[ticket.class.index()];
         room.count -= 1;
         room.work.take(ticket.work);
-        if let Some(shelf) = room.shelves.get_mut(&ticket.tenant) {
-            shelf.take(&ticket, seq);
-            if shelf.count() == 0 {
-                room.shelves.remove(&ticket.tenant);
+        if let Some(tenant_queue) = room.queues.get_mut(&ticket.tenant) {
+            tenant_queue.take(&ticket, seq);
+            if tenant_queue.count() == 0 {
+                room.queues.remove(&ticket.tenant);
                 room.tenants.leave(ticket.tenant);
             }
         }
@@ -243,8 +243,8 @@ impl Line {
         let class = self.known(ticket.class);
         let room = &self.rooms[class.index()];
         let due = ticket.due();
-        let own = room.shelves.get(&tenant).map_or(Work::ZERO, |it| self.due_by(it, now, due));
-        let own_all = room.shelves.get(&tenant).map_or(Work::ZERO, Shelf::work);
+        let own = room.queues.get(&tenant).map_or(Work::ZERO, |it| self.due_by(it, now, due));
+        let own_all = room.queues.get(&tenant).map_or(Work::ZERO, TenantQueue::work);
         let others = room.tenants.weight_waiting().saturating_sub(u64::from(weight.thousandths()));
         let in_class =
             own + share(own, others, weight).min(room.work.total().saturating_sub(own_all));
@@ -287,8 +287,8 @@ impl Line {
     }
 
     pub fn waiting_of(&self, tenant: Tenant) -> usize {
-        let shelves = self.rooms.iter().filter_map(|it| it.shelves.get(&tenant));
-        shelves.map(Shelf::count).sum()
+        let queues = self.rooms.iter().filter_map(|it| it.queues.get(&tenant));
+        queues.map(TenantQueue::count).sum()
     }
 
     /// Takes an id from before a reload for the least class there is now.
@@ -315,15 +315,15 @@ impl Line {
     /// its weight than the ticket's tenant would have with it.
     fn fatter_than(&self, ticket: &Ticket) -> Option<RequestId> {
         let &(most, class, tenant) = self.fattest.last()?;
-        let theirs = self.rooms[ticket.class.index()].shelves.get(&ticket.tenant);
-        let count = theirs.map_or(0, Shelf::count) + 1;
+        let theirs = self.rooms[ticket.class.index()].queues.get(&ticket.tenant);
+        let count = theirs.map_or(0, TenantQueue::count) + 1;
         let own = pressure(count, self.weight_of(ticket.class), ticket.weight);
-        (own < most).then(|| self.rooms[class.index()].shelves[&tenant].last())?
+        (own < most).then(|| self.rooms[class.index()].queues[&tenant].last())?
     }
 
     /// Forgets how much a tenant has waiting for its weight, before that changes.
     fn unnote(&mut self, class: ClassId, tenant: Tenant) {
-        let theirs = self.rooms[class.index()].shelves.get_mut(&tenant);
+        let theirs = self.rooms[class.index()].queues.get_mut(&tenant);
         if let Some(before) = theirs.and_then(|it| it.pressure.take()) {
             self.fattest.remove(&(before, class, tenant));
         }
@@ -333,14 +333,14 @@ impl Line {
     fn note(&mut self, ticket: &Ticket) {
         let (class, tenant) = (ticket.class, ticket.tenant);
         let weight = self.weight_of(class);
-        if let Some(shelf) = self.rooms[class.index()].shelves.get_mut(&tenant) {
-            let waiting = pressure(shelf.count(), weight, ticket.weight);
-            shelf.pressure = Some(waiting);
+        if let Some(tenant_queue) = self.rooms[class.index()].queues.get_mut(&tenant) {
+            let waiting = pressure(tenant_queue.count(), weight, ticket.weight);
+            tenant_queue.pressure = Some(waiting);
             self.fattest.insert((waiting, class, tenant));
         }
     }
 
-    fn due_by(&self, theirs: &Shelf, now: Moment, due: Moment) -> Work {
+    fn due_by(&self, theirs: &TenantQueue, now: Moment, due: Moment) -> Work {
         if COUNTED_MAX < theirs.count() && due == Moment::from_nanos(u64::MAX) {
             return theirs.work();
         }
@@ -361,7 +361,7 @@ impl Room {
     ) -> Option<RequestId> {
         let order = self.tenants.order();
         let mut heads = order.filter_map(|(tag, tenant)| {
-            let head = self.shelves.get(&tenant)?.first(now, &mut *open)?;
+            let head = self.queues.get(&tenant)?.first(now, &mut *open)?;
             Some((tag, head))
         });
         let (least, first) = heads.next()?;

@@ -86,7 +86,7 @@ pub(super) struct Group {
 
 /// How often each deed was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deeds {
+pub struct PlanActions {
     pub split: u32,
     pub merged: u32,
     pub moved: u32,
@@ -112,7 +112,7 @@ pub(super) struct Draft<'a> {
     pub(super) capacity_mean: f64,
     /// State that may still move by choice in this round.
     pub(super) budget: f64,
-    pub(super) deeds: Deeds,
+    pub(super) deeds: PlanActions,
 }
 
 impl Draft<'_> {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clerks_agree_on_who_stands_in() {
+    fn two_lookups_agree_on_the_stand_in() {
         let (one, other) = (lookup(&[1 << 40], 2), lookup(&[1 << 40], 2));
         for key in (0..100).map(|it| SliceKey(it << 57)) {
             let dead = one.holders(key).to_vec();

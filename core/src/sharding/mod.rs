@@ -82,7 +82,7 @@ pub use assignment::{Assignment, Flaw, Held, Row, SliceReason, covers_every_key_
 pub use bound::Balance;
 pub use churn::Churn;
 pub use diff::{Diff, Mismatch};
-pub use draft::Deeds;
+pub use draft::PlanActions;
 pub use generation::Generation;
 pub use load::{KeyLoad, LoadMap, RangeLoad};
 pub use lookup::Lookup;

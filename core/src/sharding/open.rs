@@ -5,7 +5,7 @@
 use crate::domain::{Moment, Place};
 
 use super::assignment::{Assignment, SliceReason};
-use super::draft::{Deeds, Draft, Group, NONE, Piece, Ruled, Seat};
+use super::draft::{Draft, Group, NONE, Piece, PlanActions, Ruled, Seat};
 use super::load::LoadMap;
 use super::numbers::{at, count, short};
 use super::rule::{Bounds, FleetMember};
@@ -35,7 +35,7 @@ pub(super) fn open<'a>(
         order: std::collections::BTreeSet::new(),
         holders_total: 0,
         budget: 0.0,
-        deeds: Deeds::default(),
+        deeds: PlanActions::default(),
     };
     draft.budget = draft.state_total() * settings.churn_max;
     for position in 0..base.len() {

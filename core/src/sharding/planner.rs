@@ -12,7 +12,7 @@ use super::bound::{self, Balance};
 use super::carve::carve;
 use super::churn::Churn;
 use super::constrain::constrain;
-use super::draft::{Deeds, Draft};
+use super::draft::{Draft, PlanActions};
 use super::load::LoadMap;
 use super::merge::{merge, merge_alike};
 use super::numbers::at;
@@ -36,7 +36,7 @@ pub struct Plan {
     pub assignment: Arc<Assignment>,
     pub churn: Churn,
     pub balance: Balance,
-    pub deeds: Deeds,
+    pub deeds: PlanActions,
 }
 
 impl Planner {

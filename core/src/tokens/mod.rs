@@ -48,19 +48,19 @@ pub struct Lengths {
     models: Recent<ModelLengths>,
     known: KnownBeginnings,
     workloads: Recent<Workload>,
-    misses: Misses,
+    misses: TokenErrors,
 }
 
 /// How good the predictions were, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Misses {
-    pub input: Miss,
-    pub output: Miss,
+pub struct TokenErrors {
+    pub input: TokenError,
+    pub output: TokenError,
 }
 
 /// Predictions of one kind against what engines counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Miss {
+pub struct TokenError {
     /// Tokens predicted, for requests whose true count came.
     pub predicted_tokens: u64,
     /// How many too many or too few, each request on its own.
@@ -87,13 +87,13 @@ impl Default for Lengths {
             models: Recent::new(MODELS_MAX),
             known: KnownBeginnings::default(),
             workloads: Recent::new(WORKLOADS_MAX),
-            misses: Misses::default(),
+            misses: TokenErrors::default(),
         }
     }
 }
 
 impl Lengths {
-    pub const fn misses(&self) -> Misses {
+    pub const fn misses(&self) -> TokenErrors {
         self.misses
     }
 
@@ -205,7 +205,7 @@ impl Lengths {
     }
 }
 
-impl Miss {
+impl TokenError {
     fn note(&mut self, predicted: u32, seen: u32) {
         self.predicted_tokens = self.predicted_tokens.saturating_add(predicted.into());
         self.missed_tokens = self.missed_tokens.saturating_add(predicted.abs_diff(seen).into());

@@ -138,7 +138,7 @@ fn answers_that_broke_off_do_not_count() {
         lengths.on_ended(KEY, &extent(4000), &outline, usage, false);
     }
     assert_eq!(completed(&lengths, &extent(4000), 0).output_tokens, Some(256));
-    assert_eq!(lengths.misses(), Misses::default());
+    assert_eq!(lengths.misses(), TokenErrors::default());
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn the_error_is_kept_for_both_kinds() {
         let usage = Usage { input: Some(input), output: Some(output), cached: None };
         lengths.on_ended(KEY, &extent(400), &outline, usage, true);
     }
-    let Misses { input, output } = lengths.misses();
+    let TokenErrors { input, output } = lengths.misses();
     assert_eq!((input.predicted_tokens, input.missed_tokens), (180, 20));
     assert_eq!((output.predicted_tokens, output.missed_tokens), (40, 25));
 }

@@ -8,7 +8,7 @@ use cleave_core::domain::Moment;
 use cleave_core::policy;
 use serde::{Deserialize, Serialize};
 
-use crate::proxy::{Came, Kept, Router, Tenants, WorkloadNames};
+use crate::proxy::{KeptDecision, RequestOutcome, Router, Tenants, WorkloadNames};
 
 /// How many decisions the list shows.
 const LISTED: usize = 50;
@@ -151,7 +151,7 @@ pub(super) fn find(router: &Router, request_id: &str) -> Result<Explained, Strin
 }
 
 impl Explained {
-    fn of(router: &Router, kept: &Kept, now: Moment) -> Self {
+    fn of(router: &Router, kept: &KeptDecision, now: Moment) -> Self {
         let pools = router.pools();
         let pool = pools.iter().find(|it| it.name == kept.pool);
         let names = pool.map(|it| router.workload_names(it)).unwrap_or_default();
@@ -241,7 +241,7 @@ impl Terms {
 }
 
 impl OutcomeSeen {
-    fn of(came: &Came) -> Self {
+    fn of(came: &RequestOutcome) -> Self {
         Self {
             outcome: came.outcome.to_owned(),
             status: came.status,

@@ -2,13 +2,13 @@
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
 mod assignment;
-mod door;
 mod events;
 mod explain;
 mod load;
-mod seats;
+mod origin;
 mod server;
 mod settings;
+mod slots;
 mod status;
 mod tenants;
 
@@ -18,8 +18,8 @@ pub use assignment::{
 };
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
-pub use seats::SEATS;
 pub use server::{AdminBindError, AdminServer};
 pub use settings::{AdminSettings, Secret};
+pub use slots::SLOTS_MAX;
 pub use status::{ClassStatus, PoolStatus, QueueStatus, ReplicaStatus, Status};
 pub use tenants::{Figures, PoolTenants, TenantFigures, TenantList, Used};

@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use crate::proxy::{Router, equal_in_constant_time};
 
 use super::assignment;
-use super::door::OriginCheck;
 use super::events::events;
 use super::explain::{self, Explained};
 use super::load::Load;
-use super::seats::Seats;
+use super::origin::OriginCheck;
 use super::settings::{AdminSettings, Secret};
+use super::slots::ConnectionSlots;
 use super::status::Status;
 use super::tenants::TenantList;
 
@@ -70,8 +70,8 @@ impl AdminServer {
             .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
         let open = Routes::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
-        let door = Arc::new(OriginCheck::new(&settings.hosts, settings.token.is_some()));
-        let guarded = guarded.fallback(unknown).layer(from_fn_with_state(door, check));
+        let origin = Arc::new(OriginCheck::new(&settings.hosts, settings.token.is_some()));
+        let guarded = guarded.fallback(unknown).layer(from_fn_with_state(origin, check));
         let app = guarded.merge(open).layer(from_fn(in_time)).with_state(router);
         Ok(Self { listener, app })
     }
@@ -82,7 +82,7 @@ impl AdminServer {
 
     /// Serves until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        Seats::default().serve(self.listener, self.app, stop).await;
+        ConnectionSlots::default().serve(self.listener, self.app, stop).await;
     }
 }
 
@@ -92,9 +92,9 @@ async fn in_time(request: Request, next: Next) -> Response {
     answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
 }
 
-async fn check(State(door): State<Arc<OriginCheck>>, request: Request, next: Next) -> Response {
+async fn check(State(origin): State<Arc<OriginCheck>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    match door.check(&parts) {
+    match origin.check(&parts) {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
         Err(refusal) => refusal.into_response(),
     }

@@ -43,7 +43,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Everything the router was told, valid.
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub proxy: proxy::Settings,
+    pub proxy: proxy::ProxySettings,
     pub pools: Vec<proxy::PoolSettings>,
     /// Where more replicas are found, by the pool's name.
     pub discover: BTreeMap<String, Source>,

@@ -59,7 +59,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let discover = discover.collect();
     let pools = settle_pools(raw.pools, raw.replicas, &common, findings);
     let state_dir = raw.subsets.state_dir.take().or_else(|| state_dir(raw.listen.0.port()));
-    let proxy = proxy::Settings {
+    let proxy = proxy::ProxySettings {
         listen: raw.listen.0,
         state_dir,
         cache_secret,

@@ -101,7 +101,7 @@ fn describe(silence: Silence) -> String {
     format!("nothing came from it for {lasted:.1} s, with work that explains {expected:.1} s")
 }
 
-/// Tells whether somebody should look at a replica in this state.
+/// Tells whether an operator should look at a replica in this state.
 fn is_alert(state: State) -> bool {
     matches!(state.name, "suspect" | "out")
 }

@@ -179,7 +179,7 @@ impl Share {
     }
 
     /// Takes room if there is any, else a place among those that wait.
-    fn ask(&mut self, bytes: usize) -> Result<Option<Waiting>, Full> {
+    fn ask(&mut self, bytes: usize) -> Result<Option<BufferWait>, Full> {
         let Some(more) = self.more(bytes) else { return Ok(None) };
         let mut room = self.buffers.lock();
         if self.buffers.fits(&room, &self.caller, self.bytes, more, SHARE) {
@@ -197,7 +197,7 @@ impl Share {
         self.buffers.grant(&mut room);
         drop(room);
         let (buffers, caller) = (Arc::clone(&self.buffers), Arc::clone(&self.caller));
-        Ok(Some(Waiting { buffers, caller, age: self.age, more, granted: Some(receiver) }))
+        Ok(Some(BufferWait { buffers, caller, age: self.age, more, granted: Some(receiver) }))
     }
 }
 
@@ -211,7 +211,7 @@ impl Drop for Share {
 }
 
 /// A place among those that wait for room.
-struct Waiting {
+struct BufferWait {
     buffers: Arc<Buffers>,
     caller: Arc<Caller>,
     age: u64,
@@ -220,7 +220,7 @@ struct Waiting {
     granted: Option<oneshot::Receiver<()>>,
 }
 
-impl Drop for Waiting {
+impl Drop for BufferWait {
     fn drop(&mut self) {
         if self.granted.is_none() {
             return;

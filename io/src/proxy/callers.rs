@@ -1,6 +1,6 @@
-//! For whom a request is counted: its tenant, or where it has none the address it comes from. What
-//! clients can make the router hold (request bodies, answers that are not taken) is counted here for
-//! each of them, so that one caller's load falls on that caller.
+//! The caller that a request is counted for: its tenant, or where it has none the address it comes
+//! from. What clients can make the router hold (request bodies, answers that are not taken) is
+//! counted here for each caller, so that one caller's load falls on that caller.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,7 +21,7 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Names the tenant; one that is shared by everybody is told apart by address.
+    /// Names the tenant; the shared tenant is told apart by address.
     pub(super) fn of(tenant: Tenant, peer: IpAddr) -> Self {
         if tenant != Tenant::default() {
             return Self::Tenant(tenant);
@@ -50,10 +50,10 @@ pub(super) struct Caller {
 
 /// All callers that have a request in the router.
 #[derive(Debug, Default)]
-pub(super) struct Callers(Mutex<Table>);
+pub(super) struct Callers(Mutex<CallerTable>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct CallerTable {
     by_owner: BTreeMap<Owner, Weak<Caller>>,
     look_at: usize,
 }

@@ -1,6 +1,6 @@
-//! What a request claims: its class and its deadlines, read from headers and from what the body says.
-//! Our own header is read strictly, because a misspelt class should not go unnoticed; others' headers
-//! that make no sense are taken for absent, because they may be meant for somebody else.
+//! What a request claims: its class and its deadlines, read from headers and from what the body
+//! says. Our own header is read strictly, because a misspelt class should not go unnoticed; others'
+//! headers that make no sense are taken for absent, because they may be meant for another program.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use cleave_core::queue::{Claim, ClassId, Classes};
 use http::{HeaderMap, HeaderName};
 
 use super::headers::values_of;
-use super::tenants::Caller;
+use super::tenants::RequestTenant;
 
 pub(super) const CLASS: HeaderName = HeaderName::from_static("x-cleave-class");
 const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
@@ -25,7 +25,7 @@ const TTFT_MS: [HeaderName; 3] = [
     HeaderName::from_static("x-gateway-slo-ttft-ms"),
     HeaderName::from_static("x-slo-ttft-ms"),
 ];
-/// Nobody waits longer than this for an answer.
+/// No client waits longer than this for an answer.
 const SPAN_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// There is no class of the name that was asked for.
@@ -39,7 +39,7 @@ pub(super) fn claim(
     now: Moment,
     headers: &HeaderMap,
     urgency: &Urgency,
-    caller: &Caller<'_>,
+    caller: &RequestTenant<'_>,
     classes: &Classes,
     bytes: usize,
 ) -> Result<Claim, UnknownClass> {
@@ -132,8 +132,8 @@ mod tests {
         let headers = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let identity = Identity::Nobody;
-        let caller = Caller { tenant: Tenant(7), salt: 0, identity, settings: None };
+        let identity = Identity::Keyless;
+        let caller = RequestTenant { tenant: Tenant(7), salt: 0, identity, settings: None };
         claim(NOW, &headers.collect(), &urgency, &caller, &Classes::default(), 10)
     }
 

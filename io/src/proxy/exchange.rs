@@ -14,7 +14,7 @@ use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use tracing::debug;
 
-use crate::replicas::{Answer, Connection, Outgoing, Payload, SendError, Upload};
+use crate::replicas::{Answer, Connection, OutgoingBody, Payload, SendError, Upload};
 use crate::tokenizer::Count;
 
 use super::body::Body;
@@ -29,7 +29,7 @@ use super::outgoing;
 use super::pool::{Member, Pool};
 use super::relay::Relay;
 use super::rescue::{ServeError, json};
-use super::resume::{Kept, Spare};
+use super::resume::{ResumableRequest, ResumeBuffer};
 use super::table::Route;
 use super::vetting::vet;
 use super::visit::Visit;
@@ -80,11 +80,11 @@ fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, S
     }
 }
 
-/// What a replica answers, and for whom.
+/// What a replica answers, and the account it is for.
 struct Served {
     answer: Answer,
     /// What is kept so that another replica can go on with it.
-    spare: Option<Box<Spare>>,
+    resume_buffer: Option<Box<ResumeBuffer>>,
     account: Arc<Caller>,
 }
 
@@ -95,7 +95,7 @@ async fn serve(
     parts: Parts,
     body: Incoming,
 ) -> Result<Served, ServeError> {
-    // Intake and peek: what is asked, by whom, in which session.
+    // Intake and peek: the request, its caller and its session.
     let router = &worker.router;
     let path = Path::read(visit.uri.path())?;
     let tenants = router.tenants();
@@ -106,20 +106,18 @@ async fn serve(
     let taken = intake::take_body(router, &mut room, reads, body).await?;
     client.set_stage(parts.version, taken.stage());
     let body = taken.held();
-    let mut found = match &body {
-        Some(json) => peek(visit.api, json)?,
-        None => Peek::default(),
-    };
+    let peeked = body.as_ref().map(|it| peek(visit.api, it));
+    let mut found = peeked.transpose()?.unwrap_or_default();
     let named = visit.session.take().or(found.session.take());
     let session = named.unwrap_or_else(|| SessionId::bounded(worker.fresh_id().as_bytes()));
     let session = visit.session.insert(session).as_str();
     let model = found.model.as_deref();
     let table = router.table();
-    let Route { pool, model: known_as, is_adapter } =
-        table.route(model).map_err(|why| ServeError::no_route(why, model))?;
+    let route = table.route(model).map_err(|why| ServeError::no_route(why, model))?;
+    let Route { pool, model: known_as, is_adapter } = route;
     let model = known_as.as_deref().or(model).unwrap_or("");
-    let workload = router.settings.workload_header.as_ref();
-    let workload = workload.and_then(|it| parts.headers.get(it)?.to_str().ok());
+    let header = router.settings.workload_header.as_ref();
+    let workload = header.and_then(|it| parts.headers.get(it)?.to_str().ok());
     let key = SliceKey::new(caller.salt, workload.unwrap_or(model), session);
     let spec = pool.spec();
     let resumes = found.stream && spec.resume;
@@ -145,7 +143,7 @@ async fn serve(
     // Send, and send elsewhere while nothing has come back.
     let passing = out.passing;
     let head = |framed| write_for_replica(&parts.headers, &visit.request_id, framed, passing);
-    let (answer, spare) = match taken {
+    let (answer, resume_buffer) = match taken {
         Intake::Passing(body) => {
             let framed = passing_framed(&body);
             let head = head(framed);
@@ -156,9 +154,11 @@ async fn serve(
             let payload = Payload::edited(&body, &splices);
             let head = head(Framed::Length(payload.len()));
             let answer = try_each(worker, visit, member, &head, &payload).await?;
-            let kept = || Kept { body, share: room, headers: parts.headers, splices, passing };
-            let spare = resumes.then(kept).and_then(|it| Spare::new(visit.api, &answer, it));
-            (answer, spare)
+            let headers = parts.headers;
+            let kept = || ResumableRequest { body, share: room, headers, splices, passing };
+            let buffer =
+                resumes.then(kept).and_then(|it| ResumeBuffer::new(visit.api, &answer, it));
+            (answer, buffer)
         }
         Intake::Nothing => {
             let bare = matches!(parts.method, Method::GET | Method::HEAD);
@@ -166,8 +166,8 @@ async fn serve(
             (try_each(worker, visit, member, &head, &Payload::default()).await?, None)
         }
     };
-    let origin = visit.member().map(|it| &it.origin);
-    Ok(Served { answer: vet(router, answer, origin, passing)?, spare, account })
+    let answer = vet(router, answer, visit.member().map(|it| &it.origin), passing)?;
+    Ok(Served { answer, resume_buffer, account })
 }
 
 /// Counts the tokens of a prompt, if its pool has a tokenizer that is done in time; else 0, and the
@@ -196,7 +196,7 @@ pub(super) async fn try_each(
         let sent = tokio::select! {
             biased;
             sent = send(worker, visit, &member, head, payload) => sent,
-            () = visit.recalled(&member) => Err(SendError::GivenUp),
+            () = visit.cancelled(&member) => Err(SendError::GivenUp),
         };
         drop(waiting);
         let (failure, tried) = match sent {
@@ -251,7 +251,7 @@ async fn send(
 ) -> Result<Answer, SendError> {
     let timeouts = &worker.router.settings.timeouts;
     let start = request_line(visit, member);
-    let outgoing = || Outgoing::<Incoming>::Held(payload);
+    let outgoing = || OutgoingBody::<Incoming>::Held(payload);
     let head = [start.as_bytes(), head];
     let mut lost = None;
     if let Some(kept) = worker.idle.take(member.id) {
@@ -294,11 +294,11 @@ async fn pass(
     let start = request_line(visit, &member);
     let head = [start.as_bytes(), head];
     let limit_bytes = worker.router.settings.limits.body_bytes_max;
-    let outgoing = Outgoing::Passing { body, chunked, limit: timeouts.body };
+    let outgoing = OutgoingBody::Passing { body, chunked, limit: timeouts.body };
     let exchanged = tokio::select! {
         biased;
         it = connection.exchange(&visit.method, head, outgoing, timeouts.first_byte) => it,
-        () = visit.recalled(&member) => Err(SendError::GivenUp),
+        () = visit.cancelled(&member) => Err(SendError::GivenUp),
     };
     match exchanged {
         Ok(answer) => Ok(answer),
@@ -328,13 +328,13 @@ fn relay(
     served: Served,
     client: Arc<Client>,
 ) -> Response<Body> {
-    let Served { answer: Answer { status, mut headers, body }, spare, account } = served;
+    let Served { answer: Answer { status, mut headers, body }, resume_buffer, account } = served;
     let stream = is_event_stream(&headers);
     let is_encoded = headers.contains_key(header::CONTENT_ENCODING);
     visit.answering(status, stream, is_encoded);
     clean_for_client(&mut headers, stream);
     visit.sign(&mut headers);
-    let relay = Relay::new(worker, visit, body, stream, spare, &account, client);
+    let relay = Relay::new(worker, visit, body, stream, resume_buffer, &account, client);
     let mut answer = Response::new(Body::Relay(Box::new(relay)));
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;

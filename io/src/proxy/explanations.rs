@@ -22,20 +22,20 @@ const BYTES_MAX: usize = 16 << 20;
 #[derive(Debug)]
 pub struct Explanations {
     settings: ExplainSettings,
-    kept: Mutex<Shelf>,
+    kept: Mutex<KeptDecisions>,
 }
 
 /// The newest last.
 #[derive(Debug, Default)]
-struct Shelf {
-    kept: VecDeque<Kept>,
+struct KeptDecisions {
+    kept: VecDeque<KeptDecision>,
     bytes: usize,
 }
 
 /// How much of a decision is shown in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
-    /// All of it, to who has the admin token.
+pub(super) enum Visibility {
+    /// All of it, with the admin token.
     Whole,
     /// What is the request's own. Not where it went, nor any figure that tells what others have sent:
     /// what is cached, and what a prefill takes for that.
@@ -44,7 +44,7 @@ pub(super) enum Sight {
 
 /// One request: each time it was placed, and what came of it.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct KeptDecision {
     request: RequestId,
     /// As the client knows it.
     pub request_id: String,
@@ -56,12 +56,12 @@ pub struct Kept {
     /// Why it was not sent, or not sent again.
     pub refusal: Option<&'static str>,
     /// `None` while it runs.
-    pub came: Option<Came>,
+    pub came: Option<RequestOutcome>,
 }
 
 /// What came of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Came {
+pub struct RequestOutcome {
     pub outcome: &'static str,
     pub status: u16,
     /// From the last decision to the first piece of a stream.
@@ -77,12 +77,12 @@ impl Explanations {
     }
 
     /// Finds what is kept of a request; the newest, if a client used the id twice.
-    pub fn find(&self, request_id: &str) -> Option<Kept> {
+    pub fn find(&self, request_id: &str) -> Option<KeptDecision> {
         self.lock().kept.iter().rev().find(|it| it.request_id == request_id).cloned()
     }
 
     /// Lists what was kept last, the newest first.
-    pub fn latest(&self, count: usize) -> Vec<Kept> {
+    pub fn latest(&self, count: usize) -> Vec<KeptDecision> {
         self.lock().kept.iter().rev().take(count).cloned().collect()
     }
 
@@ -92,13 +92,13 @@ impl Explanations {
     }
 
     /// Tells whether a request asks for its decision, and how much of it may be shown.
-    pub(super) fn asks(&self, headers: &HeaderMap) -> Option<Sight> {
+    pub(super) fn asks(&self, headers: &HeaderMap) -> Option<Visibility> {
         let asked = headers.get(EXPLAIN)?.as_bytes();
         let token = self.settings.token.as_ref().map(HeaderValue::as_bytes);
         if token.is_some_and(|it| equal_in_constant_time(asked, it)) {
-            return Some(Sight::Whole);
+            return Some(Visibility::Whole);
         }
-        self.settings.clients.then_some(Sight::Own)
+        self.settings.clients.then_some(Visibility::Own)
     }
 
     /// Draws a lot for a request; by its number, so that no generator is locked for it.
@@ -112,7 +112,7 @@ impl Explanations {
     }
 
     /// Keeps what is known of a request so far, in place of what was known before.
-    pub(super) fn put(&self, kept: &Kept) {
+    pub(super) fn put(&self, kept: &KeptDecision) {
         let mut all = self.lock();
         let known = all.kept.iter().rposition(|it| it.request == kept.request);
         all.bytes += kept.bytes();
@@ -131,12 +131,12 @@ impl Explanations {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
+    fn lock(&self) -> MutexGuard<'_, KeptDecisions> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl KeptDecision {
     pub(super) fn new(request: RequestId, request_id: String) -> Self {
         let (pool, choices) = (String::new(), Vec::new());
         Self { request, request_id, pool, waited: None, choices, refusal: None, came: None }
@@ -162,10 +162,10 @@ impl Kept {
 
     /// Writes the last decision in one line, for a header. `apart` says that what is cached for the
     /// request is its tenant's own.
-    pub(super) fn line(&self, sight: Sight, apart: bool) -> Option<String> {
+    pub(super) fn line(&self, sight: Visibility, apart: bool) -> Option<String> {
         match sight {
-            Sight::Whole => self.whole_line(),
-            Sight::Own => self.own_line(apart),
+            Visibility::Whole => self.whole_line(),
+            Visibility::Own => self.own_line(apart),
         }
     }
 
@@ -275,8 +275,8 @@ mod tests {
         Explanations::new(ExplainSettings { kept_max, ..ExplainSettings::default() })
     }
 
-    fn kept(number: u64, id: &str) -> Kept {
-        let mut kept = Kept::new(RequestId(number), id.to_owned());
+    fn kept(number: u64, id: &str) -> KeptDecision {
+        let mut kept = KeptDecision::new(RequestId(number), id.to_owned());
         kept.refusal = Some("no_replica");
         kept
     }
@@ -292,11 +292,11 @@ mod tests {
         assert_eq!(latest, ["r-4", "r-3", "r-2"]);
         assert!(explanations.find("r-1").is_none());
         let (ttft, total, usage) = (None, Duration::from_secs(1), Usage::default());
-        let came = Some(Came { outcome: "done", status: 200, ttft, total, usage });
-        explanations.put(&Kept { came, ..kept(3, "r-3") });
-        explanations.put(&Kept { came, ..kept(1, "r-1") });
+        let came = Some(RequestOutcome { outcome: "done", status: 200, ttft, total, usage });
+        explanations.put(&KeptDecision { came, ..kept(3, "r-3") });
+        explanations.put(&KeptDecision { came, ..kept(1, "r-1") });
         assert!(explanations.find("r-3").is_some_and(|it| it.came.is_some()));
-        assert!(explanations.find("r-1").is_none(), "who made room stays away");
+        assert!(explanations.find("r-1").is_none(), "what made room stays away");
         assert_eq!(explanations.latest(9).len(), 3);
     }
 
@@ -307,7 +307,7 @@ mod tests {
         (0..40).for_each(|it| explanations.put(&kept(it, &long)));
         let all = explanations.lock();
         assert!(all.bytes <= BYTES_MAX && 10 < all.kept.len());
-        assert_eq!(all.bytes, all.kept.iter().map(Kept::bytes).sum::<usize>());
+        assert_eq!(all.bytes, all.kept.iter().map(KeptDecision::bytes).sum::<usize>());
     }
 
     #[test]
@@ -326,9 +326,9 @@ mod tests {
             HeaderMap::from_iter([(EXPLAIN, HeaderValue::from_static(value))])
         };
         for clients in [false, true] {
-            let own = clients.then_some(Sight::Own);
+            let own = clients.then_some(Visibility::Own);
             for token in [None, Some(HeaderValue::from_static("hunter2"))] {
-                let whole = token.is_some().then_some(Sight::Whole).or(own);
+                let whole = token.is_some().then_some(Visibility::Whole).or(own);
                 let settings = ExplainSettings { clients, token, ..ExplainSettings::default() };
                 let explanations = Explanations::new(settings);
                 assert_eq!(explanations.asks(&HeaderMap::new()), None);

@@ -60,7 +60,7 @@ where
 #[derive(Debug)]
 pub(crate) struct Guard<S> {
     inner: S,
-    /// Where requests say how far they are, if anybody wants to know.
+    /// Where requests say how far they are, if anything listens.
     client: Option<Arc<Client>>,
     /// Since the client closed its side.
     closed: Option<Closed>,

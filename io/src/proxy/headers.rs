@@ -14,7 +14,8 @@ pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Headers that may carry an API key, in order.
 pub(super) const KEYS: [HeaderName; 3] =
     [header::AUTHORIZATION, API_KEY, HeaderName::from_static("api-key")];
-/// Names to a replica who served the session before, for engines that can fetch KV from there.
+/// Names to a replica the one that served the session before, for engines that can fetch KV from
+/// there.
 pub(super) const PREVIOUS_REPLICA: HeaderName =
     HeaderName::from_static("x-cleave-previous-replica");
 /// Asks for the decision to be kept and shown.

@@ -1,5 +1,5 @@
-//! What a request is, before anything is decided: who sends it, which session it belongs to, and its
-//! body, read whole where routing must look into it. Every byte held is counted against a limit.
+//! What a request is, before anything is decided: its sender, its session, and its body, read whole
+//! where routing must look into it. Every byte held is counted against a limit.
 
 use std::sync::Arc;
 
@@ -72,8 +72,8 @@ pub(super) fn request_id(headers: &HeaderMap, fresh: impl FnOnce() -> String) ->
 /// Finds the session that a header names, `x-session-id` before all others.
 pub(super) fn session(headers: &HeaderMap, names: &[HeaderName]) -> Option<SessionId> {
     let own = headers.get(SESSION_ID).into_iter();
-    let named = own.chain(values_of(headers, names)).find(|it| !it.is_empty());
-    named.map(|it| SessionId::bounded(it.as_bytes()))
+    let first = own.chain(values_of(headers, names)).find(|it| !it.is_empty());
+    first.map(|it| SessionId::bounded(it.as_bytes()))
 }
 
 /// Tells whether routing must look into a body: its label says that it is JSON, or a server at this path

@@ -3,9 +3,11 @@
 //! request goes is the brain's word, asked under one lock per pool.
 
 mod announce;
+mod assignment_file;
 mod body;
 mod buffers;
 mod callers;
+mod cancel;
 mod claim;
 mod client;
 mod clock;
@@ -14,13 +16,10 @@ mod explanations;
 mod guard;
 mod headers;
 mod intake;
-mod keep;
-mod lobby;
+mod open_connections;
 mod outgoing;
 mod panics;
 mod pool;
-mod pulse;
-mod recall;
 mod relay;
 mod rescue;
 mod resume;
@@ -28,6 +27,7 @@ mod router;
 mod salts;
 mod server;
 mod settings;
+mod stuck;
 mod table;
 mod tenants;
 #[cfg(test)]
@@ -41,14 +41,14 @@ mod worker;
 mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
-pub use explanations::{Came, Explanations, Kept};
+pub use explanations::{Explanations, KeptDecision, RequestOutcome};
 pub(crate) use guard::Guard;
 pub use pool::Pool;
 pub use router::Router;
 pub use salts::CacheSecret;
 pub use server::{BindError, Server};
 pub use settings::{
-    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ReplicaSettings, Settings,
+    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
     Timeouts, TlsSettings, default_session_headers,
 };
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};

@@ -10,7 +10,7 @@ use super::salts::{Salt, Salts};
 use super::settings::{CacheScope, Passing, PoolSettings};
 use super::tenants::Identity;
 
-/// What a pool lets pass, and of whom.
+/// What a pool lets pass, and from which clients.
 pub(super) struct Outgoing {
     apart: bool,
     route: Route,
@@ -69,7 +69,7 @@ impl Outgoing {
 }
 
 /// Tells whether a request has no prompt, or one that a salt can set apart. A body that is not read
-/// could hold a prompt whatever its label, and so could one that is sent to a path nobody knows.
+/// could hold a prompt whatever its label, and so could one that is sent to an unknown path.
 fn can_keep_apart(route: Route, taken: &Intake) -> bool {
     match taken {
         Intake::Nothing => true,

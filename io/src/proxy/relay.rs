@@ -1,7 +1,7 @@
 //! To the client: pieces pass as they come, one by one, and only when the client can take them. The
-//! relay holds nothing back and parses nothing, unless the stream has a spare (`resume`): then whole
+//! relay holds nothing back and parses nothing, unless the stream has a resume buffer (`resume`): then whole
 //! events pass. When the replica breaks off, another one goes on or the client is told in its own
-//! stream; when the client leaves, or takes nothing for too long (`pulse`), dropping this hangs up on the
+//! stream; when the client leaves, or takes nothing for too long (`progress`), dropping this hangs up on the
 //! replica.
 
 use std::future::Future as _;
@@ -23,9 +23,9 @@ use super::callers::Caller;
 use super::client::Client;
 use super::panics::{Panicked, attempt};
 use super::pool::{Member, WaitingRequest};
-use super::pulse::Pulse;
 use super::rescue::{cut_event, panicked_event};
-use super::resume::{Moved, Moving, Spare};
+use super::resume::{Moved, Moving, ResumeBuffer};
+use super::stuck::WriteProgress;
 use super::visit::Visit;
 use super::worker::Worker;
 
@@ -39,9 +39,9 @@ pub(super) struct Relay {
     /// `None` once it is over, and while it moves.
     body: Option<AnswerBody>,
     stream: bool,
-    spare: Option<Box<Spare>>,
+    resume_buffer: Option<Box<ResumeBuffer>>,
     /// Shows this thread's sweep whether the client takes what it is given.
-    pulse: Arc<Pulse>,
+    progress: Arc<WriteProgress>,
     given_bytes: u64,
     client: Arc<Client>,
     /// What came after the last piece was no part of an answer.
@@ -60,19 +60,19 @@ impl Relay {
         visit: Visit,
         body: AnswerBody,
         stream: bool,
-        spare: Option<Box<Spare>>,
+        resume_buffer: Option<Box<ResumeBuffer>>,
         caller: &Arc<Caller>,
         client: Arc<Client>,
     ) -> Self {
         let mut relay = Self {
-            pulse: worker.pulses.watch(caller),
+            progress: worker.stuck_answers.watch(caller),
             given_bytes: 0,
             client,
             worker,
             visit: Some(visit),
             body: Some(body),
             stream,
-            spare,
+            resume_buffer,
             failed: false,
             moving: None,
             last_piece: Instant::now(),
@@ -97,7 +97,7 @@ impl Relay {
         self.worker.router.metrics.on_panic("stream");
         let broken = || io::Error::other("the router made a mistake");
         // While the answer moved, the visit was in what panicked, and is settled.
-        (self.body, self.waiting, self.spare, self.moving) = (None, None, None, None);
+        (self.body, self.waiting, self.resume_buffer, self.moving) = (None, None, None, None);
         let Some(visit) = &mut self.visit else { return Err(broken()) };
         visit.on_panic();
         if !self.stream {
@@ -111,9 +111,9 @@ impl Relay {
         let polled = self.poll_next(cx);
         if let Poll::Ready(Some(Ok(piece))) = &polled {
             self.given_bytes += u64::try_from(piece.len()).unwrap_or(0);
-            self.pulse.given(self.given_bytes);
+            self.progress.given(self.given_bytes);
         } else {
-            self.pulse.taken(self.given_bytes);
+            self.progress.taken(self.given_bytes);
         }
         polled
     }
@@ -145,7 +145,7 @@ impl Relay {
                         Some(Ok(Bytes::from_static(COMMENT)))
                     }
                     Poll::Pending => {
-                        let hung = self.visit().poll_recalled(cx).is_ready();
+                        let hung = self.visit().poll_cancelled(cx).is_ready();
                         if !hung {
                             ready!(self.poll_idle(cx));
                         }
@@ -195,13 +195,13 @@ impl Relay {
     /// Takes in a piece; returns what of it is passed on now.
     fn on_piece(&mut self, piece: Bytes) -> Option<Bytes> {
         self.last_piece = Instant::now();
-        let piece = match &mut self.spare {
+        let piece = match &mut self.resume_buffer {
             None => piece,
-            Some(spare) => {
-                let taken = spare.on_piece(piece);
+            Some(resume_buffer) => {
+                let taken = resume_buffer.on_piece(piece);
                 self.failed = taken.cut;
-                if spare.is_idle() {
-                    self.spare = None;
+                if resume_buffer.is_idle() {
+                    self.resume_buffer = None;
                 }
                 taken.forward
             }
@@ -217,10 +217,10 @@ impl Relay {
     /// Tells whether the answer ended like one that is whole, and is not.
     fn is_short(&self) -> bool {
         let ended = self.body.as_ref().is_some_and(AnswerBody::is_done);
-        ended && self.spare.as_ref().is_some_and(|it| !it.is_over())
+        ended && self.resume_buffer.as_ref().is_some_and(|it| !it.is_over())
     }
 
-    /// Settles at the last byte: with a known length nobody asks for what comes after it.
+    /// Settles at the last byte: with a known length nothing asks for what comes after it.
     fn finish_if_done(&mut self) {
         if self.failed || self.is_short() {
             return;
@@ -240,11 +240,11 @@ impl Relay {
         (self.body, self.waiting) = (None, None);
         let replica = self.visit().member().map(|it| it.origin.as_str());
         warn!(replica, %error, "answer cut");
-        let mut spare = self.spare.take();
-        match spare.as_mut().map_or(Continuation::GiveUp, |it| it.on_cut()) {
+        let mut resume_buffer = self.resume_buffer.take();
+        match resume_buffer.as_mut().map_or(Continuation::GiveUp, |it| it.on_cut()) {
             Continuation::GoOn => {
-                let (spare, visit) = (spare?, self.visit.take()?);
-                self.moving = Some(spare.move_on(Arc::clone(&self.worker), visit, failure));
+                let (resume_buffer, visit) = (resume_buffer?, self.visit.take()?);
+                self.moving = Some(resume_buffer.move_on(Arc::clone(&self.worker), visit, failure));
                 None
             }
             Continuation::Close(words) => {
@@ -260,9 +260,9 @@ impl Relay {
         self.moving = None;
         let visit = self.visit.insert(moved.visit);
         match moved.rest {
-            Ok((body, spare)) => {
+            Ok((body, resume_buffer)) => {
                 visit.resumed();
-                (self.body, self.spare) = (Some(body), Some(spare));
+                (self.body, self.resume_buffer) = (Some(body), Some(resume_buffer));
                 self.last_piece = Instant::now();
                 None
             }

@@ -229,7 +229,8 @@ fn beginning(text: &str, bytes_max: usize) -> Cow<'_, str> {
     format!("{}\u{2026}", &text[..end]).into()
 }
 
-/// Who asked for too much is told 429, who came at a bad time 503, who has no time left 504.
+/// A request that asked for too much is told 429, one that came at a bad time 503, one with no time
+/// left 504.
 const fn status_of(refusal: Refusal) -> StatusCode {
     match refusal {
         Refusal::LineFull { .. } | Refusal::OverContract { .. } => StatusCode::TOO_MANY_REQUESTS,

@@ -1,7 +1,7 @@
 //! What is kept of a stream so that another replica can go on with it: the request, what was said, and
 //! the beginning of an event whose end has not come. Only whole events are passed on, so that a cut
 //! never falls inside one. Everything kept is counted against the limit on request bodies; where
-//! there is no room, the stream goes on without a spare.
+//! there is no room, the stream goes on without a resume buffer.
 
 use std::future::Future;
 use std::io;
@@ -28,7 +28,7 @@ use super::worker::Worker;
 const EVENT_BYTES_MAX: usize = 64 << 10;
 
 /// A request as it came, with its share of the common limit.
-pub(super) struct Kept {
+pub(super) struct ResumableRequest {
     pub(super) body: Bytes,
     pub(super) share: Share,
     pub(super) headers: HeaderMap,
@@ -37,9 +37,9 @@ pub(super) struct Kept {
     pub(super) passing: Passing,
 }
 
-pub(super) struct Spare {
+pub(super) struct ResumeBuffer {
     resume: Resume,
-    kept: Kept,
+    kept: ResumableRequest,
     /// The beginning of an event.
     part: BytesMut,
 }
@@ -56,12 +56,12 @@ pub(super) type Moving = Pin<Box<dyn Future<Output = Moved> + Send>>;
 pub(super) struct Moved {
     pub(super) visit: Visit,
     /// What another replica goes on with; the reason when there is none.
-    pub(super) rest: Result<(AnswerBody, Box<Spare>), io::Error>,
+    pub(super) rest: Result<(AnswerBody, Box<ResumeBuffer>), io::Error>,
 }
 
-impl Spare {
+impl ResumeBuffer {
     /// Keeps what is needed to go on; `None` where that would not be exact, or there is no room.
-    pub(super) fn new(api: Api, answer: &Answer, kept: Kept) -> Option<Box<Self>> {
+    pub(super) fn new(api: Api, answer: &Answer, kept: ResumableRequest) -> Option<Box<Self>> {
         if !kept.share.may_stay() || !is_plain_stream(answer) {
             return None;
         }
@@ -161,7 +161,7 @@ impl Spare {
             .await
             .map_err(|refusal| io::Error::other(refusal.as_str()))?;
         let sent_ms = cut.elapsed().as_millis();
-        let Kept { body, headers, splices, passing, .. } = &self.kept;
+        let ResumableRequest { body, headers, splices, passing, .. } = &self.kept;
         let rest = Bytes::from(self.resume.body(body, splices));
         let framed = Framed::Length(rest.len());
         let head = write_for_replica(headers, &visit.request_id, framed, *passing);
@@ -178,7 +178,7 @@ impl Spare {
     }
 }
 
-/// Tells whether an answer is a stream of events as they are, of no length anybody promised.
+/// Tells whether an answer is a stream of events as they are, of no promised length.
 fn is_plain_stream(answer: &Answer) -> bool {
     answer.status == StatusCode::OK
         && is_event_stream(&answer.headers)

@@ -22,14 +22,14 @@ use crate::telemetry::{
     AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
 };
 
+use super::assignment_file;
 use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
 use super::explanations::Explanations;
-use super::keep;
 use super::pool::{Member, Pool, Question, keep_time};
 use super::salts::Salts;
-use super::settings::{PoolSettings, Settings};
+use super::settings::{PoolSettings, ProxySettings};
 use super::table::Table;
 use super::tenants::Tenants;
 use super::workloads::WorkloadNames;
@@ -44,7 +44,7 @@ const QUESTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub struct Router {
-    pub(super) settings: Settings,
+    pub(super) settings: ProxySettings,
     pub(super) clock: Clock,
     pub(super) access: AccessLog,
     pub metrics: Metrics,
@@ -71,7 +71,7 @@ pub struct Router {
 }
 
 impl Router {
-    pub fn new(settings: Settings, access: AccessLog) -> Arc<Self> {
+    pub fn new(settings: ProxySettings, access: AccessLog) -> Arc<Self> {
         let buffers = Buffers::for_bodies(settings.limits.buffered_bytes_max);
         let explanations = Explanations::new(settings.explain.clone());
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
@@ -131,7 +131,7 @@ impl Router {
         self.table.load_full()
     }
 
-    /// Who is known by which key.
+    /// Tenants by their keys.
     pub fn tenants(&self) -> Arc<Tenants> {
         self.tenants.load_full()
     }
@@ -208,8 +208,8 @@ impl Router {
     /// Goes on from the assignment that an earlier run left.
     fn restore(&self, pool: &Pool) {
         let Some(folder) = &self.settings.state_dir else { return };
-        let file = keep::file_of(folder, self.settings.listen.port(), &pool.name);
-        match keep::read(&file) {
+        let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
+        match assignment_file::read(&file) {
             Ok(None) => {}
             Ok(Some(assignment)) => {
                 let generation = assignment.generation();
@@ -232,8 +232,8 @@ impl Router {
             }
             let names = pool.snapshot().replicas.into_iter();
             let names = names.map(|it| (Place::of(&it.name), it.name)).collect();
-            let file = keep::file_of(folder, self.settings.listen.port(), &pool.name);
-            if let Err(error) = keep::write(&file, &view, &names) {
+            let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
+            if let Err(error) = assignment_file::write(&file, &view, &names) {
                 warn!(pool = pool.name, file = %file.display(), %error, "assignment not kept");
             }
             // Said once for each change, not every few seconds.
@@ -271,7 +271,7 @@ impl Router {
                 quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
                 shadows: pool.shadows(),
-                foresight: snapshot.foresight.clone(),
+                ttft_error: snapshot.ttft_error.clone(),
                 workloads: pool
                     .workload_drifts()
                     .into_iter()
@@ -320,7 +320,8 @@ impl Router {
         .await;
     }
 
-    /// Asks replicas for a token when the brain wants to know, for as long as anybody has the pool.
+    /// Asks replicas for a token when the brain wants to know, for as long as the pool has an
+    /// owner.
     async fn put_questions(
         self: Arc<Self>,
         pool: Weak<Pool>,
@@ -391,7 +392,7 @@ impl Router {
                 pool.tell(Event::Probed { replica: member.id, probe });
                 return;
             }
-            // Before it may be chosen, its models are known: nobody gets a 404 for want of time.
+            // Before it may be chosen, its models are known: no client gets a 404 for want of time.
             let before = member.models.swap(Arc::new(models));
             let ids = |it: &[cleave_core::protocol::Model]| {
                 it.iter().map(|it| it.id.clone()).collect::<Vec<_>>()

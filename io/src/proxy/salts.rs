@@ -168,7 +168,7 @@ mod tests {
     fn a_salt_depends_on_the_secret_the_tenant_and_the_client_s_choice() {
         let (one, other) = (salts("one"), salts("other"));
         let all = [
-            salt(&one, Identity::Nobody, &[]),
+            salt(&one, Identity::Keyless, &[]),
             salt(&one, Identity::Tenant("a"), &[]),
             salt(&one, Identity::Tenant("b"), &[]),
             salt(&one, Identity::Key(b"a"), &[]),
@@ -193,7 +193,7 @@ mod tests {
         let made = Salts::new(None, Some(&folder));
         let again = Salts::new(None, Some(&folder));
         let passing = Salts::new(None, None);
-        let of = |it: &Salts| salt(it, Identity::Nobody, &[]);
+        let of = |it: &Salts| salt(it, Identity::Keyless, &[]);
         assert_eq!(of(&made), of(&again));
         assert_ne!(of(&made), of(&passing));
         let file = folder.join(FILE_NAME);

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::client::Client;
-use super::lobby::Lobby;
+use super::open_connections::OpenConnections;
 use super::panics::contained;
 use super::router::Router;
 use super::tls;
@@ -79,8 +79,8 @@ impl Server {
         Ok(Self { listener, tls: tls.map(TlsAcceptorDebug), router, connections_max })
     }
 
-    /// Takes no more connections than that at once, however many the settings allow; who comes then
-    /// waits to be accepted.
+    /// Takes no more connections than that at once, however many the settings allow; later ones
+    /// wait to be accepted.
     #[must_use]
     pub fn with_connections_max(mut self, connections: usize) -> Self {
         self.connections_max = self.connections_max.min(connections);
@@ -111,16 +111,16 @@ impl Server {
             threads.push(self.start_thread(number, &ending)?);
         }
         let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
-        let mut door = Door {
+        let mut acceptor = Acceptor {
             server: &self,
             ending: &ending,
             listener: &listener,
             places: Arc::new(Semaphore::new(self.connections_max)),
-            lobby: Lobby::default(),
+            open_connections: OpenConnections::default(),
             threads,
         };
-        _ = stop.run_until_cancelled(door.keep_open()).await;
-        let threads = door.threads;
+        _ = stop.run_until_cancelled(acceptor.keep_open()).await;
+        let threads = acceptor.threads;
 
         self.router.start_draining();
         if !taken.is_cancelled() {
@@ -188,16 +188,16 @@ fn is_for(listener: &TcpListener, address: SocketAddr) -> bool {
 }
 
 /// Where connections come in.
-struct Door<'a> {
+struct Acceptor<'a> {
     server: &'a Server,
     ending: &'a Ending,
     listener: &'a tokio::net::TcpListener,
     places: Arc<Semaphore>,
-    lobby: Lobby,
+    open_connections: OpenConnections,
     threads: Vec<Thread>,
 }
 
-impl Door<'_> {
+impl Acceptor<'_> {
     /// Accepts for ever, whatever happens.
     async fn keep_open(&mut self) {
         while contained(Box::pin(self.accept())).await.is_err() {
@@ -213,7 +213,7 @@ impl Door<'_> {
                 Ok((stream, peer)) => {
                     let Some(place) = self.find_place().await else { return };
                     let client = Arc::new(Client::new(peer, self.server.router.clock));
-                    self.lobby.enter(&client);
+                    self.open_connections.enter(&client);
                     self.hand_over(Accepted { stream, client, place }).await;
                 }
                 Err(error) => {
@@ -232,7 +232,7 @@ impl Door<'_> {
             return Some(place);
         }
         loop {
-            self.lobby.make_room();
+            self.open_connections.make_room();
             if let Ok(place) = timeout(LOOK, Arc::clone(&self.places).acquire_owned()).await {
                 return place.ok();
             }
@@ -282,12 +282,12 @@ mod tests {
         let mut gone = server.start_thread(0, &ending).unwrap();
         gone.accepted = mpsc::channel(1).0;
         let places = Arc::new(Semaphore::new(8));
-        let mut door = Door {
+        let mut acceptor = Acceptor {
             server: &server,
             ending: &ending,
             listener: &listener,
             places,
-            lobby: Lobby::default(),
+            open_connections: OpenConnections::default(),
             threads: vec![gone],
         };
         let mut client = TcpStream::connect(server.local_addr().unwrap()).await.unwrap();
@@ -300,7 +300,7 @@ mod tests {
         };
         let answer = tokio::select! {
             answer = asking => answer,
-            () = door.keep_open() => unreachable!("the door stays open"),
+            () = acceptor.keep_open() => unreachable!("the door stays open"),
         };
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         ending.cut.cancel();

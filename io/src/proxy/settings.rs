@@ -15,12 +15,12 @@ use http::{HeaderName, HeaderValue};
 use crate::replicas::{Origin, ProbeSettings, UploadLimits};
 use crate::tokenizer::Tokenizer;
 
-use super::pulse::Patience;
 use super::salts::CacheSecret;
+use super::stuck::ClientLimits;
 
 /// How clients reach the router, and what they may ask of it.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ProxySettings {
     pub listen: SocketAddr,
     pub tls: Option<TlsSettings>,
     /// Threads that carry requests; each owns its connections.
@@ -29,7 +29,7 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Headers that may carry a session id, in order; `x-session-id` always comes first.
     pub session_headers: Vec<HeaderName>,
-    /// A header whose value names the workload in place of the model, set by somebody trusted.
+    /// A header whose value names the workload in place of the model, set by a trusted proxy.
     pub workload_header: Option<HeaderName>,
     /// Where assignments are kept over a restart, if anywhere.
     pub state_dir: Option<PathBuf>,
@@ -38,10 +38,13 @@ pub struct Settings {
     pub explain: ExplainSettings,
 }
 
-impl Settings {
+impl ProxySettings {
     /// How slowly clients may take their answers.
-    pub(super) const fn patience(&self) -> Patience {
-        Patience { write: self.timeouts.write, bytes_per_s_min: self.limits.client_bytes_per_s_min }
+    pub(super) const fn client_limits(&self) -> ClientLimits {
+        ClientLimits {
+            write: self.timeouts.write,
+            bytes_per_s_min: self.limits.client_bytes_per_s_min,
+        }
     }
 
     /// What clients' bodies are held to.
@@ -139,10 +142,10 @@ pub struct Passing {
     pub headers: Allowed,
 }
 
-/// Who may find whose prompts in a replica's cache.
+/// Which tenants share a replica's prefix cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheScope {
-    /// Everybody, as engines do it by themselves.
+    /// All of them, as engines do it by themselves.
     #[default]
     Shared,
     /// Each tenant only its own.

@@ -16,7 +16,7 @@ const LISTED_MAX: usize = 20;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     routes: HashMap<String, Route>,
-    /// Pools of which nobody knows yet what they serve.
+    /// Pools of which it is not known yet what they serve.
     open: Vec<Arc<Pool>>,
     pools: Vec<Arc<Pool>>,
     /// The merged list, as `/v1/models` answers it.

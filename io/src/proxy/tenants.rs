@@ -1,6 +1,6 @@
-//! Who is who: tenants by their API keys, which are known only as hashes. What a request may claim is
-//! decided here from its key; a header that names a tenant or a class beyond the key's means nothing.
-//! The set is swapped whole when the file changes, so that a key can be rotated while requests run.
+//! Tenants by their API keys, which are known only as hashes. What a request may claim is decided
+//! here from its key; a header that names a tenant or a class beyond the key's means nothing. The
+//! set is swapped whole when the file changes, so that a key can be rotated while requests run.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -68,15 +68,15 @@ pub struct TenantSettings {
     pub pool_limits: BTreeMap<String, Limits>,
 }
 
-/// What becomes of a key that nobody has.
+/// What becomes of a key of no tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownKeys {
     Refuse,
-    /// It is served like everybody without a contract.
+    /// It is served like a request without a contract.
     Share,
 }
 
-/// All tenants. Without any, everybody is the same one and may do everything.
+/// All tenants. Without any, all requests are of the same one and may do everything.
 #[derive(Clone, Debug)]
 pub struct Tenants {
     all: Vec<TenantSettings>,
@@ -93,10 +93,10 @@ impl Default for Tenants {
 /// Whose prompts are kept apart from others'.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Identity<'a> {
-    /// Without a key, or with one that is nobody's.
-    Nobody,
+    /// Without a key, or with one of no tenant.
+    Keyless,
     Tenant(&'a str),
-    /// Where there are no tenants, whoever has the key.
+    /// Where there are no tenants, the key itself.
     Key(&'a [u8]),
 }
 
@@ -104,7 +104,7 @@ impl<'a> Identity<'a> {
     /// Its kind and its name.
     pub(super) const fn parts(self) -> (&'static [u8], &'a [u8]) {
         match self {
-            Self::Nobody => (b"nobody", b""),
+            Self::Keyless => (b"nobody", b""),
             Self::Tenant(name) => (b"tenant", name.as_bytes()),
             Self::Key(key) => (b"key", key),
         }
@@ -115,7 +115,7 @@ impl fmt::Debug for Identity<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A key is never shown.
         f.write_str(match self {
-            Self::Nobody => "Nobody",
+            Self::Keyless => "Keyless",
             Self::Tenant(name) => name,
             Self::Key(_) => "Key(…)",
         })
@@ -124,7 +124,7 @@ impl fmt::Debug for Identity<'_> {
 
 /// The tenant of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caller<'a> {
+pub(super) struct RequestTenant<'a> {
     pub(super) tenant: Tenant,
     /// Salts session keys, so that tenants never meet in one place. Others can make it from the name of
     /// a tenant, which is of no use to them: theirs goes into all that they send.
@@ -133,7 +133,7 @@ pub(super) struct Caller<'a> {
     pub(super) settings: Option<&'a TenantSettings>,
 }
 
-/// The key is nobody's, and only somebody's may pass.
+/// The key is of no tenant, and only tenants may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnknownKey;
 
@@ -146,7 +146,7 @@ impl Tenants {
 
     /// Names the tenant in books and metrics.
     pub fn id(name: &str) -> Tenant {
-        // 0 is everybody; no name hashes to it but by a chance of one in 2^64.
+        // 0 is the shared tenant; no name hashes to it but by a chance of one in 2^64.
         Tenant(XxHash3_64::oneshot(name.as_bytes()).max(1))
     }
 
@@ -165,20 +165,23 @@ impl Tenants {
         self.all.iter().map(|it| (Self::id(&it.name), limits(it))).collect()
     }
 
-    /// Finds out who sends a request, by its key and by nothing else.
-    pub(super) fn caller<'a>(&'a self, headers: &'a HeaderMap) -> Result<Caller<'a>, UnknownKey> {
+    /// Finds the sender of a request, by its key and by nothing else.
+    pub(super) fn caller<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+    ) -> Result<RequestTenant<'a>, UnknownKey> {
         let given = KEYS.iter().find_map(|it| headers.get(it));
-        let nobody = Caller {
+        let keyless = RequestTenant {
             tenant: Tenant::default(),
             salt: 0,
-            identity: Identity::Nobody,
+            identity: Identity::Keyless,
             settings: None,
         };
         if self.all.is_empty() {
             let given = given.map(HeaderValue::as_bytes);
             let salt = given.map_or(0, XxHash3_64::oneshot);
-            let identity = given.map_or(Identity::Nobody, Identity::Key);
-            return Ok(Caller { salt, identity, ..nobody });
+            let identity = given.map_or(Identity::Keyless, Identity::Key);
+            return Ok(RequestTenant { salt, identity, ..keyless });
         }
         let key = given.map(key_of).unwrap_or_default();
         match self.by_key.get(&KeyHash::of(key)) {
@@ -186,15 +189,15 @@ impl Tenants {
                 let settings = &self.all[*at];
                 let tenant = Self::id(&settings.name);
                 let identity = Identity::Tenant(&settings.name);
-                Ok(Caller { tenant, salt: tenant.0, identity, settings: Some(settings) })
+                Ok(RequestTenant { tenant, salt: tenant.0, identity, settings: Some(settings) })
             }
             None if self.unknown == UnknownKeys::Refuse => Err(UnknownKey),
-            None => Ok(nobody),
+            None => Ok(keyless),
         }
     }
 }
 
-impl Caller<'_> {
+impl RequestTenant<'_> {
     pub(super) fn weight(&self) -> Weight {
         self.settings.map_or(Weight::ONE, |it| it.weight)
     }
@@ -278,9 +281,9 @@ mod tests {
         let empty = HeaderMap::new();
         let caller = tenants.caller(&empty).unwrap();
         assert_eq!((caller.tenant, caller.salt), (Tenant::default(), 0));
-        let nobody = Tenants::default();
+        let keyless = Tenants::default();
         let (one, other) = (with(API_KEY, "one"), with(API_KEY, "other"));
-        let (one, other) = (nobody.caller(&one).unwrap(), nobody.caller(&other).unwrap());
+        let (one, other) = (keyless.caller(&one).unwrap(), keyless.caller(&other).unwrap());
         assert_eq!(one.identity, Identity::Key(b"one"));
         assert_eq!(format!("{:?}", one.identity), "Key(…)", "a key is not shown");
         assert_eq!(one.tenant, other.tenant);
@@ -290,7 +293,7 @@ mod tests {
     #[test]
     fn a_class_is_granted_as_far_as_the_key_allows() {
         let settings = tenant("a", "k", &[1, 2]);
-        let caller = Caller {
+        let caller = RequestTenant {
             tenant: Tenant(1),
             salt: 1,
             identity: Identity::Tenant("a"),
@@ -301,8 +304,8 @@ mod tests {
         assert_eq!(granted(Some(0)), Some(1), "the next lesser one");
         assert_eq!(granted(Some(2)), Some(2));
         assert_eq!(granted(Some(3)), Some(2), "there is none lesser");
-        let anybody = Caller { settings: None, ..caller };
-        assert_eq!(anybody.class(Some(ClassId(0))), Some(ClassId(0)));
-        assert_eq!(anybody.class(None), None);
+        let unbound = RequestTenant { settings: None, ..caller };
+        assert_eq!(unbound.class(Some(ClassId(0))), Some(ClassId(0)));
+        assert_eq!(unbound.class(None), None);
     }
 }

@@ -12,7 +12,8 @@ use crate::replicas::ProbeSettings;
 use crate::telemetry::{AccessLog, LogFormat};
 
 use super::settings::{
-    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ReplicaSettings, Settings, Timeouts,
+    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
+    Timeouts,
 };
 use super::{Router, default_session_headers};
 
@@ -41,8 +42,8 @@ fn spring(left: &AtomicU32, words: &str) {
 /// Nothing in a test takes this long unless it hangs.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-pub(super) fn settings() -> Settings {
-    Settings {
+pub(super) fn settings() -> ProxySettings {
+    ProxySettings {
         listen: ([127, 0, 0, 1], 0).into(),
         tls: None,
         threads: NonZeroUsize::new(2).unwrap(),

@@ -75,7 +75,7 @@ async fn panic_at(kind: &'static str, when: When) {
     while pool.traps_sprung() == 0 {
         // Not every request comes to the replica that is full.
         bench.ask(Kind::Busy).await.unwrap();
-        assert!(began.elapsed() < fleet::PATIENCE, "{kind} {when:?} did not happen");
+        assert!(began.elapsed() < fleet::WAIT_MAX, "{kind} {when:?} did not happen");
     }
     let later = bench.ask(Kind::Stream).await.unwrap();
     assert!(later.is_whole(), "{kind} {when:?}: {later:?}");
@@ -147,7 +147,7 @@ async fn panics_at_every_request_are_answered_and_when_they_stop_the_pool_serves
     pool.set_trap(Trap::new("arrived", When::After, 0, u32::MAX));
     let began = Instant::now();
     let mut refused = 0;
-    while refused < 200 && began.elapsed() < fleet::PATIENCE {
+    while refused < 200 && began.elapsed() < fleet::WAIT_MAX {
         let answer = bench.ask(Kind::Stream).await.unwrap();
         assert_eq!(answer.status, 503, "{answer:?}");
         assert!(answer.retry_after.is_some());
@@ -157,7 +157,7 @@ async fn panics_at_every_request_are_answered_and_when_they_stop_the_pool_serves
     assert!(pool.metrics.panics.get() < 200);
     pool.set_trap(Trap::default());
     while !bench.ask(Kind::Stream).await.unwrap().is_whole() {
-        assert!(began.elapsed() < fleet::PATIENCE);
+        assert!(began.elapsed() < fleet::WAIT_MAX);
     }
     bench.until("the books are empty", || bench.router.in_flight() == 0).await;
     bench.end().await;

@@ -16,16 +16,16 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use crate::replicas::Origin;
 use crate::telemetry::AccessRecord;
 
-use super::explanations::{Came, Kept, Sight};
+use super::cancel::CancelSignal;
+use super::explanations::{KeptDecision, RequestOutcome, Visibility};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
 use super::panics::{Panicked, attempt};
 use super::pool::{Member, Pool};
-use super::recall::Recall;
 use super::router::Router;
 
 /// Events of a stream that carry no token: the role before them, the reason and the mark after them.
 const EVENTS_AROUND: u32 = 3;
-/// Who waited less than this did not wait: a decision takes some time too.
+/// A wait below this is none: a decision takes some time too.
 const WAIT_SHOWN_MIN: Duration = Duration::from_millis(1);
 
 pub(super) struct Visit {
@@ -37,18 +37,18 @@ pub(super) struct Visit {
     pub(super) uri: Uri,
     pub(super) api: Api,
     request: RequestId,
-    recall: Arc<Recall>,
+    cancel: Arc<CancelSignal>,
     arrived: Instant,
     /// When it was placed last.
     placed: Instant,
     /// What is kept of its decisions, where any are.
-    kept: Option<Box<Kept>>,
+    kept: Option<Box<KeptDecision>>,
     /// How much of it the client wants to see, and may.
-    shows: Option<Sight>,
+    shows: Option<Visibility>,
     pool: Option<Arc<Pool>>,
     key: Option<SliceKey>,
     member: Option<Arc<Member>>,
-    /// Who served the session before it moved to where this goes.
+    /// The replica that served the session before it moved to where this goes.
     pub(super) previous: Option<Origin>,
     /// Whether the brain still has it on its books.
     booked: bool,
@@ -78,7 +78,7 @@ impl Visit {
         let api = Api::of(uri.path());
         Self {
             request: router.next_request(),
-            recall: Arc::default(),
+            cancel: Arc::default(),
             router,
             request_id,
             session: None,
@@ -113,7 +113,7 @@ impl Visit {
         self.shows = explanations.asks(headers);
         if self.shows.is_some() || explanations.samples(self.request) {
             let id = self.request_id.to_str().unwrap_or("-").to_owned();
-            self.kept = Some(Box::new(Kept::new(self.request, id)));
+            self.kept = Some(Box::new(KeptDecision::new(self.request, id)));
         }
     }
 
@@ -145,7 +145,7 @@ impl Visit {
     }
 
     /// Asks the brain, and waits for its verdict. Until it refuses, the request is on its books:
-    /// whoever drops this while it waits takes it off.
+    /// dropping this while it waits takes it off.
     async fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
         let pool = Arc::clone(self.pool.as_ref().expect("a visit is placed in a pool"));
         self.booked = true;
@@ -153,7 +153,7 @@ impl Visit {
             pool.explain(self.request);
         }
         let asked = Instant::now();
-        let placed = pool.place(self.request, &self.recall, event).await;
+        let placed = pool.place(self.request, &self.cancel, event).await;
         self.placed = Instant::now();
         self.waited += self.placed - asked;
         pool.metrics.waited.observe(self.waited.as_secs_f64());
@@ -251,13 +251,13 @@ impl Visit {
     }
 
     /// Waits until the request is to give up the replica it is at.
-    pub(super) async fn recalled(&self, from: &Member) {
-        self.recall.wait(from.id).await;
+    pub(super) async fn cancelled(&self, from: &Member) {
+        self.cancel.wait(from.id).await;
     }
 
-    /// The same for whoever polls.
-    pub(super) fn poll_recalled(&self, cx: &Context<'_>) -> Poll<()> {
-        self.member.as_ref().map_or(Poll::Pending, |it| self.recall.poll(cx, it.id))
+    /// The same as a poll.
+    pub(super) fn poll_cancelled(&self, cx: &Context<'_>) -> Poll<()> {
+        self.member.as_ref().map_or(Poll::Pending, |it| self.cancel.poll(cx, it.id))
     }
 
     /// Puts the ids on an answer.
@@ -332,7 +332,7 @@ impl Visit {
         // Only a stream shows its first token when it comes.
         let first = self.first_byte.filter(|_| self.stream);
         let ttft = first.map(|it| it.saturating_sub(waited));
-        kept.came = Some(Came { outcome, status, ttft, total, usage });
+        kept.came = Some(RequestOutcome { outcome, status, ttft, total, usage });
         self.router.explanations.put(kept);
     }
 

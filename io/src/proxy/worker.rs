@@ -34,9 +34,9 @@ use super::client::{Busy, Client, Noted};
 use super::exchange::exchange;
 use super::guard::{Guard, Socket};
 use super::panics::contained;
-use super::pulse::Pulses;
 use super::rescue::ServeError;
 use super::router::Router;
+use super::stuck::StuckAnswers;
 
 const SWEEP: Duration = Duration::from_secs(1);
 /// Between two pings on an HTTP/2 connection.
@@ -54,7 +54,7 @@ pub(super) struct Worker {
     pub(super) router: Arc<Router>,
     pub(super) idle: IdleConnections,
     /// The answers on their way to clients.
-    pub(super) pulses: Pulses,
+    pub(super) stuck_answers: StuckAnswers,
     tasks: TaskTracker,
     chance: Mutex<Pcg64Mcg>,
     tls: Option<TlsAcceptor>,
@@ -88,8 +88,8 @@ impl Worker {
     ) -> Arc<Self> {
         let seed = uuid::Uuid::new_v4().as_u128();
         let chance = Mutex::new(Pcg64Mcg::from_seed(seed.to_le_bytes()));
-        let (idle, pulses, tasks) = Default::default();
-        Arc::new(Self { router, idle, pulses, tasks, chance, tls, ending, load })
+        let (idle, stuck_answers, tasks) = Default::default();
+        Arc::new(Self { router, idle, stuck_answers, tasks, chance, tls, ending, load })
     }
 
     /// Serves connections until no more come and all have ended, or are cut.
@@ -113,7 +113,7 @@ impl Worker {
         // An `async` block around the task would have room for it twice.
         let spawned = self.tasks.spawn(task.map(|()| drop(carried)));
         // It has not begun: it runs on this thread.
-        self.pulses.enter(spawned.abort_handle());
+        self.stuck_answers.enter(spawned.abort_handle());
         spawned.abort_handle()
     }
 
@@ -132,7 +132,7 @@ impl Worker {
     async fn take_all(self: &Arc<Self>, accepted: &mut mpsc::Receiver<Accepted>) {
         while let Some(Accepted { stream, client, place }) = accepted.recv().await {
             let worker = Arc::clone(self);
-            let open = Open::new(self, place);
+            let open = OpenConnection::new(self, place);
             let served = Arc::clone(&client);
             let task = self.carry(Arc::clone(&self.router).run_once(async move {
                 if let Err(error) = worker.connection(stream, served).await {
@@ -144,7 +144,7 @@ impl Worker {
         }
     }
 
-    /// Makes an id that nobody else has.
+    /// Makes a unique id.
     pub(super) fn fresh_id(&self) -> String {
         let mut bytes = [0; 16];
         self.chance.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(&mut bytes);
@@ -155,7 +155,8 @@ impl Worker {
         loop {
             sleep(SWEEP).await;
             self.idle.sweep();
-            let cancelled = self.pulses.sweep(Instant::now(), &self.router.settings.patience());
+            let cancelled =
+                self.stuck_answers.sweep(Instant::now(), &self.router.settings.client_limits());
             if 0 < cancelled {
                 debug!(cancelled, "answers that their clients do not take");
                 let cancelled = u64::try_from(cancelled).unwrap_or(0);
@@ -267,7 +268,7 @@ struct Carried(Arc<Worker>);
 impl Drop for Carried {
     fn drop(&mut self) {
         if let Some(carrier) = try_id() {
-            self.0.pulses.leave(carrier);
+            self.0.stuck_answers.leave(carrier);
         }
     }
 }
@@ -285,19 +286,19 @@ fn cause(error: &io::Error) -> Option<io::ErrorKind> {
 }
 
 /// Counts one open connection for as long as it lives.
-struct Open {
+struct OpenConnection {
     worker: Arc<Worker>,
     _place: OwnedSemaphorePermit,
 }
 
-impl Open {
+impl OpenConnection {
     fn new(worker: &Arc<Worker>, place: OwnedSemaphorePermit) -> Self {
         worker.router.metrics.connections.inc();
         Self { worker: Arc::clone(worker), _place: place }
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.worker.load.fetch_sub(1, Relaxed);
         self.worker.router.metrics.connections.dec();

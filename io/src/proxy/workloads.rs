@@ -12,8 +12,8 @@ use super::tenants::Tenants;
 
 /// Names made at most; tenants times models.
 const NAMES_MAX: usize = 1 << 16;
-/// Whoever has no key, or one that is nobody's.
-const NOBODY: &str = "default";
+/// Requests without a key, or with one of no tenant.
+const DEFAULT_TENANT: &str = "default";
 
 /// Names by workload.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +23,8 @@ impl WorkloadNames {
     pub(super) fn of(pool: &Pool, tenants: &Tenants) -> Self {
         let models = pool.models();
         let pairs = models.iter().flat_map(|model| {
-            let nobody = std::iter::once((0, NOBODY));
-            nobody.chain(tenants.salts()).map(move |(salt, tenant)| (salt, tenant, model))
+            let default_tenant = std::iter::once((0, DEFAULT_TENANT));
+            default_tenant.chain(tenants.salts()).map(move |(salt, tenant)| (salt, tenant, model))
         });
         let name = |(salt, tenant, model): (u64, &str, &String)| {
             (SliceKey::new(salt, model, "").workload(), format!("{tenant} × {model}"))

@@ -1,6 +1,7 @@
-//! One HTTP/1.1 connection to one replica: a request goes out in one write where it can, the head of
-//! the answer is read, the body is left to [`Answer`]. It has no task of its own: whoever waits for
-//! the answer drives it, and dropping it hangs up, which is how engines learn of a client's leaving.
+//! One HTTP/1.1 connection to one replica: a request goes out in one write where it can, the head
+//! of the answer is read, the body is left to [`Answer`]. It has no task of its own: the task that
+//! waits for the answer drives it, and dropping it hangs up, which is how engines learn of a
+//! client's leaving.
 
 use std::error::Error;
 use std::future::Future;
@@ -36,7 +37,7 @@ pub enum SendError {
     ConnectTimeout,
     #[error("connection lost: {0}")]
     Lost(io::Error),
-    #[error("connection lost, and nobody listens there any more: {0}")]
+    #[error("connection lost, and nothing listens there any more: {0}")]
     Died(io::Error),
     #[error("no answer in time")]
     NoAnswer,
@@ -98,7 +99,7 @@ impl Payload {
 
 /// What goes out after the head.
 #[derive(Debug)]
-pub enum Outgoing<'a, B> {
+pub enum OutgoingBody<'a, B> {
     Held(&'a Payload),
     /// Passed on as it comes, in chunks if the client did not say how long it is. `limit` is for
     /// the replica to take each piece.
@@ -152,7 +153,7 @@ impl Connection {
         mut self,
         method: &Method,
         head: [&[u8]; 2],
-        outgoing: Outgoing<'_, B>,
+        outgoing: OutgoingBody<'_, B>,
         limit: Duration,
     ) -> Result<Answer, SendError>
     where
@@ -160,8 +161,8 @@ impl Connection {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let sent = match outgoing {
-            Outgoing::Held(payload) => self.send_held(head, payload, limit).await,
-            Outgoing::Passing { body, chunked, limit } => {
+            OutgoingBody::Held(payload) => self.send_held(head, payload, limit).await,
+            OutgoingBody::Passing { body, chunked, limit } => {
                 self.send_passing(head, body, chunked, limit).await
             }
         };
@@ -260,7 +261,7 @@ impl Connection {
     }
 }
 
-/// Waits no longer than `limit`; a replica that takes nothing in so long does not answer either.
+/// Waits no longer than `limit`; a replica that takes nothing in that time does not answer either.
 async fn in_time<T>(
     limit: Duration,
     what: impl Future<Output = Result<T, SendError>>,

@@ -119,7 +119,7 @@ fn says_close(headers: &HeaderMap) -> bool {
 /// How much of a body is still to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     Chunked(Chunk),
     UntilClose,
@@ -133,7 +133,7 @@ pub(super) enum Chunk {
     Size,
     Data(u64),
     DataEnd,
-    /// After so many trailer lines.
+    /// After this many trailer lines.
     Trailers(u32),
 }
 

@@ -43,7 +43,7 @@ impl IdleConnections {
         }
     }
 
-    /// Closes what is too old, also towards replicas that nobody asks for any more.
+    /// Closes what is too old, also towards replicas that get no requests any more.
     pub fn sweep(&self) {
         self.lock().retain(|_, kept| {
             kept.retain(|it| it.since.elapsed() < KEPT);

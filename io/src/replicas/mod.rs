@@ -11,7 +11,7 @@ mod settings;
 mod upload;
 
 pub use answer::{Answer, AnswerBody};
-pub use connection::{Connection, Outgoing, Payload, SendError};
+pub use connection::{Connection, OutgoingBody, Payload, SendError};
 pub use framing::BadAnswer;
 pub use idle::IdleConnections;
 pub use probe::{Finding, Token, ask_models, ask_report, ask_token, probe};

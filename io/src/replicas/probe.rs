@@ -6,13 +6,13 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cleave_core::domain::{Birth, Moment, Report};
+use cleave_core::domain::{Moment, ProcessAge, Report};
 use cleave_core::protocol::{Model, read_birth, read_models, read_report, token_requests};
 use http::{Method, StatusCode};
 use http_body_util::Empty;
 use tokio::time::timeout;
 
-use super::connection::{Connection, Outgoing, Payload, SendError};
+use super::connection::{Connection, OutgoingBody, Payload, SendError};
 use super::settings::{Origin, ProbeSettings};
 
 /// A list of models longer than this is not one; of a page of metrics this much is read.
@@ -26,7 +26,7 @@ const METRICS_PATHS: [&str; 2] = ["/metrics", "/prometheus/metrics"];
 pub enum Finding {
     Passed,
     Failed,
-    /// Nobody listens there.
+    /// Nothing listens there.
     Refused,
     TimedOut,
     /// It could not be asked, for want of something of the router's own.
@@ -40,7 +40,7 @@ pub enum Token {
     /// The replica does not take such a request, which says nothing of its engine.
     Unable,
     Failed,
-    /// Nobody listens there, or whoever does hangs up.
+    /// Nothing listens there, or it hangs up.
     Refused,
     Missed,
 }
@@ -104,7 +104,7 @@ pub async fn ask_report(
     origin: &Origin,
     limit: Duration,
     now: Moment,
-) -> Option<(Report, Option<Birth>)> {
+) -> Option<(Report, Option<ProcessAge>)> {
     for path in METRICS_PATHS {
         let (status, body) = get(origin, path, limit).await.ok()?;
         if status.is_success()
@@ -142,7 +142,7 @@ async fn exchange(
     limit: Duration,
 ) -> Result<(StatusCode, Vec<u8>), SendError> {
     let connection = Connection::open(origin, limit).await?;
-    let outgoing: Outgoing<'_, Empty<Bytes>> = Outgoing::Held(payload);
+    let outgoing: OutgoingBody<'_, Empty<Bytes>> = OutgoingBody::Held(payload);
     let mut answer = connection.exchange(method, [head.as_bytes(), b""], outgoing, limit).await?;
     let mut body = Vec::new();
     while let Some(piece) = poll_fn(|cx| answer.body.poll_piece(cx)).await {

@@ -50,7 +50,9 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     }
     // Prose may speak of leftovers; it may not name a path of one machine.
     for path in repo::files(root, &["md"])? {
-        findings.extend(files::machine_paths(&path.to_string_lossy(), &read(root, &path)?));
+        let (name, text) = (path.to_string_lossy(), read(root, &path)?);
+        findings.extend(files::machine_paths(&name, &text));
+        findings.extend(plain::unclear_page(&name, &text));
     }
     let security = fs::read_to_string(root.join("SECURITY.md")).unwrap_or_default();
     findings.extend(promises::unproven(&security, &proofs));

@@ -8,24 +8,13 @@ use crate::finding::Finding;
 use crate::source::{Source, identifiers};
 
 /// Names that several types of one crate may share, with the folders or files where they may.
-const SHARED: [(&str, &[&str]); 13] = [
+const SHARED: [(&str, &[&str]); 3] = [
     // Each command has its own, named by its module: `top::Args`.
     ("Args", &["cleave/src/", "xtask/src/"]),
     // The subcommands of one command.
     ("Command", &["cleave/src/", "xtask/src/"]),
     // One type, with and without the feature `tokenizer`.
     ("Tokenizer", &["io/src/tokenizer/"]),
-    // Still to be renamed.
-    ("Place", &["core/src/protocol/usage.rs"]),
-    ("State", &["core/src/protocol/usage.rs"]),
-    ("Line", &["core/src/protocol/meter.rs"]),
-    ("Work", &["core/src/fleet/vigil.rs"]),
-    ("Kept", &["io/src/proxy/"]),
-    ("Table", &["io/src/proxy/"]),
-    ("Caller", &["io/src/proxy/"]),
-    ("Open", &["io/src/proxy/"]),
-    ("Outgoing", &["io/src/replicas/"]),
-    ("Waiting", &["io/src/proxy/"]),
 ];
 
 /// Types by crate and name, each with the places where it is defined.

@@ -1,4 +1,4 @@
-//! A prompt, given as text or as tokens. A token's number is its four bytes.
+//! Prompts given as text or as tokens. A token's number is its four bytes.
 
 use serde::Deserialize;
 

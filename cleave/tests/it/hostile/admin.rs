@@ -7,7 +7,7 @@ use super::sound;
 use crate::support::{News, Request, Wire, ask, eventually};
 
 /// What the port keeps open at most.
-const SEATS: usize = 64;
+const SLOTS_MAX: usize = 64;
 
 #[tokio::test]
 async fn silent_connections_take_neither_files_nor_the_port() {
@@ -27,7 +27,7 @@ async fn silent_connections_take_neither_files_nor_the_port() {
         assert_eq!(ask(router.admin, &Request::get("/status")).await.status(), 200);
         assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
     }
-    let few = before + SEATS + 16;
+    let few = before + SLOTS_MAX + 16;
     eventually("files are given back", async || router.process.files() <= few).await;
     // One that has asked keeps its seat.
     let drain = format!("/drain/{}", "nobody:1");
@@ -45,7 +45,7 @@ async fn readers_of_events_take_seats_and_no_more() {
     for _ in 0..200 {
         readers.push(News::after(router.admin, 0).await);
     }
-    let few = before + SEATS + 16;
+    let few = before + SLOTS_MAX + 16;
     eventually("files are given back", async || router.process.files() <= few).await;
     assert_eq!(ask(router.admin, &Request::get("/status")).await.status(), 200);
 }

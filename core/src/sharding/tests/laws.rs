@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn two_clerks_of_one_generation_agree(round in round(), keys: Vec<u64>, dead in 0_u64..12) {
+    fn two_lookups_of_one_generation_agree(round in round(), keys: Vec<u64>, dead in 0_u64..12) {
         let mut fleet = round.fleet();
         fleet.push(member(20, 1.0));
         let planner = Planner::new(PlannerSettings::default());

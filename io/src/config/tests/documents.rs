@@ -69,14 +69,3 @@ fn is_set(value: &Value, path: &str) -> bool {
     let in_list = |list: &Vec<Value>| list.iter().any(|it| is_set(it, path));
     in_table || value.as_array().is_some_and(in_list)
 }
-
-#[test]
-fn the_examples_of_the_guide_load() {
-    let guide = std::fs::read_to_string(in_repository("docs/guide/configuration.md")).unwrap();
-    let examples: Vec<&str> =
-        guide.split("```toml\n").skip(1).filter_map(|it| it.split("```").next()).collect();
-    assert!(!examples.is_empty(), "the guide has examples");
-    for example in examples {
-        assert_eq!(lines(load_text(example)), [""; 0], "{example}");
-    }
-}

@@ -1,11 +1,11 @@
-//! One replica of a pool, as the data plane needs it: where it is, when it was last heard, who waits
-//! for it, what it says of itself. Whether it may be used is the brain's to know.
+//! One replica of a pool, as the data plane needs it: where it is, when it was last heard, how many
+//! wait for it, what it says of itself. Whether it may be used is the brain's to know.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use cleave_core::domain::{Birth, Moment, ReplicaId};
+use cleave_core::domain::{Moment, ProcessAge, ReplicaId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ pub(in crate::proxy) struct Member {
     /// What it says it serves.
     pub(in crate::proxy) models: ArcSwap<Vec<Model>>,
     /// Which process answers there, where it tells.
-    birth: Mutex<Option<Birth>>,
+    birth: Mutex<Option<ProcessAge>>,
     /// Ends its probing.
     pub(in crate::proxy) gone: CancellationToken,
 }
@@ -38,20 +38,20 @@ impl Member {
         self.last_byte.store(now.as_nanos(), Relaxed);
     }
 
-    /// Counts one who waits for it, until that is dropped.
+    /// Counts a request that waits for it, until that is dropped.
     pub(in crate::proxy) fn wait(self: &Arc<Self>) -> WaitingRequest {
         self.awaited.fetch_add(1, Relaxed);
         WaitingRequest(Arc::clone(self))
     }
 
     /// Notes what its engine says of its own life; tells whether that is another one than before.
-    pub(in crate::proxy) fn is_reborn(&self, birth: Birth) -> bool {
+    pub(in crate::proxy) fn is_reborn(&self, birth: ProcessAge) -> bool {
         let mut known = self.birth.lock().unwrap_or_else(PoisonError::into_inner);
         let before = known.replace(birth);
         before.is_some_and(|it| birth.is_after(&it))
     }
 
-    /// Tells whether anybody waits for it.
+    /// Tells whether any request waits for it.
     pub(super) fn is_awaited(&self) -> bool {
         0 < self.awaited.load(Relaxed)
     }
@@ -62,7 +62,7 @@ impl Member {
     }
 }
 
-/// Somebody who waits for a replica.
+/// A request that waits for a replica.
 #[derive(Debug)]
 pub(in crate::proxy) struct WaitingRequest(Arc<Member>);
 

@@ -1,8 +1,8 @@
 //! One pool: its brain under one lock, and the replicas the brain speaks of. The lock is held for a
 //! decision and never across a wait; what a decision needs is prepared before it is taken.
 
+mod brain_state;
 mod member;
-mod mind;
 mod recovery;
 mod roster;
 #[cfg(test)]
@@ -29,22 +29,22 @@ use crate::telemetry::{Events, PoolMetrics};
 use crate::tokenizer::Tokenizer;
 
 use super::announce::{incident, ordered, rebuilt};
+use super::cancel::CancelSignal;
 use super::clock::Clock;
 use super::panics::attempt;
-use super::recall::Recall;
 use super::settings::{CacheScope, PoolSettings};
 
-use self::mind::{Asked, Mind};
+use self::brain_state::{Asked, BrainState};
 use self::recovery::{RETRY_AFTER, Recovery};
 
+pub(super) use self::brain_state::Question;
 pub(super) use self::member::{Member, WaitingRequest};
-pub(super) use self::mind::Question;
 #[cfg(test)]
 pub(super) use self::trap::{KINDS, Trap, When};
 
 /// Timers are no finer than this.
 const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
-/// How soon it is noticed that nobody has the pool any more.
+/// How soon it is noticed that the pool has no owner any more.
 const WAKE_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// More than the brain ever makes a request wait beside the line.
 const VERDICT_MARGIN: Duration = Duration::from_secs(30);
@@ -56,8 +56,8 @@ pub struct Pool {
     clock: Clock,
     events: Arc<Events>,
     classes: Classes,
-    mind: Mutex<Mind>,
-    /// What was told by whoever was unwinding, for the timer to pass on.
+    brain_state: Mutex<BrainState>,
+    /// What unwinding threads had to tell, for the timer to pass on.
     later: Mutex<Vec<Event>>,
     /// Told when the brain wants to be woken sooner than was planned.
     sooner: Arc<Notify>,
@@ -69,7 +69,7 @@ pub struct Pool {
     verdict_margin: Duration,
 }
 
-/// Wakes the brain of a pool whenever it asks for it, for as long as anybody has the pool.
+/// Wakes the brain of a pool whenever it asks for it, for as long as the pool has an owner.
 pub(super) async fn keep_time(pool: Weak<Pool>) {
     loop {
         let Some(there) = pool.upgrade() else { return };
@@ -97,7 +97,7 @@ impl Pool {
             clock,
             events,
             classes: settings.brain.line.classes.clone(),
-            mind: Mutex::new(Mind::new(settings.brain.clone(), questions)),
+            brain_state: Mutex::new(BrainState::new(settings.brain.clone(), questions)),
             later: Mutex::default(),
             sooner: Arc::default(),
             members: ArcSwap::default(),
@@ -148,16 +148,16 @@ impl Pool {
         self.tell(Event::Ordered(order));
     }
 
-    /// Asks the brain where a request goes, now or next, and waits while it cannot say, but not for ever.
-    /// Who stops waiting must tell the brain that the request has ended.
+    /// Asks the brain where a request goes, now or next, and waits while it cannot say, but not for
+    /// ever. A caller that stops waiting must tell the brain that the request has ended.
     pub(super) async fn place(
         &self,
         request: RequestId,
-        recall: &Arc<Recall>,
+        cancel: &Arc<CancelSignal>,
         event: Event,
     ) -> Result<Arc<Member>, Refusal> {
         let limit = self.verdict_limit(&event);
-        let asked = self.think(|mind, now| mind.ask(now, request, recall, event));
+        let asked = self.think(|brain_state, now| brain_state.ask(now, request, cancel, event));
         let verdict = match asked {
             Ok(Asked::Now(verdict)) => verdict,
             Ok(Asked::Later(coming)) => match timeout(limit, coming).await {
@@ -194,19 +194,19 @@ impl Pool {
         refusal
     }
 
-    /// Tells the brain what happened. Whoever is unwinding has others tell it: the brain is not called
-    /// while its caller panics.
+    /// Tells the brain what happened. An unwinding thread leaves that to others: the brain is not
+    /// called while its caller panics.
     pub(super) fn tell(&self, event: Event) {
         if thread::panicking() {
             self.later.lock().unwrap_or_else(PoisonError::into_inner).push(event);
             return self.sooner.notify_one();
         }
-        // Those who wait have been told of a panic, and nobody else asks for more.
-        _ = self.think(|mind, now| {
+        // The waiting requests have been told of a panic, and no other asks for more.
+        _ = self.think(|brain_state, now| {
             if let Event::Ended { request, .. } = event {
-                mind.forget(request);
+                brain_state.forget(request);
             }
-            mind.hear(now, event);
+            brain_state.hear(now, event);
         });
     }
 
@@ -217,8 +217,8 @@ impl Pool {
             self.tell(event);
         }
         let members = self.members.load();
-        let woken = self.think(|mind, now| {
-            let rounds = mind.brain.rounds_planned();
+        let woken = self.think(|brain_state, now| {
+            let rounds = brain_state.brain.rounds_planned();
             for member in members.iter() {
                 let replica = member.id;
                 let heard = match member.last_byte_at() {
@@ -226,10 +226,10 @@ impl Pool {
                     Some(at) => Event::Sign { replica, at },
                     None => continue,
                 };
-                mind.hear(now, heard);
+                brain_state.hear(now, heard);
             }
-            let next = mind.pass_time(now);
-            if rounds != mind.brain.rounds_planned() {
+            let next = brain_state.pass_time(now);
+            if rounds != brain_state.brain.rounds_planned() {
                 let took = self.clock.now().since(now).as_nanos();
                 self.planning_nanos.store(u64::try_from(took).unwrap_or(u64::MAX), Relaxed);
             }
@@ -240,15 +240,15 @@ impl Pool {
     }
 
     /// Has the brain think about something, under the lock, and hands out what it decided.
-    fn think<T>(&self, about: impl FnOnce(&mut Mind, Moment) -> T) -> Result<T, Refusal> {
+    fn think<T>(&self, about: impl FnOnce(&mut BrainState, Moment) -> T) -> Result<T, Refusal> {
         let mut released = Vec::new();
-        let thought = self.guard(&mut released, |mind, now, released| {
-            let thought = about(mind, now);
-            if mind.is_due_sooner() {
+        let thought = self.guard(&mut released, |brain_state, now, released| {
+            let thought = about(brain_state, now);
+            if brain_state.is_due_sooner() {
                 self.sooner.notify_one();
             }
-            let notices = mind.brain.take_notices();
-            mind.hand_out(released);
+            let notices = brain_state.brain.take_notices();
+            brain_state.hand_out(released);
             (thought, notices)
         });
         let thought = thought.map(|(thought, notices)| {
@@ -263,26 +263,26 @@ impl Pool {
         thought
     }
 
-    /// Does something with the brain under the lock, the only way to it for whatever may change it. If the
-    /// brain panics, the pool has a new one before anybody else gets the lock.
+    /// Does something with the brain under the lock, the only way to it for whatever may change it.
+    /// If the brain panics, the pool has a new one before the lock is free.
     fn guard<T>(
         &self,
         released: &mut Vec<ReplicaId>,
-        work: impl FnOnce(&mut Mind, Moment, &mut Vec<ReplicaId>) -> T,
+        work: impl FnOnce(&mut BrainState, Moment, &mut Vec<ReplicaId>) -> T,
     ) -> Result<T, Refusal> {
         let recovery = {
-            let mut mind = self.lock();
+            let mut brain_state = self.lock();
             // Read under the lock, so that the brain's time never runs backwards.
             let now = self.clock.now();
             let done = attempt(|| {
-                mind.reopen(now);
-                work(&mut mind, now, released)
+                brain_state.reopen(now);
+                work(&mut brain_state, now, released)
             });
             if let Ok(done) = done {
                 return Ok(done);
             }
-            let recovery = mind.recover(now);
-            mind.hand_out(released);
+            let recovery = brain_state.recover(now);
+            brain_state.hand_out(released);
             recovery
         };
         Err(self.on_panic(recovery))
@@ -322,9 +322,9 @@ impl Pool {
         self.lock().trap.sprung
     }
 
-    fn lock(&self) -> MutexGuard<'_, Mind> {
+    fn lock(&self) -> MutexGuard<'_, BrainState> {
         // Panics of the brain are contained while the lock is held, so that it is never half changed.
-        self.mind.lock().unwrap_or_else(PoisonError::into_inner)
+        self.brain_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

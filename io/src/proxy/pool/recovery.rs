@@ -10,7 +10,7 @@ use cleave_core::domain::Moment;
 
 use crate::proxy::panics::attempt;
 
-use super::mind::Mind;
+use super::brain_state::BrainState;
 
 /// When a client should come back after a panic, at the soonest.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -39,14 +39,14 @@ const fn restarted(rest: Duration) -> Refusal {
     Refusal::Restarted { retry_after: if is_longer { rest } else { RETRY_AFTER } }
 }
 
-impl Mind {
+impl BrainState {
     /// Puts a new brain in the place of the one that has just panicked.
     pub(super) fn recover(&mut self, now: Moment) -> Recovery {
         let remedy = self.relapses.on_panic(now);
         let (kept, old) = self.rebuild(now, remedy.inherit);
         let mut recovery = Recovery { remedy, kept, refused: 0, old };
         for (request, waiting) in std::mem::take(&mut self.waiting) {
-            self.recalls.remove(&request);
+            self.cancel_signals.remove(&request);
             // A request that is no longer there need not know.
             _ = waiting.send(Err(recovery.refusal()));
             recovery.refused += 1;

@@ -1,4 +1,5 @@
-//! Who is in a pool: replicas join, change and leave as settings say, and are found by their names.
+//! The replicas of a pool: they join, change and leave as settings say, and are found by their
+//! names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ impl Pool {
     fn join(&self, replica: &ReplicaSettings, ids: &AtomicU32) -> Arc<Member> {
         let weight = replica.weight;
         let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), replica.origin.clone());
-        // First a member, then a candidate: who can be chosen must be found.
+        // First a member, then a candidate: what can be chosen must be found.
         self.members.rcu(|all| {
             let mut all = Vec::clone(all);
             all.push(member.clone());

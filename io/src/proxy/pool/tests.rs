@@ -47,7 +47,7 @@ fn made_of(replicas: u32, policy: PolicyKind) -> Arc<Pool> {
     pool
 }
 
-/// Takes one turn of a session from its arrival to its end; returns who served it.
+/// Takes one turn of a session from its arrival to its end; returns the replica that served it.
 fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
     let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
     let (outline, extent) = Default::default();
@@ -55,7 +55,7 @@ fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
     let Poll::Ready(placed) = pin!(pool.place(request, &Arc::default(), arrived))
         .poll(&mut Context::from_waker(Waker::noop()))
     else {
-        panic!("nobody waits where there is room");
+        panic!("nothing waits where there is room");
     };
     let member = placed.unwrap();
     pool.tell(Event::Answering { request });
@@ -66,18 +66,20 @@ fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
 
 #[test]
 fn a_verdict_that_comes_later_reaches_who_waits_for_it() {
-    let mut mind = Mind::new(brain::Settings::default(), mpsc::channel(1).0);
+    let mut brain_state = BrainState::new(brain::Settings::default(), mpsc::channel(1).0);
     let [held, gone, quick] = [1, 2, 3].map(RequestId);
-    let Asked::Later(mut coming) = mind.take_verdict(held) else { panic!("nothing was said") };
-    drop(mind.take_verdict(gone));
+    let Asked::Later(mut coming) = brain_state.take_verdict(held) else {
+        panic!("nothing was said")
+    };
+    drop(brain_state.take_verdict(gone));
     let replica = ReplicaId(7);
     let send = |request| Action::Send { request, replica };
-    mind.actions = vec![send(held), send(quick), Action::Release { replica }, send(gone)];
-    assert!(matches!(mind.take_verdict(quick), Asked::Now(Ok(ReplicaId(7)))));
+    brain_state.actions = vec![send(held), send(quick), Action::Release { replica }, send(gone)];
+    assert!(matches!(brain_state.take_verdict(quick), Asked::Now(Ok(ReplicaId(7)))));
     let mut released = Vec::new();
-    mind.hand_out(&mut released);
+    brain_state.hand_out(&mut released);
     assert_eq!((coming.try_recv(), released), (Ok(Ok(replica)), vec![replica]));
-    assert!(mind.waiting.is_empty() && mind.actions.is_empty());
+    assert!(brain_state.waiting.is_empty() && brain_state.actions.is_empty());
 }
 
 #[test]

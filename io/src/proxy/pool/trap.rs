@@ -7,7 +7,7 @@ use cleave_core::brain::Event;
 pub(in crate::proxy) enum When {
     /// Nothing was changed yet.
     Before,
-    /// All is changed, and nobody was told.
+    /// All is changed, and nothing was told.
     After,
 }
 

@@ -44,7 +44,7 @@ impl Pool {
         self.look(Brain::assignment)
     }
 
-    /// Names who served the session of a request before, if it has moved.
+    /// Names the replica that served the session of a request before, if it has moved.
     pub(in crate::proxy) fn moved_from(&self, request: RequestId) -> Option<Origin> {
         let replica = self.look(|brain, _| brain.moved_from(request))?;
         let members = self.members.load();
@@ -79,12 +79,12 @@ impl Pool {
 
     fn look<T>(&self, at: impl Fn(&Brain, Moment) -> T) -> T {
         let (now, settings) = {
-            let mind = self.lock();
+            let brain_state = self.lock();
             let now = self.clock.now();
-            if let Ok(seen) = attempt(|| at(&mind.brain, now)) {
+            if let Ok(seen) = attempt(|| at(&brain_state.brain, now)) {
                 return seen;
             }
-            (now, mind.settings.clone())
+            (now, brain_state.settings.clone())
         };
         self.metrics.panics.inc();
         at(&Brain::new(settings), now)
@@ -92,7 +92,8 @@ impl Pool {
 
     fn mark<T>(&self, work: impl FnOnce(&mut Brain, Moment) -> T) -> Option<T> {
         let mut released = Vec::new();
-        let done = self.guard(&mut released, |mind, now, _| work(&mut mind.brain, now));
+        let done =
+            self.guard(&mut released, |brain_state, now, _| work(&mut brain_state.brain, now));
         for replica in released {
             self.release(replica);
         }

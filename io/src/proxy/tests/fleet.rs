@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::proxy::{Pool, Router, Server, Tenants, testing};
 
 /// Nothing here takes this long unless it hangs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Events of an answer before the gate and after it.
 const EVENTS: [usize; 2] = [10, 40];
 const EVENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n";
@@ -95,7 +95,7 @@ impl Stream {
                 }
             }
         };
-        timeout(PATIENCE, reading).await.expect("an answer ends")
+        timeout(WAIT_MAX, reading).await.expect("an answer ends")
     }
 }
 
@@ -155,14 +155,14 @@ impl Bench {
     pub(super) async fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         let began = Instant::now();
         while !is_so() {
-            assert!(began.elapsed() < PATIENCE, "waited for long: {what}");
+            assert!(began.elapsed() < WAIT_MAX, "waited for long: {what}");
             sleep(Duration::from_millis(1)).await;
         }
     }
 
     pub(super) async fn end(self) {
         self.stop.cancel();
-        let cut = timeout(PATIENCE, self.serving).await.expect("it drains").unwrap().unwrap();
+        let cut = timeout(WAIT_MAX, self.serving).await.expect("it drains").unwrap().unwrap();
         assert_eq!(cut, 0);
     }
 
@@ -219,7 +219,7 @@ impl Bench {
         TaskTracker::new().spawn(async move {
             let asked =
                 async { read_answer(post(address, kind).await, matches!(kind, Kind::Left)).await };
-            timeout(PATIENCE, asked).await.expect("an answer comes").unwrap()
+            timeout(WAIT_MAX, asked).await.expect("an answer comes").unwrap()
         })
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{Brain, Foresight, Settings, SubsetTotals};
+use cleave_core::brain::{Brain, Settings, SubsetTotals, TtftError};
 use cleave_core::fleet::Drift;
 use cleave_core::sharding::Balance;
-use cleave_core::tokens::Misses;
+use cleave_core::tokens::TokenErrors;
 
 use super::*;
 
@@ -15,8 +15,8 @@ fn idle() -> PoolGauges {
     PoolGauges {
         sessions_moved_total: 0,
         quarantined_total: 0,
-        misses: Misses::default(),
-        foresight: Foresight::default(),
+        misses: TokenErrors::default(),
+        ttft_error: TtftError::default(),
         workloads: Vec::new(),
         shadows,
     }

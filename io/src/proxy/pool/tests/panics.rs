@@ -50,8 +50,12 @@ fn assert_empty(pool: &Pool) {
     let snapshot = pool.snapshot();
     assert_eq!((snapshot.requests_in_flight, snapshot.queue.waiting), (0, 0));
     assert!(snapshot.replicas.iter().all(|it| it.in_flight == 0));
-    let mind = pool.lock();
-    assert!(mind.waiting.is_empty() && mind.recalls.is_empty() && mind.actions.is_empty());
+    let brain_state = pool.lock();
+    assert!(
+        brain_state.waiting.is_empty()
+            && brain_state.cancel_signals.is_empty()
+            && brain_state.actions.is_empty()
+    );
 }
 
 /// Runs a future on a runtime of its own.
@@ -61,13 +65,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// One request from its arrival to its end, with a retry now and then; tells whether it was served.
 fn visit(pool: &Pool, request: u64) -> bool {
-    let recall = Arc::default();
+    let cancel = Arc::default();
     let id = RequestId(request);
-    let placed = block_on(pool.place(id, &recall, arrived(request, 200, 1)));
+    let placed = block_on(pool.place(id, &cancel, arrived(request, 200, 1)));
     let Ok(_) = placed else { return false };
     if request.is_multiple_of(3) {
         let failed = Event::Failed { request: id, failure: Failure::Busy };
-        if block_on(pool.place(id, &recall, failed)).is_err() {
+        if block_on(pool.place(id, &cancel, failed)).is_err() {
             return false;
         }
     }
@@ -164,11 +168,12 @@ fn all_that_wait_are_refused_with_a_time_to_come_back_and_the_rest_goes_on() {
     let mut streams = Vec::new();
     let mut waiting = Vec::new();
     for request in 0..20 {
-        let recall = Arc::default();
+        let cancel = Arc::default();
         let id = RequestId(request);
         let class = if request == 0 { 2 } else { 1 };
-        let place =
-            pool.think(|mind, now| mind.ask(now, id, &recall, arrived(request, LONG, class)));
+        let place = pool.think(|brain_state, now| {
+            brain_state.ask(now, id, &cancel, arrived(request, LONG, class))
+        });
         match place.unwrap() {
             Asked::Now(verdict) => streams.push((request, verdict.unwrap())),
             Asked::Later(coming) => waiting.push(coming),
@@ -183,9 +188,9 @@ fn all_that_wait_are_refused_with_a_time_to_come_back_and_the_rest_goes_on() {
     }
     // What is at the replica ends as it would have, and its retry is refused.
     let (first, rest) = streams.split_first().unwrap();
-    let recall = Arc::default();
+    let cancel = Arc::default();
     let failed = Event::Failed { request: RequestId(first.0), failure: Failure::Lost };
-    let Poll::Ready(Err(refusal)) = poll_once(pool.place(RequestId(first.0), &recall, failed))
+    let Poll::Ready(Err(refusal)) = poll_once(pool.place(RequestId(first.0), &cancel, failed))
     else {
         panic!("it has no place to wait in");
     };

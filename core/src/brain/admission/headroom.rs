@@ -1,0 +1,365 @@
+//! How much of a replica each class may take while others are about. A request is held only for its
+//! own good or for somebody's who matters more: prompts wait at a replica for a small part of what
+//! their class is promised, those of lesser classes for a small part of that, and long prompts leave
+//! enough replicas free that somebody of the first class finds one. All of it is void for a class that
+//! waits all the time nevertheless: then there is more of it than there is room, and weights decide.
+//!
+//! Which classes are about is seen from the work they bring. Where there is only one, it is held for
+//! nobody but itself: while it would wait at a replica for a good part of what it was promised. That part
+//! shrinks as the line grows: once there is more than can be served in time, whoever is sent must find
+//! a short wait, or all of them are late and not only those who must be.
+
+use std::time::Duration;
+
+use crate::domain::{Moment, span_ms, span_of_ms};
+use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
+
+use super::lanes::{Fill, LaneKey};
+
+/// A prompt may wait at a replica for this part of its class's first-token target.
+const PATIENCE_PART: f64 = 8.0;
+/// Where no other class is about and nobody waits, for this part of it.
+const ALONE_PART: f64 = 2.0;
+/// And for this part of what a higher class may wait, where one is about.
+const COURTESY_PART: f64 = 8.0;
+/// How full lesser classes may make a replica then.
+const COURTESY_FILL: f64 = 0.9;
+/// So many replicas are kept free of long prompts that the first class fills this share of them.
+const DOORS_FILL: f64 = 0.4;
+/// And at most this share of all.
+const DOORS_SHARE_MAX: f64 = 0.75;
+/// How long work is remembered.
+const MEMORY_S: f64 = 30.0;
+/// A class that brings less than this share of what the fleet can do is not about.
+const ABSENT_SHARE: f64 = 0.001;
+/// A class that waits without a break for this part of the longest it may wait is overrun.
+const OVERRUN_PART: u32 = 4;
+/// What a class without a target is taken to be promised.
+const TARGET: Duration = Duration::from_secs(5);
+
+/// Up to where a request may fill a replica.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::brain) struct Limit {
+    pub(super) fill: f64,
+    pub(super) wait_ms: f64,
+}
+
+impl Limit {
+    pub(super) const NONE: Self = Self { fill: f64::INFINITY, wait_ms: f64::INFINITY };
+
+    pub(super) fn admits(self, at: &Fill) -> bool {
+        at.level < self.fill && at.wait_ms < self.wait_ms
+    }
+
+    /// Moves the limit by a factor.
+    pub(super) fn times(self, factor: f64) -> Self {
+        Self { fill: self.fill * factor, wait_ms: self.wait_ms * factor }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { fill: self.fill.min(other.fill), wait_ms: self.wait_ms.min(other.wait_ms) }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Headroom {
+    /// By class, as are the limits.
+    demands: Vec<Demand>,
+    limits: Vec<Limit>,
+    /// The first class that is about, where there are several.
+    first: Option<usize>,
+    /// The share of the replicas that long prompts leave free.
+    doors_share: f64,
+}
+
+/// What a class brings.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    target_ms: f64,
+    wait_max: Duration,
+    /// Work that came lately, in model units, fading.
+    work: f64,
+    at: Moment,
+    /// Since when some of it waits without a break, long prompts aside.
+    waits_since: Option<Moment>,
+}
+
+impl Demand {
+    fn patience_ms(&self) -> f64 {
+        self.target_ms / PATIENCE_PART
+    }
+
+    /// Says what share of the fleet it asks for.
+    fn share(&self, now: Moment, capacity_per_min: Work) -> f64 {
+        let per_min = self.work * self.kept(now) / MEMORY_S * 60.0;
+        if capacity_per_min == Work::ZERO { 0.0 } else { per_min / capacity_per_min.as_mu() }
+    }
+
+    /// Tells whether there is more of it than there is room for.
+    fn is_overrun(&self, now: Moment) -> bool {
+        let limit = self.wait_max / OVERRUN_PART;
+        self.waits_since.is_some_and(|since| limit < now.since(since))
+    }
+
+    /// Says what it leaves to lesser classes.
+    fn leaves(&self, now: Moment) -> Limit {
+        let wait_ms = self.patience_ms();
+        if self.is_overrun(now) {
+            Limit { fill: 1.0, wait_ms }
+        } else {
+            Limit { fill: COURTESY_FILL, wait_ms: wait_ms / COURTESY_PART }
+        }
+    }
+
+    /// Says how long a prompt may wait at a replica where no other class is about, when so much of the
+    /// class waits here.
+    fn alone_ms(&self, waiting: Work, capacity_per_min: Work) -> f64 {
+        let line_ms = waiting.as_mu() / capacity_per_min.as_mu().max(f64::MIN_POSITIVE) * 60e3;
+        let grown = (line_ms / self.target_ms).min(1.0);
+        self.target_ms / (ALONE_PART + grown * (PATIENCE_PART - ALONE_PART))
+    }
+
+    fn kept(&self, now: Moment) -> f64 {
+        (-now.since(self.at).as_secs_f64() / MEMORY_S).exp()
+    }
+}
+
+impl Headroom {
+    pub(super) fn new(classes: &Classes) -> Self {
+        let demand = |it: &Class| Demand {
+            target_ms: span_ms(it.first_token.unwrap_or(TARGET)),
+            wait_max: it.wait_max,
+            work: 0.0,
+            at: Moment::ZERO,
+            waits_since: None,
+        };
+        let demands: Vec<Demand> = classes.iter().map(|it| demand(it.1)).collect();
+        let own = |it: &Demand| Limit { fill: 1.0, wait_ms: it.patience_ms() };
+        let limits = demands.iter().map(own).collect();
+        Self { demands, limits, first: None, doors_share: 0.0 }
+    }
+
+    /// Says how long the most urgent class lets prompts wait.
+    pub(super) fn patience_min(&self) -> Duration {
+        let all = self.demands.iter().map(Demand::patience_ms);
+        span_of_ms(all.fold(f64::INFINITY, f64::min))
+    }
+
+    pub(super) fn on_arrival(&mut self, now: Moment, class: usize, work: Work) {
+        let class = self.known(class);
+        let it = &mut self.demands[class];
+        it.work = it.work * it.kept(now) + work.as_mu();
+        it.at = now;
+    }
+
+    /// Takes in who waits and what the fleet can do.
+    pub(super) fn look(&mut self, now: Moment, line: &Line, capacity_per_min: Work) {
+        let mut waiting = [false; CLASSES_MAX];
+        for lane in line.lanes().map(LaneKey::from).filter(|it| !it.is_long) {
+            waiting[usize::from(lane.class)] = true;
+        }
+        for (it, waits) in self.demands.iter_mut().zip(waiting) {
+            it.waits_since = waits.then(|| it.waits_since.unwrap_or(now));
+        }
+        self.first = None;
+        self.doors_share = 0.0;
+        let shares = || self.demands.iter().map(|it| it.share(now, capacity_per_min));
+        let is_alone = shares().filter(|it| ABSENT_SHARE <= *it).count() < 2;
+        let mut left = Limit::NONE;
+        for ((class, it), id) in self.demands.iter().enumerate().zip(0..) {
+            let wait_ms = if is_alone {
+                it.alone_ms(line.class(ClassId(id)).work, capacity_per_min)
+            } else {
+                it.patience_ms()
+            };
+            self.limits[class] = left.and(Limit { fill: 1.0, wait_ms });
+            if it.waits_since.is_some() {
+                // Nobody goes past it to where it may not go itself.
+                left = self.limits[class];
+            }
+            let share = it.share(now, capacity_per_min);
+            if share < ABSENT_SHARE || is_alone {
+                continue;
+            }
+            left = left.and(it.leaves(now));
+            if self.first.is_none() {
+                self.first = Some(class);
+                self.doors_share = if it.is_overrun(now) { 0.0 } else { share / DOORS_FILL };
+            }
+        }
+    }
+
+    /// Says how far the class with the most patience may fill a replica.
+    pub(super) fn widest(&self) -> Limit {
+        let none = Limit { fill: 0.0, wait_ms: 0.0 };
+        self.limits.iter().fold(none, |all, it| Limit {
+            fill: all.fill.max(it.fill),
+            wait_ms: all.wait_ms.max(it.wait_ms),
+        })
+    }
+
+    /// Tells whether no more than one class is about, so that there is nobody to leave room for.
+    pub(super) fn is_alone(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(super) fn limit(&self, class: usize) -> Limit {
+        self.limits[self.known(class)]
+    }
+
+    /// Tells whether a prompt takes so long to read that it must leave a door open: longer than the
+    /// first class waits, or so long that it cannot meet a target itself.
+    pub(super) fn is_long(&self, class: usize, prefill_ms: f64) -> bool {
+        let class = self.known(class);
+        let first = self.first.unwrap_or(class).min(class);
+        let own_ms = self.demands[class].target_ms;
+        let bearable_ms = if first < class { self.demands[first].patience_ms() } else { own_ms };
+        bearable_ms < prefill_ms
+    }
+
+    /// Tells whether enough of these replicas would be free if one more read a long prompt.
+    pub(super) fn has_door<'a>(&self, fills: impl IntoIterator<Item = &'a Fill>) -> bool {
+        let first = self.first.map_or(f64::INFINITY, |it| self.demands[it].patience_ms());
+        let (mut all, mut free) = (0.0, 0.0);
+        for fill in fills {
+            all += 1.0;
+            free += if fill.wait_ms < first { 1.0 } else { 0.0 };
+        }
+        // Of few replicas a whole one is kept, of one none.
+        let doors = (self.doors_share * all).ceil().min((DOORS_SHARE_MAX * all).floor());
+        doors < free || doors < 1.0
+    }
+
+    fn known(&self, class: usize) -> usize {
+        class.min(self.demands.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{ReplicaId, RequestId};
+    use crate::queue::{Lane, QueueLimits, Tenant, Ticket, Weight};
+
+    const CAPACITY: Work = Work::from_parts(400_000_000);
+
+    fn at(ms: u64) -> Moment {
+        Moment::ZERO + Duration::from_millis(ms)
+    }
+
+    fn empty() -> Line {
+        Line::new(QueueLimits::default(), &Classes::default())
+    }
+
+    /// Classes that have brought so much of what the fleet can do for a while.
+    fn busy(shares: [f64; 3]) -> Headroom {
+        let mut headroom = Headroom::new(&Classes::default());
+        for second in 0..120 {
+            for (class, share) in shares.into_iter().enumerate() {
+                let work = Work::from_mu(share * CAPACITY.as_mu() / 60.0);
+                headroom.on_arrival(at(second * 1_000), class, work);
+            }
+        }
+        headroom.look(at(119_500), &empty(), CAPACITY);
+        headroom
+    }
+
+    fn waiting(request: u64, class: u8) -> Ticket {
+        let (is_fresh, is_long) = (false, false);
+        let lane = LaneKey { class, is_fresh, is_long, workload: None, home: None };
+        Ticket {
+            request: RequestId(request),
+            class: ClassId(class),
+            tenant: Tenant(1),
+            weight: Weight::ONE,
+            lane: Lane::from(lane),
+            deadline: None,
+            target: None,
+            expires_at: at(1_000_000),
+            work: Work::from_mu(1.0),
+            bytes: 0,
+        }
+    }
+
+    fn fills(waits_ms: &[f64]) -> Vec<Fill> {
+        let fill =
+            |(id, wait_ms): (u32, &f64)| Fill { id: ReplicaId(id), level: 0.0, wait_ms: *wait_ms };
+        (0..).zip(waits_ms).map(fill).collect()
+    }
+
+    #[test]
+    fn a_class_that_is_alone_is_limited_by_its_own_target_only() {
+        for shares in [[0.0, 0.9, 0.0], [0.0; 3]] {
+            let headroom = busy(shares);
+            assert_eq!(headroom.limit(1), Limit { fill: 1.0, wait_ms: 2_500.0 });
+            assert!(headroom.has_door(&fills(&[9_000.0, 9_000.0, 9_000.0, 0.0])));
+        }
+    }
+
+    #[test]
+    fn what_one_class_may_wait_at_a_replica_shrinks_as_its_line_grows() {
+        let mut headroom = busy([0.0, 2.0, 0.0]);
+        let mut line = empty();
+        let mut limits = Vec::new();
+        for number in 0..80 {
+            assert!(line.join(waiting(number, 1), &mut Vec::new()).is_ok());
+            headroom.look(at(119_500), &line, CAPACITY);
+            limits.push(headroom.limit(1).wait_ms);
+        }
+        assert!(limits.is_sorted_by(|one, next| next <= one), "{limits:?}");
+        // Forty model units are six seconds of this fleet, and the target is five.
+        assert!(limits[0] < 2_500.0 && (limits[79] - 625.0).abs() < 1e-9, "{limits:?}");
+    }
+
+    #[test]
+    fn nobody_goes_past_one_that_waits_to_where_that_may_not_go() {
+        // Interactive requests are rare here, so no room is kept for them.
+        let mut headroom = busy([0.0, 0.9, 0.0]);
+        let own = |it: &Headroom| [0, 1, 2].map(|class| it.limit(class).wait_ms);
+        let [first, second, third] = own(&headroom);
+        assert!(first < second && first < third);
+        let mut line = empty();
+        assert!(line.join(waiting(1, 0), &mut Vec::new()).is_ok());
+        headroom.look(at(119_500), &line, CAPACITY);
+        let [first, second, third] = own(&headroom);
+        assert!(second <= first && third <= first, "{first} {second} {third}");
+    }
+
+    #[test]
+    fn lesser_classes_leave_room_for_one_that_is_about() {
+        let headroom = busy([0.2, 0.6, 0.2]);
+        assert_eq!(headroom.limit(0), Limit { fill: 1.0, wait_ms: 125.0 });
+        let polite = Limit { fill: 0.9, wait_ms: 125.0 / 8.0 };
+        assert_eq!([headroom.limit(1), headroom.limit(2)], [polite; 2]);
+        assert!(headroom.is_long(1, 200.0) && !headroom.is_long(0, 200.0));
+        assert!(headroom.is_long(0, 1_100.0), "it is late in any case, others need not be");
+        assert!(headroom.has_door(&fills(&[900.0, 0.0, 0.0, 0.0])));
+        assert!(!headroom.has_door(&fills(&[900.0, 900.0, 0.0, 0.0])));
+    }
+
+    #[test]
+    fn one_replica_has_no_door() {
+        assert!(busy([0.2, 0.6, 0.2]).has_door(&fills(&[0.0])));
+    }
+
+    #[test]
+    fn a_class_that_waits_all_the_time_is_owed_no_more_than_its_weight() {
+        let mut headroom = busy([0.9, 0.5, 0.0]);
+        let mut line = empty();
+        assert!(line.join(waiting(1, 0), &mut Vec::new()).is_ok());
+        headroom.look(at(120_000), &line, CAPACITY);
+        assert!(headroom.limit(1).fill < 1.0);
+        headroom.look(at(128_000), &line, CAPACITY);
+        assert_eq!(headroom.limit(1), headroom.limit(0));
+        assert!(headroom.has_door(&fills(&[900.0, 900.0, 900.0, 0.0])));
+        headroom.look(at(128_100), &empty(), CAPACITY);
+        assert!(headroom.limit(1).fill < 1.0, "it waits no more");
+    }
+
+    #[test]
+    fn a_class_that_was_about_is_forgotten() {
+        let mut headroom = busy([0.5, 0.5, 0.0]);
+        headroom.look(at(119_500 + 300_000), &empty(), CAPACITY);
+        assert_eq!(headroom.limit(1), Limit { fill: 1.0, wait_ms: 2_500.0 });
+    }
+}

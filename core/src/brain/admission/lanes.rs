@@ -1,0 +1,170 @@
+//! Lanes of the line, as the brain uses them: requests that need the same to go. One that waits for its
+//! own replica, one that begins a session, one with a long prompt and one whose workload may use only
+//! some of the replicas each need something that others do not, and must not hold those up.
+
+use crate::domain::ReplicaId;
+use crate::queue::{Gate, Lane};
+
+use super::cause::Cause;
+use super::headroom::Headroom;
+use super::reach::Reaches;
+
+const HOME_BITS: u32 = 25;
+
+/// What a request needs to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LaneKey {
+    pub(super) class: u8,
+    /// It begins a session and was not let in yet.
+    pub(super) is_fresh: bool,
+    /// Its prompt takes so long to read that it must leave a door open.
+    pub(super) is_long: bool,
+    /// Whose replicas it may use; anybody's if nobody is named.
+    pub(super) workload: Option<u32>,
+    /// Where its cache is.
+    pub(super) home: Option<ReplicaId>,
+}
+
+impl From<LaneKey> for Lane {
+    fn from(key: LaneKey) -> Self {
+        let home = key.home.map_or(0, |it| it.0 + 1);
+        // A replica whose number does not fit has no lane of its own, which costs a little locality.
+        let home = if home < 1 << HOME_BITS { home } else { 0 };
+        let is_divided = key.workload.is_some();
+        let flags =
+            u64::from(key.is_fresh) | u64::from(key.is_long) << 1 | u64::from(is_divided) << 2;
+        let low = u64::from(home) << 7 | u64::from(key.class & 15) << 3 | flags;
+        Self(u64::from(key.workload.unwrap_or(0)) << 32 | low)
+    }
+}
+
+impl From<Lane> for LaneKey {
+    fn from(Lane(bits): Lane) -> Self {
+        let home = u32::try_from(bits >> 7 & ((1 << HOME_BITS) - 1)).unwrap_or(0);
+        let workload = u32::try_from(bits >> 32).unwrap_or(0);
+        Self {
+            class: u8::try_from(bits >> 3 & 15).unwrap_or(0),
+            is_fresh: bits & 1 != 0,
+            is_long: bits & 2 != 0,
+            workload: (bits & 4 != 0).then_some(workload),
+            home: home.checked_sub(1).map(ReplicaId),
+        }
+    }
+}
+
+/// What decides whether a lane is open, at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Scene<'a> {
+    pub(super) gate: &'a Gate,
+    pub(super) headroom: &'a Headroom,
+    pub(super) reaches: &'a Reaches,
+    /// How full those are that may take something, in order of id.
+    pub(super) fills: &'a [Fill],
+}
+
+/// How full a replica is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fill {
+    pub(super) id: ReplicaId,
+    /// From 1 on it is past its knee.
+    pub(super) level: f64,
+    /// How long the next prompt would wait there.
+    pub(super) wait_ms: f64,
+}
+
+/// Finds a replica among those that may take something.
+pub(super) fn fill_of(fills: &[Fill], replica: ReplicaId) -> Option<&Fill> {
+    fills.binary_search_by_key(&replica, |it| it.id).ok().map(|at| &fills[at])
+}
+
+impl<'a> Scene<'a> {
+    /// Tells whether requests of a lane may go now. Strictly, only where their cache is.
+    pub(super) fn is_open(self, lane: LaneKey, strict: bool) -> bool {
+        let home = lane.home.and_then(|it| fill_of(self.fills, it));
+        let class = usize::from(lane.class);
+        match lane.workload.and_then(|it| self.reaches.get(it)) {
+            Some(reach) => {
+                let reached = reach.fills(self.fills, self.reaches.patience_ms(class));
+                self.is_open_among(lane, home, strict, reached.chain(home))
+            }
+            None => self.is_open_among(lane, home, strict, self.fills.iter()),
+        }
+    }
+
+    /// Tells whether a request may go now to one of these.
+    pub(super) fn admits(
+        self,
+        lane: LaneKey,
+        mut fills: impl Iterator<Item = &'a Fill> + Clone,
+    ) -> bool {
+        let limit = self.headroom.limit(lane.class.into());
+        self.lets_in(lane, fills.clone()) && fills.any(|it| limit.admits(it))
+    }
+
+    /// Tells whether anybody at all could go, as far as room goes.
+    pub(super) fn has_room(self) -> bool {
+        let limit = self.headroom.widest();
+        self.fills.iter().any(|it| limit.admits(it))
+    }
+
+    /// Says why a request cannot go at once to one of these.
+    pub(super) fn cause(
+        self,
+        lane: LaneKey,
+        mut fills: impl Iterator<Item = &'a Fill> + Clone,
+    ) -> Cause {
+        let limit = self.headroom.limit(lane.class.into());
+        let mut all = self.fills.iter();
+        if lane.is_fresh && !self.gate.is_open() {
+            Cause::Sessions
+        } else if !fills.clone().any(|it| limit.admits(it)) {
+            if all.any(|it| limit.admits(it)) { Cause::Subset } else { Cause::Knee }
+        } else if lane.is_long && !self.headroom.has_door(fills.by_ref()) {
+            Cause::Door
+        } else {
+            Cause::Turn
+        }
+    }
+
+    fn is_open_among(
+        self,
+        lane: LaneKey,
+        home: Option<&'a Fill>,
+        strict: bool,
+        fills: impl Iterator<Item = &'a Fill> + Clone,
+    ) -> bool {
+        if strict && lane.home.is_some() {
+            let limit = self.headroom.limit(lane.class.into());
+            self.lets_in(lane, fills) && home.is_some_and(|it| limit.admits(it))
+        } else {
+            self.admits(lane, fills)
+        }
+    }
+
+    /// Tells whether memory and those who matter more let a request in.
+    fn lets_in(self, lane: LaneKey, fills: impl Iterator<Item = &'a Fill>) -> bool {
+        (!lane.is_fresh || self.gate.is_open()) && (!lane.is_long || self.headroom.has_door(fills))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_says_what_was_put_into_it() {
+        for home in [None, Some(ReplicaId(0)), Some(ReplicaId(12_345))] {
+            for workload in [None, Some(0), Some(u32::MAX)] {
+                for (class, is_fresh, is_long) in
+                    [(0, false, true), (15, true, false), (3, true, true)]
+                {
+                    let key = LaneKey { class, is_fresh, is_long, workload, home };
+                    assert_eq!(LaneKey::from(Lane::from(key)), key);
+                }
+            }
+        }
+        let home = Some(ReplicaId(1 << 30));
+        let far = LaneKey { class: 1, is_fresh: false, is_long: false, workload: None, home };
+        assert_eq!(LaneKey::from(Lane::from(far)).home, None);
+    }
+}

@@ -1,0 +1,114 @@
+//! What people see of an assignment: slices, who holds them and why, what they carry, and how well
+//! it is balanced.
+
+use std::sync::Arc;
+
+use crate::domain::{Moment, Place, SliceKey};
+use crate::sharding::{
+    Assignment, Balance, Churn, Generation, Held, KeyLoad, PlanActions, Slice, SliceReason,
+    expected_overlap,
+};
+
+use super::{DEMAND_HALF_LIFE, SubsetTotals, Subsets};
+
+/// The assignment of one pool, with figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssignmentView {
+    pub generation: Generation,
+    /// Whether workloads have subsets at all; a small pool is not divided.
+    pub divided: bool,
+    pub frozen: bool,
+    pub drained: Vec<Place>,
+    pub slices: Vec<SliceView>,
+    pub workloads: Vec<WorkloadView>,
+    pub hot_keys: Vec<KeyLoad>,
+    /// Replicas that two workloads with the least share on average.
+    pub overlap_expected: f64,
+    pub balance: Balance,
+    /// Of the last round.
+    pub churn: Churn,
+    pub deeds: PlanActions,
+    pub totals: SubsetTotals,
+    /// To be kept over a restart.
+    pub assignment: Arc<Assignment>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SliceView {
+    pub slice: Slice,
+    pub holders: Vec<Place>,
+    pub why: SliceReason,
+    pub since: u64,
+    /// Who held the state before.
+    pub previous: Option<Place>,
+    pub mu_per_min: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadView {
+    pub workload: u32,
+    /// What the configuration calls it.
+    pub name: Option<String>,
+    pub replicas: Vec<Place>,
+    pub mu_per_min: f64,
+    pub pinned: bool,
+    pub exclusive: bool,
+}
+
+impl Subsets {
+    pub(crate) fn view(&self, now: Moment) -> AssignmentView {
+        let load = self.meter.map(now);
+        let divided = self.lookup.is_some();
+        let slice = |it: Held<'_>| SliceView {
+            slice: it.slice,
+            holders: it.holders.to_vec(),
+            why: it.why,
+            since: it.since,
+            previous: it.previous,
+            mu_per_min: load.load_of(&it.slice) * 60.0,
+        };
+        let slices = if divided { self.assignment.iter().map(slice).collect() } else { Vec::new() };
+        let replicas = u32::try_from(self.peers.len()).unwrap_or(u32::MAX);
+        AssignmentView {
+            generation: self.assignment.generation(),
+            divided,
+            frozen: self.orders.frozen,
+            drained: self.orders.drained.clone(),
+            slices,
+            workloads: self.workload_views(now),
+            hot_keys: if divided { load.keys().to_vec() } else { Vec::new() },
+            overlap_expected: expected_overlap(self.floor(), self.floor(), replicas),
+            balance: self.balance,
+            churn: self.churn,
+            deeds: self.deeds,
+            totals: self.totals,
+            assignment: Arc::clone(&self.assignment),
+        }
+    }
+
+    fn workload_views(&self, now: Moment) -> Vec<WorkloadView> {
+        let per_min = std::f64::consts::LN_2 / DEMAND_HALF_LIFE.as_secs_f64() * 60.0;
+        let demand = self.demand.top(now, 0.0, per_min);
+        let view = |workload: u32, mu_per_min: f64| {
+            let low = SliceKey(Slice::of_prefix(workload).low);
+            let held = self.lookup.as_ref().map(|it| it.holders(low).to_vec());
+            let pinned = self.orders.pinned.get(&workload);
+            let own = self.own(workload);
+            WorkloadView {
+                workload,
+                name: own.map(|it| it.name.clone()),
+                replicas: pinned.cloned().or(held).unwrap_or_default(),
+                mu_per_min,
+                pinned: pinned.is_some(),
+                exclusive: own.is_some_and(|it| it.exclusive),
+            }
+        };
+        let mut views: Vec<WorkloadView> =
+            demand.iter().map(|it| view(u32::try_from(it.key).unwrap_or(0), it.load)).collect();
+        let quiet = self.settings.workloads.iter().map(|it| it.workload);
+        let quiet: Vec<u32> =
+            quiet.filter(|it| views.iter().all(|view| view.workload != *it)).collect();
+        views.extend(quiet.into_iter().map(|it| view(it, 0.0)));
+        views
+    }
+}

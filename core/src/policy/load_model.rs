@@ -1,0 +1,110 @@
+//! What a rule that weighs in time is shown of a replica, and what it can show of its reasons. The
+//! figures are the brain's: what all routers have booked there, checked against what the engine says,
+//! in the times of the replica's own hardware at its own pace. A rule that kept an account of its own
+//! would know neither other routers nor other hardware.
+
+use crate::cost::{RequestCost, StepTimes, StepWork};
+use crate::domain::{ReplicaId, float};
+
+/// No replica is taken to read prompts for more than this share of its time: answers go on, slowly.
+const READING_SHARE_MAX: f64 = 0.95;
+
+/// What is booked on one replica, and what work takes there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoadModel {
+    /// Reading the prompts that are ahead of the next one.
+    pub wait_ms: f64,
+    /// The part of that which routers have booked; the rest is what the engine says beyond it.
+    pub booked_wait_ms: f64,
+    /// Answers that are being written.
+    pub running: f64,
+    /// The share of its time that goes to prompts, and not to answers.
+    pub reading_share: f64,
+    /// Tokens in KV memory, as if no two requests shared any.
+    pub kv_tokens: u64,
+    /// How many times as long as its hardware promises things take; 1 for most. Times that these
+    /// books give have it in them already.
+    pub pace: f64,
+    pub step: StepTimes,
+    pub cost: RequestCost,
+    /// What an answer's way to the client adds to its first token.
+    pub overhead_ms: f64,
+}
+
+impl LoadModel {
+    /// Predicts how long reading `new` prompt tokens over `cached` ones takes, with nobody ahead.
+    pub fn prefill_ms(&self, new: u32, cached: u32) -> f64 {
+        let mut work = StepWork::default();
+        work.add(new, cached);
+        self.pace * self.step.step_ms(&work)
+    }
+
+    /// Predicts what one more sequence of that context adds to every step.
+    pub fn sequence_ms(&self, context: u32) -> f64 {
+        self.pace * (self.step.new_token_ms + self.step.context_ms * f64::from(context))
+    }
+
+    /// Predicts the time between two tokens of an answer: a step of all answers, and its share of the
+    /// prompts that are read in between.
+    pub fn gap_ms(&self) -> f64 {
+        let context = float(self.kv_tokens);
+        let step = StepWork {
+            new_tokens: self.running,
+            attention_pairs: context,
+            context_tokens: context,
+        };
+        self.pace * self.step.step_ms(&step) / (1.0 - self.reading_share.min(READING_SHARE_MAX))
+    }
+
+    /// Predicts the time to the first token.
+    pub fn ttft_ms(&self, new: u32, cached: u32) -> f64 {
+        self.wait_ms + self.prefill_ms(new, cached) + self.residual_ms() + self.overhead_ms
+    }
+
+    /// Predicts how long the step that is under way still takes: half of one, if there is one.
+    fn residual_ms(&self) -> f64 {
+        if self.running < 1.0 {
+            return 0.0;
+        }
+        let step = StepWork { new_tokens: self.running, ..StepWork::default() };
+        self.pace * self.step.step_ms(&step) / 2.0
+    }
+}
+
+/// Nothing is booked and nothing is known but the reference hardware.
+impl Default for LoadModel {
+    fn default() -> Self {
+        let step = StepTimes::LLAMA_8B;
+        Self {
+            wait_ms: 0.0,
+            booked_wait_ms: 0.0,
+            running: 0.0,
+            reading_share: 0.0,
+            kv_tokens: 0,
+            pace: 1.0,
+            step,
+            cost: RequestCost::at_knee(&step, 1),
+            overhead_ms: 0.0,
+        }
+    }
+}
+
+/// How a rule weighs one candidate, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    pub replica: ReplicaId,
+    /// Prompt tokens believed to be in its cache.
+    pub cached_tokens: u32,
+    /// Reading the prompts ahead of this one.
+    pub wait_ms: f64,
+    /// Reading what is new of this prompt.
+    pub prefill_ms: f64,
+    /// Computing again what this placement pushes out of the cache.
+    pub evict_ms: f64,
+    /// What others there are held up.
+    pub slow_ms: f64,
+    /// The time to the first token, as predicted.
+    pub ttft_ms: f64,
+    /// What all of it comes to with the rule's weights. The lowest wins.
+    pub price_ms: f64,
+}
