@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use cleave_core::brain::{self, Foresight};
+use cleave_core::brain::{self, TtftError};
 use cleave_core::policy::PolicyKind;
 use cleave_io::proxy::{
     BindError, CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings,
@@ -132,9 +132,9 @@ impl DemoFleet {
     }
 
     /// Says how well first tokens were predicted since the replicas were renewed.
-    pub(super) fn foresight(&self) -> Foresight {
-        let mut all = Foresight::default();
-        self.router.pools().iter().for_each(|it| all.merge(&it.snapshot().foresight));
+    pub(super) fn ttft_error(&self) -> TtftError {
+        let mut all = TtftError::default();
+        self.router.pools().iter().for_each(|it| all.merge(&it.snapshot().ttft_error));
         all
     }
 

@@ -140,8 +140,8 @@ impl Demo {
                 fleet.renew(policy, self.replicas, &self.mock).await?;
                 screen.begin(title)?;
                 let (elapsed, tallies) = self.phase(title, fleet, screen).await?;
-                let foresight = fleet.foresight();
-                outcomes.push(Outcome { policy, elapsed, tallies, foresight });
+                let ttft_error = fleet.ttft_error();
+                outcomes.push(Outcome { policy, elapsed, tallies, ttft_error });
             }
         }
         Ok(outcomes)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::Foresight;
+use cleave_core::brain::TtftError;
 use cleave_core::policy::PolicyKind;
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -16,7 +16,7 @@ pub(super) struct Outcome {
     pub(super) elapsed: Duration,
     pub(super) tallies: Tallies,
     /// How well the router predicted first tokens when it chose a replica.
-    pub(super) foresight: Foresight,
+    pub(super) ttft_error: TtftError,
 }
 
 /// One line of the comparison: a figure of every phase, and how it is written.
@@ -88,7 +88,7 @@ first error under {}: {error}",
 }
 
 fn predicted_ms(outcome: &Outcome, share: f64) -> Option<f64> {
-    (0 < outcome.foresight.count()).then(|| outcome.foresight.error_ms(share))
+    (0 < outcome.ttft_error.count()).then(|| outcome.ttft_error.error_ms(share))
 }
 
 fn prefilled_per_request(_: &Outcome, total: &Tally) -> Option<f64> {
@@ -136,8 +136,8 @@ mod tests {
                 Sample { replica, ttft, prompt_tokens: 1_000, cached_tokens, output_tokens: 100 };
             tallies.add(&sample, if replica == 0 { Turn::First } else { Turn::Later });
         }
-        let (elapsed, foresight) = (Duration::from_secs(2), Foresight::default());
-        Outcome { policy, elapsed, tallies, foresight }
+        let (elapsed, ttft_error) = (Duration::from_secs(2), TtftError::default());
+        Outcome { policy, elapsed, tallies, ttft_error }
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
             policy: PolicyKind::ROUND_ROBIN,
             elapsed: Duration::ZERO,
             tallies: Tallies::new(2),
-            foresight: Foresight::default(),
+            ttft_error: TtftError::default(),
         };
         let text = compare(&[nothing]);
         assert!(text.contains("round_robin") && !text.contains("change"), "{text}");

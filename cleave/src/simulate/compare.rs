@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use cleave_core::brain::Foresight;
+use cleave_core::brain::TtftError;
 use cleave_core::policy::PolicyKind;
 use cleave_sim::bounds::Bounds;
 use cleave_sim::measure::{ratio, real};
@@ -151,17 +151,17 @@ fn say_walls(comparison: &Comparison) {
         );
         // Only this policy tells the books what is cached, so only its predictions mean something.
         if summary.policy == PolicyKind::PRICED.as_str() {
-            say_foresight(runs);
+            say_ttft_error(runs);
         }
     }
 }
 
 /// Says how well first tokens were predicted at the decision.
 #[expect(clippy::print_stderr, reason = "it is kept apart from the results, which policies share")]
-fn say_foresight(runs: &[Run]) {
-    let mut all = Foresight::default();
+fn say_ttft_error(runs: &[Run]) {
+    let mut all = TtftError::default();
     for it in runs {
-        all.merge(&it.foresight);
+        all.merge(&it.ttft_error);
     }
     eprintln!(
         "{:>24}  first tokens predicted within {:.0} ms or {:.0}% (median), {:.0} ms or {:.0}% (p90)",

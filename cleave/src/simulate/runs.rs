@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use cleave_core::brain::Foresight;
+use cleave_core::brain::TtftError;
 use cleave_core::policy::PolicyKind;
 use cleave_sim::bounds::{self, Bounds};
 use cleave_sim::results::{Curves, Results};
@@ -24,7 +24,7 @@ pub(crate) struct Run {
     pub(crate) curves: Curves,
     pub(crate) decisions: Decisions,
     /// How well the routers predicted first tokens.
-    pub(crate) foresight: Foresight,
+    pub(crate) ttft_error: TtftError,
     pub(crate) wall: Duration,
 }
 
@@ -87,7 +87,7 @@ fn run_once(plan: &Plan, policy: PolicyKind, seed: u64, bar: &ProgressBar) -> an
         results: Results::of(&world, policy.as_str()),
         curves: Curves::of(&world),
         decisions: world.decisions(),
-        foresight: world.foresight(),
+        ttft_error: world.ttft_error(),
         wall: began.elapsed(),
     })
 }

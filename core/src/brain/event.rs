@@ -10,8 +10,8 @@ use crate::domain::{
 use crate::fleet::{Booked, Probe};
 use crate::queue::{Claim, Limits, Tenant};
 
+use super::placement::Order;
 use super::poison::QuarantineScope;
-use super::subsets::Order;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]

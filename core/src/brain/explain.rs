@@ -16,10 +16,11 @@ use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Standing;
 use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
 
+use super::placement::Candidates;
 use super::request::Booking;
 use super::{Beyond, Brain};
 
-pub use waited::{Cause, Waited};
+pub use waited::Waited;
 
 /// Requests that can be marked at once; beyond it a mark is without effect.
 const MARKED_MAX: usize = 1024;
@@ -189,24 +190,29 @@ impl Brain {
     }
 
     /// Writes down the choice that is about to be booked, if the request is marked.
-    pub(super) fn explain_choice(&mut self, now: Moment, request: RequestId, booking: &Booking) {
+    pub(super) fn explain_choice(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        booking: &Booking,
+        there: &Candidates,
+    ) {
         if !self.explaining.marked.contains_key(&request) {
             return;
         }
-        let explanation = self.explanation(now, booking);
+        let explanation = self.explanation(now, booking, there);
         self.explaining.note(&explanation);
         if let Some(marked) = self.explaining.marked.get_mut(&request) {
             marked.choice = Some(explanation);
         }
     }
 
-    fn explanation(&mut self, now: Moment, booking: &Booking) -> Explanation {
-        let ask = booking.ask(now);
-        let mut weighed = Vec::new();
-        self.policy.terms(&ask, &self.candidates, &mut weighed);
-        let mut considered: Vec<Considered> =
-            self.candidates.iter().map(|it| self.considered(it, &weighed)).collect();
-        let others = self.ask_others(&ask, &considered);
+    fn explanation(&mut self, now: Moment, booking: &Booking, there: &Candidates) -> Explanation {
+        let (ask, compared) = (booking.ask(now), there.compared());
+        let weighed = self.placement.terms(&ask, compared);
+        let considered = compared.iter().map(|it| self.considered(it, there, &weighed));
+        let mut considered: Vec<Considered> = considered.collect();
+        let others = self.explaining.ask_others(&ask, compared, &considered);
         let chosen = considered.iter().find(|it| it.replica == booking.replica);
         let terms = chosen.and_then(|it| it.terms);
         let why = self.why(booking, &considered, terms);
@@ -224,38 +230,30 @@ impl Brain {
             output_tokens: booking.outline.output_tokens,
             replica: booking.replica,
             name: self.name_of(booking.replica),
-            home: self.sessions.home(now, booking.key).map(|it| self.name_of(it)),
+            home: self.placement.home(now, booking.key).map(|it| self.name_of(it)),
             why,
             ttft_ms: 0.0,
             terms,
-            candidates: self.candidates.len(),
+            candidates: compared.len(),
             considered,
             others,
         }
     }
 
-    fn considered(&self, candidate: &Candidate, weighed: &[Terms]) -> Considered {
+    fn considered(
+        &self,
+        candidate: &Candidate,
+        there: &Candidates,
+        weighed: &[Terms],
+    ) -> Considered {
         Considered {
             replica: candidate.id,
             name: self.name_of(candidate.id),
             weight: candidate.weight,
             in_flight: candidate.in_flight,
             terms: weighed.iter().find(|it| it.replica == candidate.id).copied(),
-            beyond: self.subsets.beyond(candidate.place),
+            beyond: self.placement.beyond(there, candidate.place),
         }
-    }
-
-    fn ask_others(&mut self, ask: &Ask<'_>, considered: &[Considered]) -> Vec<Other> {
-        if considered.is_empty() {
-            return Vec::new();
-        }
-        let Explaining { others, chance, .. } = &mut self.explaining;
-        let asked = OTHERS.into_iter().zip(others).map(|(policy, it)| {
-            let Considered { name, terms, .. } =
-                &considered[it.pick(ask, &self.candidates, chance)];
-            Other { policy, name: name.clone(), terms: *terms }
-        });
-        asked.collect()
     }
 
     fn why(&self, booking: &Booking, considered: &[Considered], terms: Option<Terms>) -> Why {
@@ -290,6 +288,23 @@ impl Explaining {
     /// Takes the mark off a request that ended unasked.
     pub(super) fn forget(&mut self, request: RequestId) {
         self.marked.swap_remove(&request);
+    }
+
+    fn ask_others(
+        &mut self,
+        ask: &Ask<'_>,
+        compared: &[Candidate],
+        considered: &[Considered],
+    ) -> Vec<Other> {
+        if considered.is_empty() {
+            return Vec::new();
+        }
+        let Self { others, chance, .. } = self;
+        let asked = OTHERS.into_iter().zip(others).map(|(policy, it)| {
+            let Considered { name, terms, .. } = &considered[it.pick(ask, compared, chance)];
+            Other { policy, name: name.clone(), terms: *terms }
+        });
+        asked.collect()
     }
 
     fn note(&mut self, explanation: &Explanation) {

@@ -18,7 +18,7 @@ const ROUNDING: Duration = Duration::from_micros(10);
 pub fn ledger_matches_requests(brain: &Brain) -> bool {
     let ids: Vec<ReplicaId> = brain.fleet.iter().map(|it| it.id).collect();
     let mut sums = vec![(0, 0, Load::default()); ids.len()];
-    for booking in brain.requests.values() {
+    for (_, booking) in brain.books.iter() {
         let Ok(at) = ids.binary_search(&booking.replica) else { return false };
         let (waiting, answering, sum) = &mut sums[at];
         *(if booking.account.is_read { answering } else { waiting }) += 1;
@@ -33,21 +33,21 @@ pub fn ledger_matches_requests(brain: &Brain) -> bool {
 
 /// Every account that was opened is open, or was closed once.
 pub fn accounts_are_closed_once(brain: &Brain) -> bool {
-    let open = u64::try_from(brain.requests.len()).unwrap_or(u64::MAX);
-    brain.accounts_opened == brain.accounts_closed + open
+    brain.books.is_sound()
 }
 
 /// What poison takes to be in flight is what the books say is.
 pub fn flights_match_requests(brain: &Brain) -> bool {
-    brain.poison.matches(brain.requests.iter())
+    brain.poison.matches(brain.books.iter())
 }
 
 /// What contracts hold is what those hold that wait or are in flight, whatever became of their tenants.
 pub fn contracts_match_requests(brain: &Brain) -> bool {
-    let in_flight = brain.requests.values().chain(brain.poison.hold.iter().map(|it| &it.booking));
+    let in_flight =
+        brain.books.iter().map(|it| it.1).chain(brain.poison.hold.iter().map(|it| &it.booking));
     let sent = in_flight.filter(|it| it.estimate.is_held()).count();
-    let held = sent + brain.hold.waiting_held();
-    Some(brain.hold.contracts.reserved()) == u64::try_from(held).ok()
+    let (reserved, waiting) = brain.admission.reserved();
+    Some(reserved) == u64::try_from(sent + waiting).ok()
 }
 
 /// Nothing is left: all that came was answered, and every book is closed.
@@ -55,11 +55,11 @@ pub fn books_are_empty(brain: &Brain) -> bool {
     let is_idle = brain.fleet.iter().all(|it| {
         it.in_flight == 0 && it.ledger.counts() == (0, 0) && it.ledger.load() == Load::default()
     });
-    let nobody_waits = brain.hold.line.is_empty() && brain.poison.hold.is_empty();
-    let line = &brain.hold.line;
+    let nobody_waits = brain.admission.is_line_empty() && brain.poison.hold.is_empty();
+    let line = brain.admission.line();
     let is_clear = line.work() == Work::ZERO && line.bytes() == 0;
-    let settled = brain.hold.contracts.reserved() == 0 && contracts_match_requests(brain);
-    brain.requests.is_empty() && is_idle && nobody_waits && is_clear && settled
+    let settled = brain.admission.reserved().0 == 0 && contracts_match_requests(brain);
+    brain.books.len() == 0 && is_idle && nobody_waits && is_clear && settled
 }
 
 /// Nothing goes to a replica that is absent or leaving, or where the request has been already.
@@ -67,13 +67,13 @@ pub fn sends_are_allowed(brain: &Brain, actions: &[Action]) -> bool {
     actions.iter().all(|action| match action {
         Action::Send { request, replica } => {
             let open = brain.fleet.get(*replica).is_some_and(|it| !it.leaving);
-            let fresh = brain.requests.get(request).is_some_and(|it| !it.tried.contains(replica));
+            let fresh = brain.books.get(*request).is_some_and(|it| !it.tried.contains(replica));
             open && fresh
         }
-        Action::Refuse { request, .. } => !brain.requests.contains_key(request),
+        Action::Refuse { request, .. } => brain.books.get(*request).is_none(),
         Action::Release { replica } => brain.fleet.get(*replica).is_none(),
         Action::GiveUp { request, replica } => {
-            brain.requests.get(request).is_some_and(|it| it.replica == *replica)
+            brain.books.get(*request).is_some_and(|it| it.replica == *replica)
         }
         Action::Ask { replica, .. } => brain.fleet.get(*replica).is_some(),
     })
@@ -87,14 +87,15 @@ pub fn nobody_waits_in_vain(brain: &Brain, now: Moment) -> bool {
 /// The line holds exactly the requests that wait, and none of them, nor of the suspects that wait, is
 /// in flight.
 pub fn line_matches_requests(brain: &Brain) -> bool {
-    let mut waiting = brain.hold.waiting().chain(brain.poison.hold.iter().map(|it| it.request));
-    brain.hold.is_sound() && waiting.all(|it| !brain.requests.contains_key(&it))
+    let mut waiting =
+        brain.admission.waiting().chain(brain.poison.hold.iter().map(|it| it.request));
+    brain.admission.is_sound() && waiting.all(|it| brain.books.get(it).is_none())
 }
 
 /// Nothing is sent that by prediction is too late already, as far as the policy predicts.
 pub fn deadlines_can_be_met(brain: &Brain, actions: &[Action]) -> bool {
     let sent = actions.iter().filter_map(|it| it.verdict()?.1.is_ok().then_some(it.verdict()?.0));
-    let mut bookings = sent.filter_map(|it| brain.requests.get(&it));
+    let mut bookings = sent.filter_map(|it| brain.books.get(it));
     brain.settings.policy != PolicyKind::PRICED
         || bookings.all(|it| {
             let taken = span_of_ms(it.account.ttft_ms);
@@ -107,6 +108,6 @@ pub fn deadlines_can_be_met(brain: &Brain, actions: &[Action]) -> bool {
 /// other copy of it is in flight.
 pub fn suspects_go_alone(brain: &Brain, now: Moment, actions: &[Action]) -> bool {
     let sent = actions.iter().filter_map(|it| it.verdict()?.1.is_ok().then_some(it.verdict()?.0));
-    let mut bookings = sent.filter_map(|it| brain.requests.get(&it));
+    let mut bookings = sent.filter_map(|it| brain.books.get(it));
     bookings.all(|it| !brain.poison.has_company(now, it.fingerprint))
 }

@@ -11,10 +11,9 @@ use std::sync::Arc;
 
 use crate::cost::Hardware;
 use crate::domain::{Moment, Place, ReplicaId};
-use crate::fleet::Replica;
 use crate::queue::{Limits, Tenant};
 
-use super::subsets::Orders;
+use super::placement::Orders;
 use super::{Action, Brain, Event, Notices, Settings};
 
 /// The standing facts of one pool.
@@ -121,9 +120,9 @@ impl Brain {
             Inherit::Books => new.inherit_books(now, old),
             Inherit::Nothing => {}
         }
-        new.subsets.take_on(record.orders.clone());
-        new.hold.contracts.reset(now, record.limits.iter().copied());
-        new.measure_fleet();
+        new.placement.take_on(record.orders.clone());
+        new.admission.on_contracted(now, record.limits.iter().copied());
+        new.measure();
         for (id, _) in record.replicas.iter().filter(|it| it.1.leaving) {
             new.change(*id, |it| it.leaving = true);
             new.release_if_done(*id, actions);
@@ -131,21 +130,6 @@ impl Brain {
         // That all of them have joined is no news.
         new.notices = Notices::default();
         new
-    }
-
-    /// Adds a replica to everything that keeps something of each.
-    pub(super) fn join(
-        &mut self,
-        id: ReplicaId,
-        name: String,
-        weight: f64,
-        hardware: Arc<Hardware>,
-    ) {
-        let it = Replica::new(id, name, weight, hardware, self.settings.breaker);
-        self.policy.on_joined(id, it.place);
-        self.hold.knees.on_joined(id, &it.hardware);
-        self.fleet.join(it);
-        self.subsets.touch();
     }
 
     fn inherit_books(&mut self, now: Moment, old: &mut Self) {
@@ -156,14 +140,11 @@ impl Brain {
                 it.breaker.on_trial_abandoned(now);
             }
         }
-        old.hold.refund_all();
-        self.hold.contracts = old.hold.contracts.clone();
-        self.hold.contracts.forget_reserved();
+        self.admission.inherit(&mut old.admission);
     }
 
     fn inherit_rest(&mut self, now: Moment, old: &mut Self) {
         self.poison.inherit(&mut old.poison, self.settings.quarantine);
-        std::mem::swap(&mut self.sessions, &mut old.sessions);
-        self.subsets.inherit(now, &mut old.subsets);
+        self.placement.inherit(now, &mut old.placement);
     }
 }

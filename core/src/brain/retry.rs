@@ -1,10 +1,12 @@
 //! A request that is tried again: what poison says of it, where it may wait, and where it may go. The values
 //! of the machines meet here; each of them only answers for itself.
 
-use crate::domain::{Moment, RequestId, SliceKey};
+use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Replica;
 
 use super::event::{Action, Refusal};
+use super::health::anybody_is_up;
+use super::placement::{Candidates, Unpicked};
 use super::poison::{Clearance, HeldBack, Poison, QuarantineScope};
 use super::request::{Booking, Fingerprint, Past};
 use super::{Brain, Notice};
@@ -21,7 +23,7 @@ impl Brain {
         if self.poison.is_clear() {
             return None;
         }
-        let is_known = self.sessions.home(now, key).is_some();
+        let is_known = self.placement.home(now, key).is_some();
         let held = self.poison.scope_of(now, key, fingerprint, is_known);
         held.or_else(|| self.convict(now, key, fingerprint))
     }
@@ -50,7 +52,7 @@ impl Brain {
         if let Some(scope) = self.examine(now, booking.key, booking.fingerprint) {
             return Clearance::Refuse(Refusal::Quarantined { scope });
         }
-        let pauses = self.subsets.pauses(now, booking.key);
+        let pauses = self.placement.pauses(now, booking.key);
         self.poison.clearance(now, since, booking, pauses)
     }
 
@@ -98,14 +100,50 @@ impl Brain {
     pub(super) fn place_again(&mut self, now: Moment, it: HeldBack, actions: &mut Vec<Action>) {
         let HeldBack { request, mut booking, since } = it;
         match self.pick_again(now, &booking) {
-            Ok(replica) => {
+            Ok((replica, there)) => {
                 booking.replica = replica;
-                self.send(now, request, booking, actions);
+                self.send(now, request, booking, &there, actions);
+                self.placement.recycle(there);
             }
             Err(Refusal::TriesSpent) if self.may_await(now, since, &booking) => {
                 self.poison.hold.take_in(HeldBack { request, booking, since });
             }
             Err(refusal) => self.dismiss(now, request, &booking, refusal, actions),
+        }
+    }
+
+    /// Chooses where a request is tried again: apart from other suspects if that can be.
+    fn pick_again(
+        &mut self,
+        now: Moment,
+        booking: &Booking,
+    ) -> Result<(ReplicaId, Candidates), Refusal> {
+        if self.settings.retries.tries_max <= booking.tries() {
+            return Err(Refusal::TriesSpent);
+        }
+        // What lost a replica, perhaps by its own doing, is no trial for one that is out.
+        if booking.past.was_lost && !anybody_is_up(&self.fleet) && self.somebody_may_come(booking) {
+            return Err(Refusal::TriesSpent);
+        }
+        let (ask, due) = (booking.ask(now), booking.estimate.due);
+        let avoid = self.poison.places_to_avoid(now, booking, &self.fleet);
+        let mut there = self.placement.gather(&ask, &self.fleet, &avoid);
+        let mut chosen = self.placement.choose(&ask, &mut there, due, |_| true);
+        if chosen.is_err() {
+            self.placement.recycle(there);
+            there = self.placement.gather(&ask, &self.fleet, &booking.tried);
+            chosen = self.placement.choose(&ask, &mut there, due, |_| true);
+        }
+        let replica = chosen.map_err(|it| match it {
+            Unpicked::None => Refusal::TriesSpent,
+            Unpicked::TooLate { .. } => Refusal::DeadlineUnmeetable,
+        })?;
+        // A first attempt is not a retry, so it is free.
+        let is_free = booking.tried.is_empty();
+        if is_free || self.admission.retries.pay(booking.key.workload()) {
+            Ok((replica, there))
+        } else {
+            Err(Refusal::BudgetSpent)
         }
     }
 
@@ -119,7 +157,7 @@ impl Brain {
     }
 
     /// Tells whether a replica where the request was not yet may come back.
-    pub(super) fn somebody_may_come(&self, booking: &Booking) -> bool {
+    fn somebody_may_come(&self, booking: &Booking) -> bool {
         let may_come = |it: &Replica| {
             let is_untried = !it.leaving && 0.0 < it.weight && !booking.tried.contains(&it.id);
             is_untried && it.breaker.may_come_back()
@@ -131,7 +169,7 @@ impl Brain {
     pub(super) fn on_left_hold(&mut self, now: Moment, request: RequestId) -> bool {
         let left = self.poison.hold.remove(request);
         if let Some(booking) = &left {
-            self.hold_on_unserved(now, booking);
+            self.admission.on_unserved(now, booking);
         }
         left.is_some()
     }
@@ -145,7 +183,7 @@ impl Brain {
         refusal: Refusal,
         actions: &mut Vec<Action>,
     ) {
-        self.hold_on_unserved(now, booking);
+        self.admission.on_unserved(now, booking);
         actions.push(Action::Refuse { request, refusal });
     }
 

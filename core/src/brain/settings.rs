@@ -6,8 +6,8 @@ use crate::fleet::BreakerSettings;
 use crate::policy::PolicyKind;
 use crate::queue::{self, Classes, GateSettings};
 
+use super::placement::SubsetSettings;
 use super::poison::QuarantineSettings;
-use super::subsets::SubsetSettings;
 
 /// Everything one pool's brain is told at its start.
 #[derive(Clone, Debug, PartialEq)]

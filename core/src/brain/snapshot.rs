@@ -1,12 +1,12 @@
 //! What the page, the admin port and the tests may see of a brain.
 
-use crate::domain::{Moment, ReplicaId, Report};
+use crate::domain::{Moment, ReplicaId, Report, RequestId};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
 use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
 use crate::tokens::TokenErrors;
 
-use super::{Brain, Foresight};
+use super::{AssignmentView, Brain, TtftError, WorkloadDrift};
 
 /// One pool at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub misses: TokenErrors,
     pub queue: QueueSnapshot,
     /// How well first tokens were predicted since the start.
-    pub foresight: Foresight,
+    pub ttft_error: TtftError,
     pub replicas: Vec<ReplicaSnapshot>,
 }
 
@@ -105,7 +105,7 @@ impl Brain {
                 state: state.name,
                 reason: state.reason.map(crate::fleet::Reason::as_str),
                 in_flight: it.in_flight,
-                sessions: self.sessions.count(it.id),
+                sessions: self.placement.sessions_at(it.id),
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
                 report: it.reported.report(),
@@ -118,45 +118,59 @@ impl Brain {
         let (quarantined, quarantined_total) = self.poison.held();
         Snapshot {
             policy: self.settings.policy,
-            requests_in_flight: self.requests.len(),
-            sessions_moved_total: self.sessions_moved_total,
+            requests_in_flight: self.books.len(),
+            sessions_moved_total: self.placement.sessions_moved_total(),
             quarantined,
             quarantined_total,
-            misses: self.lengths.misses(),
+            misses: self.books.misses(),
             queue: self.queue(),
-            foresight: self.foresight.clone(),
+            ttft_error: self.books.ttft_error().clone(),
             replicas: replicas.collect(),
         }
     }
 
     fn queue(&self) -> QueueSnapshot {
-        let line = &self.hold.line;
+        let line = self.admission.line();
         let classes = self.settings.line.classes.iter();
         QueueSnapshot {
             waiting: line.len(),
             bytes: line.bytes(),
             classes: classes.map(|(id, it)| (it.name.clone(), line.class(id))).collect(),
-            mu_per_min: self.hold.pace.mu_per_min(),
-            sessions: self.hold.gate.snapshot(),
+            mu_per_min: self.admission.mu_per_min(),
+            sessions: self.admission.sessions(),
         }
     }
 
     /// Shows where a tenant stands; nothing for one without a contract.
     pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<ContractUsage> {
-        let account = self.hold.contracts.account(tenant);
-        account.is_limited().then(|| account.usage_at(now))
+        self.admission.contract(now, tenant)
     }
 
-    /// Shows what each tenant with a name has used, and everybody else together.
+    /// Shows what each tenant with a name has used, and all others together.
     pub fn tenants(&self) -> Vec<TenantSnapshot> {
-        let accounts = self.hold.contracts.iter();
-        let snapshot =
-            |(tenant, account): (Tenant, &crate::queue::ContractAccount)| TenantSnapshot {
-                tenant,
-                waiting: self.hold.line.waiting_of(tenant),
-                usage: account.usage(),
-            };
-        accounts.map(snapshot).collect()
+        let tenants = self.admission.tenants();
+        tenants.map(|(tenant, waiting, usage)| TenantSnapshot { tenant, waiting, usage }).collect()
+    }
+
+    /// How far predictions were off, for each workload that was there lately.
+    pub fn workload_drifts(&self) -> Vec<WorkloadDrift> {
+        self.books.drifts().collect()
+    }
+
+    /// Names the replica that served the session of a request before it moved to where it is now, and so may
+    /// still have its state.
+    pub fn moved_from(&self, request: RequestId) -> Option<ReplicaId> {
+        self.books.get(request)?.moved_from
+    }
+
+    /// Counts the rounds that were planned.
+    pub const fn rounds_planned(&self) -> u64 {
+        self.placement.rounds_planned()
+    }
+
+    /// Shows which replicas hold which keys.
+    pub fn assignment(&self, now: Moment) -> AssignmentView {
+        self.placement.view(now)
     }
 
     /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for people
@@ -178,7 +192,7 @@ impl Brain {
             report: it.reported.report(),
         });
         let mut loads: Vec<ReplicaLoad> = replicas.collect();
-        for booking in self.requests.values() {
+        for (_, booking) in self.books.iter() {
             let Ok(at) = loads.binary_search_by_key(&booking.replica, |it| it.id) else { continue };
             let (load, outline) = (&mut loads[at], &booking.outline);
             let prompt_tokens = u64::from(outline.prompt_tokens);

@@ -10,11 +10,12 @@ mod record;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
+use rand_pcg::Pcg64Mcg;
 
 use super::*;
-use crate::domain::{Extent, Outline, Place, Report, SliceKey};
+use crate::domain::{Extent, Outline, Place, ReplicaId, Report, RequestId, SliceKey, Usage};
 use crate::fleet::Probe;
-use crate::policy::PolicyKind;
+use crate::policy::{Ask, Candidate, Policy, PolicyKind};
 use crate::queue::Claim;
 
 /// A brain with its own clock and request numbers.
@@ -182,7 +183,7 @@ impl Policy for Diary {
 fn a_policy_is_told_what_becomes_of_each_try() {
     let diary = Diary::default();
     let mut bench = Bench::session(0);
-    bench.brain.policy = Box::new(diary.clone());
+    bench.brain.placement.set_policy(Box::new(diary.clone()));
     bench.join(0, 1.0);
     bench.join(1, 1.0);
     let report = Report {
@@ -221,7 +222,7 @@ fn a_policy_is_told_what_becomes_of_each_try() {
 fn lengths_are_estimated_for_the_policy_and_learned_from_what_engines_say() {
     let diary = Diary::default();
     let mut bench = Bench::session(1);
-    bench.brain.policy = Box::new(diary.clone());
+    bench.brain.placement.set_policy(Box::new(diary.clone()));
     let extent = Extent { model: 5, text_bytes: 6000, ..Extent::default() };
     let key = SliceKey(3);
     let mut serve = |number, outline| {

@@ -4,6 +4,8 @@
 
 use super::{Coefficients, KneePoint, Mix, RequestCost, StepTimes};
 
+const MINUTE_MS: f64 = 60_000.0;
+
 /// What the reference class makes in a minute at its knee.
 const REFERENCE_MU_PER_MIN: f64 = 100.0;
 
@@ -20,6 +22,11 @@ pub struct Hardware {
 }
 
 impl Hardware {
+    /// Turns time of this class, busy at its knee, into model units.
+    pub fn mu(&self, busy_ms: f64) -> f64 {
+        busy_ms / MINUTE_MS * self.capacity_mu_per_min
+    }
+
     /// Knows nothing but step times: the knee is predicted, and the class is its own reference.
     pub fn of_steps(class: &str, step: StepTimes) -> Self {
         let knee = KneePoint::predict(&step, Mix::USUAL);

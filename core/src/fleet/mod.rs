@@ -22,7 +22,6 @@ pub use reported_load::{Booked, ReportedLoad, Strangers};
 pub use tempo::{Tempo, median};
 pub use watch::Watch;
 
-const MINUTE_MS: f64 = 60_000.0;
 /// How much the newest prompt counts in the mean of what prompts take.
 const SHARE_OF_NEWEST: f64 = 1.0 / 32.0;
 
@@ -149,7 +148,7 @@ impl Replica {
 
     /// What is booked here in model units: work, in minutes of this class at its knee.
     pub fn in_flight_mu(&self) -> f64 {
-        self.ledger.load().work_ms() / MINUTE_MS * self.hardware.capacity_mu_per_min
+        self.hardware.mu(self.ledger.load().work_ms())
     }
 
     /// What it makes in a minute, as fast as it has shown itself to be.
@@ -183,7 +182,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    pub fn iter(&self) -> impl Iterator<Item = &Replica> {
+    pub fn iter(&self) -> impl Iterator<Item = &Replica> + Clone {
         self.replicas.iter()
     }
 

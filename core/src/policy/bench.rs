@@ -38,7 +38,7 @@ impl Bench {
             weight: 1.0,
             in_flight: 0,
             report: None,
-            books: Books::default(),
+            load: LoadModel::default(),
         });
     }
 
@@ -81,15 +81,15 @@ impl Bench {
         let held = self.policy.on_sent(request, &ask, &self.candidates[at]);
         self.candidates[at].in_flight += 1;
         let (new, cached) = (outline.tokens_beyond(held), outline.tokens_in(held));
-        let us = whole((1e3 * self.candidates[at].books.cost.prefill_ms(new, cached)).round());
+        let us = whole((1e3 * self.candidates[at].load.cost.prefill_ms(new, cached)).round());
         self.booked_us.push(us);
         self.book(at, |booked| booked + us);
         request
     }
 
     fn book(&mut self, at: usize, change: impl FnOnce(u64) -> u64) {
-        let books = &mut self.candidates[at].books;
-        books.wait_ms = float(change(whole((1e3 * books.wait_ms).round()))) / 1e3;
+        let load = &mut self.candidates[at].load;
+        load.wait_ms = float(change(whole((1e3 * load.wait_ms).round()))) / 1e3;
     }
 
     fn begin(&mut self, request: RequestId, at: u32) {

@@ -8,10 +8,10 @@
 mod adapters;
 #[cfg(test)]
 mod bench;
-mod books;
 mod congestion;
 mod kind;
 mod least_requests;
+mod load_model;
 mod power_of_two;
 mod priced;
 mod random;
@@ -30,8 +30,8 @@ use crate::domain::{Moment, Outline, Place, ReplicaId, Report, RequestId, SliceK
 #[cfg(test)]
 use crate::domain::{float, whole};
 
-pub use books::{Books, Terms};
 pub use kind::{PolicyKind, UnknownPolicy};
+pub use load_model::{LoadModel, Terms};
 pub use rendezvous::mix;
 pub use residency::{BYTES_MAX, Residency};
 
@@ -58,7 +58,7 @@ pub struct Candidate {
     pub in_flight: u32,
     /// What its engine said last, as old as it is; `None` when it never said anything.
     pub report: Option<Report>,
-    pub books: Books,
+    pub load: LoadModel,
 }
 
 /// A rule for choosing one of several replicas. Whoever asks it also tells it what came of it, so

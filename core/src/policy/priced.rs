@@ -149,7 +149,7 @@ impl Policy for Priced {
                 prefill_ms: price.own,
                 evict_ms: price.evict,
                 slow_ms: price.hold_up,
-                ttft_ms: candidate.books.ttft_ms(new, cached_tokens)
+                ttft_ms: candidate.load.ttft_ms(new, cached_tokens)
                     + self.adapter_ms(ask.outline, candidate),
                 price_ms: price.total_ms() / candidate.weight,
             }
@@ -207,12 +207,12 @@ impl Priced {
         // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
         // goes a little slower at every token. Answers there are taken to be as long as ours.
         let pause = own.min(traffic.pause_ms_max) / f64::from(output.max(OUTPUT_TOKENS_MIN));
-        let slower = to.books.sequence_ms(outline.prompt_tokens);
+        let slower = to.load.sequence_ms(outline.prompt_tokens);
         Price {
-            wait: to.books.wait_ms,
+            wait: to.load.wait_ms,
             own,
             evict: self.evict_ms(outline, to, position, output),
-            hold_up: in_flight(to) * felt_more_ms(to.books.gap_ms(), pause + slower),
+            hold_up: in_flight(to) * felt_more_ms(to.load.gap_ms(), pause + slower),
             speed: traffic.cold_ms / self.colds_ms[position],
             traffic,
         }
@@ -221,7 +221,7 @@ impl Priced {
     /// Predicts how long the replica takes to load the request's adapter, if it has to.
     fn adapter_ms(&self, outline: &Outline, to: &Candidate) -> f64 {
         let loads = self.adapters.lacks(to.id, outline.adapter);
-        if loads { to.books.cost.adapter_ms } else { 0.0 }
+        if loads { to.load.cost.adapter_ms } else { 0.0 }
     }
 
     /// Predicts how long it takes to compute again what this placement pushes out of the cache.
@@ -242,7 +242,7 @@ fn felt_more_ms(gap: f64, more: f64) -> f64 {
 
 /// Predicts how long a context as deep as this one takes there with nothing cached.
 fn cold_ms(outline: &Outline, to: &Candidate) -> f64 {
-    to.books.prefill_ms(depth_tokens(outline), 0)
+    to.load.prefill_ms(depth_tokens(outline), 0)
 }
 
 fn depth_tokens(outline: &Outline) -> u32 {
@@ -251,12 +251,12 @@ fn depth_tokens(outline: &Outline) -> u32 {
 
 /// Predicts how long the prompt takes there when its leading `held` blocks are cached.
 fn own_ms(outline: &Outline, to: &Candidate, held: usize) -> f64 {
-    to.books.prefill_ms(outline.tokens_beyond(held), outline.tokens_in(held))
+    to.load.prefill_ms(outline.tokens_beyond(held), outline.tokens_in(held))
 }
 
 /// Counts the requests there, those of other routers included as far as the books know of them.
 fn in_flight(at: &Candidate) -> f64 {
-    f64::from(at.in_flight).max(at.books.running)
+    f64::from(at.in_flight).max(at.load.running)
 }
 
 #[cfg(test)]
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn an_adapter_goes_where_it_is_loaded_until_that_replica_is_busy() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
-        bench.candidates.iter_mut().for_each(|it| it.books.cost.adapter_ms = 100.0);
+        bench.candidates.iter_mut().for_each(|it| it.load.cost.adapter_ms = 100.0);
         let asked = |adapter| Outline { adapter, ..prompt(&[(7_000, 4)]) };
         for home in [0, 1] {
             bench.serve(&Outline { adapter: 1 + u64::from(home), ..prompt(&[(0, 4)]) }, home);
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn a_busy_fleet_does_not_leave_its_slow_replicas_idle() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
-        bench.candidates[1].books.pace = 2.0;
+        bench.candidates[1].load.pace = 2.0;
         for fresh in 0..400 {
             bench.serve(&prompt(&[(1000 * fresh, 100)]), 0);
             bench.wait(u64::from(fresh % 2 == 0));
@@ -353,7 +353,7 @@ mod tests {
     fn a_prompt_that_pauses_many_answers_waits_a_little_to_pause_few_but_not_in_proportion() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[20, 0]);
-        bench.candidates[0].books.reading_share = 0.9;
+        bench.candidates[0].load.reading_share = 0.9;
         // A line of 0.5 s on the replica where nobody writes. Twenty answers that pause for
         // 10,000 tokens count for more; those that pause for 100 tokens do not.
         bench.send(&prompt(&[(1000, 150)]), 1);
@@ -371,7 +371,7 @@ mod tests {
         // seconds takes the line, one of eleven seconds takes no more on itself.
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[16, 0]);
-        bench.candidates[0].books.reading_share = 0.85;
+        bench.candidates[0].load.reading_share = 0.85;
         bench.send(&prompt(&[(1000, 235)]), 1);
         assert_eq!(bench.pick(&prompt(&[(0, 380)])), 1);
         assert_eq!(bench.pick(&prompt(&[(0, 1_060)])), 0);
@@ -382,7 +382,7 @@ mod tests {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
         bench.in_flight(&[20, 24]);
         assert_eq!(bench.pick(&prompt(&[(0, 10)])), 0, "fewer would pause there");
-        bench.candidates[0].books.reading_share = 0.8;
+        bench.candidates[0].load.reading_share = 0.8;
         assert_eq!(bench.pick(&prompt(&[(0, 10)])), 1);
     }
 
@@ -428,8 +428,8 @@ mod tests {
     #[test]
     fn what_other_routers_have_there_counts_as_ours_does() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
-        bench.candidates[0].books.running = 9.0;
-        bench.candidates[1].books.running = 2.0;
+        bench.candidates[0].load.running = 9.0;
+        bench.candidates[1].load.running = 2.0;
         assert_eq!(bench.pick(&prompt(&[(0, 4)])), 1);
     }
 }

@@ -13,7 +13,14 @@ fn fleet(size: u32) -> Vec<Candidate> {
 
 fn candidate(id: u32, weight: f64, in_flight: u32) -> Candidate {
     let place = Place::of(&format!("http://gpu-{id}:8000"));
-    Candidate { id: ReplicaId(id), place, weight, in_flight, report: None, books: Books::default() }
+    Candidate {
+        id: ReplicaId(id),
+        place,
+        weight,
+        in_flight,
+        report: None,
+        load: LoadModel::default(),
+    }
 }
 
 fn ask(session: u32) -> Ask<'static> {

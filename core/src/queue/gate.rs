@@ -34,7 +34,7 @@ impl Default for GateSettings {
 
 /// Whether a request may be sent as far as its session goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum GateAnswer {
     /// Its session lives.
     Live,
     /// It begins a session, and there is room.
@@ -101,13 +101,13 @@ impl Gate {
     }
 
     /// Says whether a turn of this session may be sent now.
-    pub fn ask(&self, key: SliceKey) -> Admission {
+    pub fn ask(&self, key: SliceKey) -> GateAnswer {
         if self.living.contains_key(&key) {
-            Admission::Live
+            GateAnswer::Live
         } else if self.is_open() {
-            Admission::Fresh
+            GateAnswer::Fresh
         } else {
-            Admission::Wait
+            GateAnswer::Wait
         }
     }
 

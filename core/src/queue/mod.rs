@@ -25,7 +25,7 @@ pub use contract::{
     ContractAccount, ContractUsage, Contracts, Limits, OverContract, Reservation, Used,
 };
 pub use drain_rate::DrainRate;
-pub use gate::{Admission, Gate, GateSettings, GateSnapshot};
+pub use gate::{Gate, GateAnswer, GateSettings, GateSnapshot};
 pub use line::{ClassSnapshot, Full, Lane, Line, QueueLimits, Tenant, Ticket};
 pub use work::{Work, WorkSum};
 

@@ -309,20 +309,20 @@ fn new_sessions_wait_while_the_living_fill_the_memory() {
     let mut gate = Gate::new(GateSettings { kv_share: 0.5, sessions_max: 100 });
     gate.on_sent(at(0), key(1), 1_100);
     gate.on_sent(at(0), key(9), 260);
-    assert_eq!(gate.ask(key(2)), Admission::Fresh, "nothing is known of the memory");
+    assert_eq!(gate.ask(key(2)), GateAnswer::Fresh, "nothing is known of the memory");
     gate.on_room(Some(2_000));
-    assert_eq!(gate.ask(key(2)), Admission::Wait);
-    assert_eq!(gate.ask(key(1)), Admission::Live);
+    assert_eq!(gate.ask(key(2)), GateAnswer::Wait);
+    assert_eq!(gate.ask(key(1)), GateAnswer::Live);
     gate.on_ended(at(1), key(1), 1_200);
     assert_eq!(gate.snapshot().tokens, 860, "half of the first turns are the only ones");
-    assert_eq!(gate.ask(key(2)), Admission::Fresh);
+    assert_eq!(gate.ask(key(2)), GateAnswer::Fresh);
     gate.on_sent(at(5), key(1), 1_200);
     gate.on_ended(at(6), key(1), 1_300);
-    assert_eq!(gate.ask(key(2)), Admission::Wait);
+    assert_eq!(gate.ask(key(2)), GateAnswer::Wait);
     assert!(!gate.on_time(at(20)));
     assert!(!gate.on_time(at(35)));
     assert!(gate.on_time(at(36)));
-    assert_eq!(gate.ask(key(2)), Admission::Fresh);
+    assert_eq!(gate.ask(key(2)), GateAnswer::Fresh);
     let tokens_max = Some(1_000);
     assert_eq!(gate.snapshot(), GateSnapshot { sessions: 1, tokens: 260, tokens_max });
 }
@@ -336,20 +336,20 @@ fn an_idle_fleet_lets_new_sessions_in_whoever_may_come_back_to_it() {
         gate.on_ended(at(session), key(session), 1_000);
     }
     assert!(8_000 < gate.snapshot().tokens, "half of thirty may come back");
-    assert_eq!(gate.ask(key(100)), Admission::Fresh, "no work is done");
+    assert_eq!(gate.ask(key(100)), GateAnswer::Fresh, "no work is done");
     gate.on_sent(at(31), key(100), 499);
-    assert_eq!(gate.ask(key(101)), Admission::Fresh, "next to nothing");
+    assert_eq!(gate.ask(key(101)), GateAnswer::Fresh, "next to nothing");
     gate.on_sent(at(31), key(101), 499);
-    assert_eq!(gate.ask(key(102)), Admission::Wait);
+    assert_eq!(gate.ask(key(102)), GateAnswer::Wait);
 }
 
 #[test]
 fn a_session_too_large_for_the_fleet_is_let_in_alone() {
     let mut gate = Gate::new(GateSettings::default());
     gate.on_room(Some(1_000));
-    assert_eq!(gate.ask(key(1)), Admission::Fresh);
+    assert_eq!(gate.ask(key(1)), GateAnswer::Fresh);
     gate.on_sent(at(0), key(1), 1 << 40);
-    assert_eq!(gate.ask(key(2)), Admission::Wait);
+    assert_eq!(gate.ask(key(2)), GateAnswer::Wait);
 }
 
 #[test]

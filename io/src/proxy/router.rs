@@ -271,7 +271,7 @@ impl Router {
                 quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
                 shadows: pool.shadows(),
-                foresight: snapshot.foresight.clone(),
+                ttft_error: snapshot.ttft_error.clone(),
                 workloads: pool
                     .workload_drifts()
                     .into_iter()

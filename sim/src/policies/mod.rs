@@ -29,7 +29,7 @@ use cleave_core::domain::ReplicaId;
 #[cfg(test)]
 use cleave_core::domain::{Moment, Outline, Place, Report, RequestId, SliceKey, float, whole};
 #[cfg(test)]
-use cleave_core::policy::Books;
+use cleave_core::policy::LoadModel;
 use cleave_core::policy::{Ask, Candidate, Policy, PolicyKind};
 use rand::RngExt as _;
 use rand_pcg::Pcg64Mcg;

@@ -139,7 +139,7 @@ impl Pool {
             weight: 1.0,
             in_flight: 0,
             report: None,
-            books: Books::default(),
+            load: LoadModel::default(),
         };
         self.replicas.push((it, true));
     }

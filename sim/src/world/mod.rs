@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use cleave_core::brain::{Action, Foresight};
+use cleave_core::brain::{Action, TtftError};
 use cleave_core::domain::{Moment, RouterId};
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
@@ -287,9 +287,9 @@ impl World {
     }
 
     /// How well the routers predicted first tokens.
-    pub fn foresight(&self) -> Foresight {
-        let mut all = Foresight::default();
-        self.routers.iter().for_each(|it| all.merge(&it.brain.snapshot().foresight));
+    pub fn ttft_error(&self) -> TtftError {
+        let mut all = TtftError::default();
+        self.routers.iter().for_each(|it| all.merge(&it.brain.snapshot().ttft_error));
         all
     }
 

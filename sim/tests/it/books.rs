@@ -50,9 +50,9 @@ fn requests(world: &World) -> Vec<u64> {
 
 #[test]
 fn first_tokens_are_predicted_where_the_hardware_is_known() {
-    let foresight = play(fleet(PolicyKind::PRICED, &[1.0; 4]), 40.0).foresight();
-    assert!(1_000 < foresight.count(), "{}", foresight.count());
-    let (p50, p90) = (foresight.error_share(0.5), foresight.error_share(0.9));
+    let ttft_error = play(fleet(PolicyKind::PRICED, &[1.0; 4]), 40.0).ttft_error();
+    assert!(1_000 < ttft_error.count(), "{}", ttft_error.count());
+    let (p50, p90) = (ttft_error.error_share(0.5), ttft_error.error_share(0.9));
     assert!(p50 < 0.15 && p90 < 0.5, "{p50} {p90}");
 }
 

@@ -20,6 +20,7 @@ pub(crate) fn run() -> Result<()> {
         let source = Source::read(&root, &path)?;
         findings.extend(rooms::unlisted(&source));
         findings.extend(rooms::forbidden_edges(&source));
+        findings.extend(rooms::machines_that_meet(&source));
         findings.extend(rooms::json_outside_protocol(&source));
         findings.extend(rooms::environment_outside_config(&source));
     }

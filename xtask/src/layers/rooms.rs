@@ -43,6 +43,10 @@ const GRANTS: &[Grant] = &[
     ("sim", "report", &["bounds", "measure", "results"]),
 ];
 
+/// The machines of the brain. Each sees its own state and what it is handed: none names another, nor the brain
+/// that carries values between them.
+const MACHINES: &[&str] = &["placement", "admission", "books", "health", "poison"];
+
 /// Where a file stands: its crate and its modules, outermost first.
 struct Place<'a> {
     zone: &'a str,
@@ -85,11 +89,31 @@ pub(super) fn forbidden_edges(source: &Source) -> Vec<Finding> {
         .map_or::<&[&str], _>(&[], |it| it.2);
     let rooms: Vec<&str> = GRANTS.iter().filter(|it| it.0 == place.zone).map(|it| it.1).collect();
     let tests_from = source.lines_before_tests();
-    named_from_root(&source.code, |line| place.modules.len() + usize::from(tests_from < line))
+    named_from(&source.code, "crate::", |line| place.modules.len() + usize::from(tests_from < line))
         .into_iter()
         .filter(|(_, named)| *named != room && rooms.contains(named) && !granted.contains(named))
         .map(|(line, named)| {
             Finding::new(&source.path, line, format!("`{room}` may not know `{named}`"))
+        })
+        .collect()
+}
+
+/// Finds machines of the brain that name another machine, or the brain.
+pub(super) fn machines_that_meet(source: &Source) -> Vec<Finding> {
+    let Some(place) = Place::of(source) else { return Vec::new() };
+    let ("core", ["brain", machine, ..]) = (place.zone, &place.modules[..]) else {
+        return Vec::new();
+    };
+    if !MACHINES.contains(machine) {
+        return Vec::new();
+    }
+    let tests_from = source.lines_before_tests();
+    let depth = place.modules.len() - 1;
+    named_from(&source.code, "crate::brain::", |line| depth + usize::from(tests_from < line))
+        .into_iter()
+        .filter(|(_, named)| named != machine && (MACHINES.contains(named) || *named == "Brain"))
+        .map(|(line, named)| {
+            Finding::new(&source.path, line, format!("`brain/{machine}` may not know `{named}`"))
         })
         .collect()
 }
@@ -125,14 +149,18 @@ fn lines_with<'a>(
     lines.filter(move |(_, line)| line.contains(text)).map(|(at, _)| at + 1)
 }
 
-/// Lists the first name of every path from the crate's root, with its line: `crate::a`, each name of
-/// `crate::{a, b::c}`, and `super::super::a` where that many steps lead out of all modules.
-fn named_from_root(code: &str, depth_at: impl Fn(usize) -> usize) -> Vec<(usize, &str)> {
+/// Lists the first name of every path from a root, with its line: `crate::a`, each name of `crate::{a, b::c}`,
+/// and `super::super::a` where that many steps lead there.
+fn named_from<'a>(
+    code: &'a str,
+    root: &str,
+    depth_at: impl Fn(usize) -> usize,
+) -> Vec<(usize, &'a str)> {
     let mut named = Vec::new();
-    for (at, _) in code.match_indices("crate::") {
+    for (at, _) in code.match_indices(root) {
         if !code[..at].ends_with(is_name) && !code[..at].ends_with('$') {
             let line = code[..at].matches('\n').count() + 1;
-            let rest = &code[at + "crate::".len()..];
+            let rest = &code[at + root.len()..];
             named.extend(first_names(rest).into_iter().map(|it| (line, it)));
         }
     }
@@ -217,6 +245,27 @@ mod tests {
             edges("core/src/policy/a.rs", "pub(crate) use crate::{\n    fleet,\n};\n"),
             found
         );
+    }
+
+    #[test]
+    fn machines_of_the_brain_do_not_know_each_other() {
+        let meets = |path: &str, text: &str| {
+            let found = machines_that_meet(&Source::new(path, text));
+            found.into_iter().map(|it| it.message).collect::<Vec<_>>()
+        };
+        let none: [&str; 0] = [];
+        let found = ["`brain/health` may not know `poison`"];
+        assert_eq!(meets("core/src/brain/health/mod.rs", "use super::poison::Poison;\n"), found);
+        assert_eq!(meets("core/src/brain/health/a.rs", "use super::super::poison::A;\n"), found);
+        assert_eq!(
+            meets("core/src/brain/health/a.rs", "use crate::brain::{poison::A, b};\n"),
+            found
+        );
+        assert_eq!(meets("core/src/brain/health/a.rs", "use super::poison;\n"), none);
+        assert_eq!(meets("core/src/brain/health/a.rs", "use super::super::request::A;\n"), none);
+        assert_eq!(meets("core/src/brain/retry.rs", "use super::poison::A;\n"), none);
+        let brain = ["`brain/books` may not know `Brain`"];
+        assert_eq!(meets("core/src/brain/books/mod.rs", "use super::{Brain, event::A};\n"), brain);
     }
 
     #[test]

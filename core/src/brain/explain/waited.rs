@@ -7,52 +7,8 @@ use std::time::Duration;
 use crate::domain::{Moment, RequestId};
 use crate::queue::Tenant;
 
-use super::super::Brain;
+use super::super::{Brain, Cause};
 use super::Explaining;
-
-/// What a request waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Everybody who may take it is past its knee, as far as its class may fill a replica.
-    Knee,
-    /// The same of its workload's subset, while others of the pool have room.
-    Subset,
-    /// Its prompt is long, and enough replicas must stay free for those who matter more.
-    Door,
-    /// It begins a session, and the KV of all replicas is full.
-    Sessions,
-    /// There is room, and others go before it.
-    Turn,
-    /// It is beyond its tenant's contract, and nothing is idle. Such a one does not wait.
-    Contract,
-}
-
-impl Cause {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Knee => "knee",
-            Self::Subset => "subset",
-            Self::Door => "door",
-            Self::Sessions => "sessions",
-            Self::Turn => "turn",
-            Self::Contract => "contract",
-        }
-    }
-
-    /// Says it in a sentence.
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            Self::Knee => "every replica was as full as its class may fill it",
-            Self::Subset => "every replica of its workload's subset was full, others were not",
-            Self::Door => {
-                "its prompt is long, and replicas are kept free for those who matter more"
-            }
-            Self::Sessions => "it begins a session, and the KV of all replicas was full",
-            Self::Turn => "others went before it",
-            Self::Contract => "it was beyond its tenant's contract, and nothing was idle",
-        }
-    }
-}
 
 /// What a request went through before it was sent or refused.
 #[derive(Clone, Debug, PartialEq)]

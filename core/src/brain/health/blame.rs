@@ -9,6 +9,7 @@ use crate::fleet::{Fleet, Reason, Replica, Standing};
 
 use super::super::event::Failure;
 use super::super::request::{Booking, Suspect};
+use super::probes::ask_after_loss;
 use super::{Finding, Health, change};
 
 impl Health {
@@ -30,7 +31,7 @@ impl Health {
         match failure {
             Failure::Unreachable => found.extend(blame(now, fleet, replica, Reason::Unreachable)),
             Failure::Lost | Failure::Late => {
-                self.on_loss(now, fleet, replica, found);
+                on_loss(now, fleet, replica, found);
                 booking.suspects.push(suspect(Reason::Unreachable));
             }
             Failure::Died => {
@@ -55,29 +56,22 @@ impl Health {
     /// Takes in that an answer broke off for good. No other replica can show whose fault it was, so where
     /// the replica cannot be asked for a token either, it counts as the replica's.
     pub(in crate::brain) fn on_cut(
-        &mut self,
         now: Moment,
         fleet: &mut Fleet,
         replica: ReplicaId,
         found: &mut Vec<Finding>,
     ) {
-        self.on_loss(now, fleet, replica, found);
+        on_loss(now, fleet, replica, found);
         if fleet.get(replica).is_some_and(|it| it.breaker.is_unable()) {
             found.extend(blame_by_comparison(now, fleet, replica));
         }
     }
+}
 
-    /// Notes a lost connection, and has the router ask the replica for a token.
-    fn on_loss(
-        &mut self,
-        now: Moment,
-        fleet: &mut Fleet,
-        replica: ReplicaId,
-        found: &mut Vec<Finding>,
-    ) {
-        found.extend(change(fleet, replica, |it| it.on_loss(now)));
-        self.ask_after_loss(now, fleet, replica, found);
-    }
+/// Notes a lost connection, and has the router ask the replica for a token.
+fn on_loss(now: Moment, fleet: &mut Fleet, replica: ReplicaId, found: &mut Vec<Finding>) {
+    found.extend(change(fleet, replica, |it| it.on_loss(now)));
+    ask_after_loss(now, fleet, replica, found);
 }
 
 /// Blames the suspects of a request for which another replica does better.

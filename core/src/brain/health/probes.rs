@@ -119,32 +119,30 @@ impl Health {
             ask_after(now, fleet, replica, (IDLE_LIMIT, pause), found);
         }
     }
+}
 
-    /// Asks a replica that lost a request whether it is gone, or only hung up on somebody.
-    pub(super) fn ask_after_loss(
-        &self,
-        now: Moment,
-        fleet: &mut Fleet,
-        replica: ReplicaId,
-        found: &mut Vec<Finding>,
-    ) {
-        let standing = fleet.get(replica).map(|it| it.breaker.standing());
-        if let Some(Standing::Up | Standing::Suspect { .. }) = standing {
-            self.ask(now, fleet, replica, IDLE_LIMIT, found);
-        }
+/// Asks a replica that lost a request whether it is gone, or only hung up on one client.
+pub(super) fn ask_after_loss(
+    now: Moment,
+    fleet: &mut Fleet,
+    replica: ReplicaId,
+    found: &mut Vec<Finding>,
+) {
+    let standing = fleet.get(replica).map(|it| it.breaker.standing());
+    if let Some(Standing::Up | Standing::Suspect { .. }) = standing {
+        ask(now, fleet, replica, IDLE_LIMIT, found);
     }
+}
 
-    /// Asks a replica for a token, unless it leaves, is being asked or was just asked.
-    pub(super) fn ask(
-        &self,
-        now: Moment,
-        fleet: &mut Fleet,
-        replica: ReplicaId,
-        limit: Duration,
-        found: &mut Vec<Finding>,
-    ) {
-        ask_after(now, fleet, replica, (limit, ASK_PAUSE), found);
-    }
+/// Asks a replica for a token, unless it leaves, is being asked or was just asked.
+pub(super) fn ask(
+    now: Moment,
+    fleet: &mut Fleet,
+    replica: ReplicaId,
+    limit: Duration,
+    found: &mut Vec<Finding>,
+) {
+    ask_after(now, fleet, replica, (limit, ASK_PAUSE), found);
 }
 
 /// Notes that a replica with work gave no token when it was asked. A line of its own explains that.

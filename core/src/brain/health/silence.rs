@@ -12,6 +12,7 @@ use crate::fleet::{
 };
 
 use super::super::request::Booking;
+use super::probes::ask;
 use super::slowness::{note_crowding, step_ms};
 use super::{Finding, Health, change, change_for};
 
@@ -133,7 +134,7 @@ impl Health {
             HangVerdict::Suspect(silence) | HangVerdict::Hung(silence) => {
                 let suspect = |it: &mut Replica| it.breaker.suspect(Reason::Hung);
                 found.extend(change_for(fleet, replica, Some(silence), suspect));
-                self.ask(now, fleet, replica, self.model.question_limit(expected), found);
+                ask(now, fleet, replica, self.model.question_limit(expected), found);
             }
         }
     }

@@ -63,12 +63,12 @@ impl Booking {
         key: SliceKey,
         outline: Outline,
         extent: Extent,
+        fingerprint: Fingerprint,
         replica: ReplicaId,
         estimate: CostEstimate,
     ) -> Self {
         let (account, trial, moved_from) = (Account::default(), false, None);
         let (tried, suspects, mark) = (Vec::new(), Vec::new(), None);
-        let fingerprint = Fingerprint::of(key, &outline, &extent);
         Self {
             key,
             outline,

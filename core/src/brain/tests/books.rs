@@ -188,9 +188,9 @@ fn first_tokens_are_predicted_and_the_error_is_known() {
     bench.tell(Event::Answering { request });
     bench.stream(request, 8);
     bench.stream(request, 16);
-    let foresight = bench.brain.snapshot().foresight;
-    assert_eq!(foresight.count(), 1);
-    assert!((20.0..24.0).contains(&foresight.error_ms(0.5)), "{}", foresight.error_ms(0.5));
+    let ttft_error = bench.brain.snapshot().ttft_error;
+    assert_eq!(ttft_error.count(), 1);
+    assert!((20.0..24.0).contains(&ttft_error.error_ms(0.5)), "{}", ttft_error.error_ms(0.5));
 }
 
 /// Replicas that finish two requests each in fifty milliseconds, in the order they came.

@@ -88,7 +88,7 @@ fn absurd_figures_teach_nothing_to_prompts_with_the_same_beginning() {
         let key = SliceKey::new(tenant, "m", "s");
         let (extent, claim) = (text(64 * 256, false), Claim::default());
         bench.tell(Event::Arrived { request, key, outline, extent, claim });
-        let predicted = bench.brain.requests.get(&request).map(|it| it.outline.prompt_tokens);
+        let predicted = bench.brain.books.get(request).map(|it| it.outline.prompt_tokens);
         (request, predicted.unwrap())
     };
     let (_, before) = arrive(&mut bench, 2);

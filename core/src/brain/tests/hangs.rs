@@ -101,13 +101,13 @@ fn a_hung_replica_is_out_within_five_seconds_and_what_it_had_is_given_up() {
         (replica == hung).then_some(request)
     });
     let waiting = found.expect("some session lives there");
-    let others: Vec<RequestId> = bench.brain.requests.keys().copied().collect();
+    let others: Vec<RequestId> = bench.brain.books.iter().map(|it| *it.0).collect();
     let actions = bench.pass(2500);
     assert!(asked(&actions).contains(&hung), "{actions:?}");
     assert_eq!((bench.state(hung), bench.reason(hung)), ("suspect", Some("hung")));
     // The other one shows that it lives, by its first tokens.
     for request in others {
-        let there = bench.brain.requests.get(&request).is_some_and(|it| it.replica == hung);
+        let there = bench.brain.books.get(request).is_some_and(|it| it.replica == hung);
         if !there {
             bench.tell(Event::Answering { request });
             bench.tell(ended(request, Outcome::Done));
@@ -138,10 +138,10 @@ fn a_replica_that_reads_a_long_prompt_is_left_alone() {
     assert_eq!(other, busy);
     bench.tell(Event::Answering { request: stalled });
     // Eight billion parameters on an H200 read it in about ten seconds.
-    let elsewhere: Vec<RequestId> = bench.brain.requests.keys().copied().collect();
+    let elsewhere: Vec<RequestId> = bench.brain.books.iter().map(|it| *it.0).collect();
     for _ in 0..40 {
         for request in &elsewhere {
-            let there = bench.brain.requests.get(request).is_some_and(|it| it.replica == busy);
+            let there = bench.brain.books.get(*request).is_some_and(|it| it.replica == busy);
             if !there {
                 bench.tell(Event::Answering { request: *request });
             }

@@ -1,5 +1,7 @@
 //! Requests that bring replicas down, and those that were only there when one went down.
 
+use indexmap::IndexMap;
+
 use super::hangs::is_quarantined;
 use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use cleave_core::brain::{Foresight, Shadows};
+use cleave_core::brain::{Shadows, TtftError};
 use cleave_core::fleet::{Drift, ms};
 use cleave_core::tokens::TokenErrors;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -45,7 +45,7 @@ pub struct PoolGauges {
     pub quarantined_total: u64,
     pub misses: TokenErrors,
     pub shadows: Shadows,
-    pub foresight: Foresight,
+    pub ttft_error: TtftError,
     /// By name.
     pub workloads: Vec<(String, Drift)>,
 }
@@ -106,7 +106,7 @@ impl DecisionFamilies {
         }
         for (quantile, share) in [("0.5", 0.5), ("0.9", 0.9)] {
             let label = QuantileLabel { pool: pool.to_owned(), quantile };
-            let error_s = it.foresight.error_ms(share) / 1e3;
+            let error_s = it.ttft_error.error_ms(share) / 1e3;
             self.first_token_error.get_or_create(&label).set(error_s);
         }
         for (workload, drift) in &it.workloads {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{Brain, Foresight, Settings, SubsetTotals};
+use cleave_core::brain::{Brain, Settings, SubsetTotals, TtftError};
 use cleave_core::fleet::Drift;
 use cleave_core::sharding::Balance;
 use cleave_core::tokens::TokenErrors;
@@ -16,7 +16,7 @@ fn idle() -> PoolGauges {
         sessions_moved_total: 0,
         quarantined_total: 0,
         misses: TokenErrors::default(),
-        foresight: Foresight::default(),
+        ttft_error: TtftError::default(),
         workloads: Vec::new(),
         shadows,
     }

@@ -10,14 +10,14 @@ const STEPS: f64 = 4.0;
 
 /// Predictions of first tokens against what came.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Foresight {
+pub struct TtftError {
     /// In milliseconds.
     absolute: Spread,
     /// In thousandths of the time it took.
     relative: Spread,
 }
 
-impl Foresight {
+impl TtftError {
     pub(super) fn note(&mut self, predicted_ms: f64, seen_ms: f64) {
         let error = (predicted_ms - seen_ms).abs();
         if error.is_finite() && 0.0 < seen_ms {
@@ -103,25 +103,25 @@ mod tests {
 
     #[test]
     fn quantiles_are_right_to_a_bucket() {
-        let mut foresight = Foresight::default();
-        (1..=100).for_each(|it| foresight.note(1000.0 + f64::from(it), 1000.0));
+        let mut errors = TtftError::default();
+        (1..=100).for_each(|it| errors.note(1000.0 + f64::from(it), 1000.0));
         let close = |found: f64, wanted: f64| (wanted..wanted * 1.2).contains(&found);
-        assert!(close(foresight.error_ms(0.5), 50.0), "{}", foresight.error_ms(0.5));
-        assert!(close(foresight.error_ms(0.9), 90.0), "{}", foresight.error_ms(0.9));
-        assert!(close(foresight.error_share(0.9), 0.09), "{}", foresight.error_share(0.9));
-        let mut both = Foresight::default();
-        both.merge(&foresight);
-        both.merge(&foresight);
-        assert_eq!((both.count(), both.error_ms(0.5)), (200, foresight.error_ms(0.5)));
+        assert!(close(errors.error_ms(0.5), 50.0), "{}", errors.error_ms(0.5));
+        assert!(close(errors.error_ms(0.9), 90.0), "{}", errors.error_ms(0.9));
+        assert!(close(errors.error_share(0.9), 0.09), "{}", errors.error_share(0.9));
+        let mut both = TtftError::default();
+        both.merge(&errors);
+        both.merge(&errors);
+        assert_eq!((both.count(), both.error_ms(0.5)), (200, errors.error_ms(0.5)));
     }
 
     #[test]
     fn whatever_is_noted_the_figures_are_finite() {
-        let mut foresight = Foresight::default();
-        assert!(foresight.error_ms(0.5).abs() < 1e-9);
+        let mut errors = TtftError::default();
+        assert!(errors.error_ms(0.5).abs() < 1e-9);
         for (predicted, seen) in [(f64::NAN, 1.0), (1.0, 0.0), (1e300, 1e-300), (0.0, 1.0)] {
-            foresight.note(predicted, seen);
+            errors.note(predicted, seen);
         }
-        assert!(foresight.error_ms(0.99).is_finite() && foresight.error_share(0.99).is_finite());
+        assert!(errors.error_ms(0.99).is_finite() && errors.error_share(0.99).is_finite());
     }
 }

@@ -6,7 +6,6 @@
 //! one workload: there is nobody to protect from it. A dead replica is replaced at
 //! once by the next in rendezvous order, which is the same in every router; the plan follows later.
 
-mod inside;
 mod orders;
 mod reach;
 mod settings;
@@ -25,13 +24,13 @@ use crate::sharding::{
 };
 
 pub use orders::Order;
-pub(super) use orders::Orders;
+pub(in crate::brain) use orders::Orders;
 pub use reach::Beyond;
 pub use settings::{SubsetSettings, WorkloadSettings};
 pub use view::{AssignmentView, SliceView, WorkloadView};
 
-use reach::Sight;
-use steps::{Step, Steps};
+pub(super) use reach::{Selection, Sight};
+use steps::Steps;
 use trouble::Troubles;
 
 /// How often is planned.
@@ -100,16 +99,6 @@ pub(super) struct Subsets {
     troubles: Troubles,
     /// Where workloads went beyond their subsets last.
     steps: Steps,
-    /// Who may take the request at hand; reused, so that no decision allocates.
-    chosen: Vec<Place>,
-    /// How many of them are its subset; the others are beyond it.
-    inside: usize,
-    /// Why the others are there.
-    beyond: Option<Beyond>,
-    /// The only one of them that it may be, if its workload has a step open.
-    step: Option<Step>,
-    /// Whether anybody beyond the subset may take it.
-    anywhere: bool,
 }
 
 impl Subsets {
@@ -134,11 +123,6 @@ impl Subsets {
             totals: SubsetTotals::default(),
             troubles: Troubles::default(),
             steps: Steps::default(),
-            chosen: Vec::new(),
-            inside: 0,
-            beyond: None,
-            step: None,
-            anywhere: false,
         }
     }
 
@@ -293,10 +277,15 @@ impl Subsets {
 
     /// Counts a request that is sent: its work, and the tokens it leaves in a cache.
     pub(super) fn on_sent(&mut self, now: Moment, key: SliceKey, work_mu: f64, tokens: u32) {
-        self.demand.add(now, u64::from(workload_of(key)), work_mu);
+        self.demand.add(now, u64::from(key.workload()), work_mu);
         if let Some(lookup) = &self.lookup {
             self.meter.add(now, lookup, key, work_mu, f64::from(tokens));
         }
+    }
+
+    /// Counts the rounds that were planned.
+    pub(super) const fn rounds_planned(&self) -> u64 {
+        self.totals.rounds
     }
 
     fn peer(&self, place: Place) -> Option<&Peer> {
@@ -325,11 +314,6 @@ fn planner_settings(floor: u32) -> PlannerSettings {
         grain_bits: 32,
         ..PlannerSettings::default()
     }
-}
-
-/// The workload half of a key.
-pub(super) fn workload_of(key: SliceKey) -> u32 {
-    u32::try_from(key.0 >> 32).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::domain::{Moment, Place, ReplicaId, SliceKey};
 use crate::sharding::Slice;
 
 use super::steps::Step;
-use super::{OUT_MAX, Subsets, workload_of};
+use super::{OUT_MAX, Subsets};
 
 /// Whoever waits longer inside than this part of what its class promises for the first token may ask
 /// beyond: a wait that long begins to show, and most of the promise is still there to be kept.
@@ -60,52 +60,79 @@ pub(in crate::brain) struct Sight {
     pub(in crate::brain) heard_at: Moment,
 }
 
+/// Which replicas may take one request.
+#[derive(Debug, Default)]
+pub(in crate::brain) struct Selection {
+    /// Whether that is less than all.
+    pub(in crate::brain) is_divided: bool,
+    pub(super) chosen: Vec<Place>,
+    /// How many of them are its subset; the others are beyond it.
+    inside: usize,
+    /// Why the others are there.
+    beyond: Option<Beyond>,
+    /// The only one of them that it may be, if its workload has a step open.
+    step: Option<Step>,
+    /// Whether any replica beyond the subset may take it.
+    anywhere: bool,
+}
+
+impl Selection {
+    pub(in crate::brain) fn clear(&mut self) {
+        self.chosen.clear();
+        (self.is_divided, self.inside, self.anywhere) = (false, 0, false);
+        (self.beyond, self.step) = (None, None);
+    }
+}
+
 impl Subsets {
-    /// Finds who may take a request; says whether that is less than everybody. Whoever is out has
-    /// a stand-in, as far as the workload may leave its subset, and a session that left it may stay
-    /// where it went.
-    pub(in crate::brain) fn select(
+    /// Counts a replica as lost of which nothing was heard in time after a workload went there, beyond its subset.
+    pub(in crate::brain) fn note_overdue(
         &mut self,
+        now: Moment,
+        key: SliceKey,
+        look: impl Fn(ReplicaId) -> Option<Sight>,
+    ) {
+        let step = self.lookup.as_ref().and_then(|_| self.step_of(now, key.workload(), &look));
+        if step.is_some_and(|it| it.is_overdue(now)) && !self.troubles.has(now, key.workload()) {
+            self.on_lost(now, key, None);
+        }
+    }
+
+    /// Finds which replicas may take a request. One that is out has a stand-in, as far as the workload may leave
+    /// its subset, and a session that left it may stay where it went.
+    pub(in crate::brain) fn select(
+        &self,
         now: Moment,
         key: SliceKey,
         home: Option<ReplicaId>,
         look: impl Fn(ReplicaId) -> Option<Sight>,
-    ) -> bool {
-        let mut chosen = std::mem::take(&mut self.chosen);
-        chosen.clear();
-        let divided = self.held(now, key).map(|it| chosen.extend_from_slice(it)).is_some();
-        (self.inside, self.chosen) = (chosen.len(), chosen);
-        (self.beyond, self.step, self.anywhere) = (None, None, false);
-        if !divided {
-            return false;
-        }
-        self.step = self.step_of(now, workload_of(key), &look);
-        if self.step.is_some_and(|it| it.is_overdue(now))
-            && !self.troubles.has(now, workload_of(key))
-        {
-            self.on_lost(now, key, None);
-        }
+        into: &mut Selection,
+    ) {
+        into.clear();
+        let Some(held) = self.held(now, key) else { return };
+        into.chosen.extend_from_slice(held);
+        (into.is_divided, into.inside) = (true, held.len());
+        into.step = self.step_of(now, key.workload(), &look);
         let takes = |place: &&Place| {
             let sight = self.peer(**place).and_then(|it| look(it.id));
             sight.is_some_and(|it| it.takes)
         };
-        let missing = self.inside - self.chosen.iter().filter(takes).count();
+        let missing = into.inside - into.chosen.iter().filter(takes).count();
         if 0 < missing {
-            self.beyond = Some(Beyond::StandIn);
-            self.extend(now, key, missing);
+            into.beyond = Some(Beyond::StandIn);
+            self.extend(now, key, missing, into);
         }
         let home = home.and_then(|home| self.peers.iter().find(|it| it.id == home));
-        if let Some(home) = home.map(|it| it.place).filter(|it| !self.chosen.contains(it)) {
-            self.stay(now, key, home);
+        if let Some(home) = home.map(|it| it.place).filter(|it| !into.chosen.contains(it)) {
+            self.stay(now, key, home, into);
         }
-        true
     }
 
     /// Lists the replicas of a workload: those it is pinned or confined to, or those that were planned.
     /// Nobody is confined to replicas that are gone for good.
     fn held(&self, now: Moment, key: SliceKey) -> Option<&[Place]> {
         let lookup = self.lookup.as_ref()?;
-        let workload = workload_of(key);
+        let workload = key.workload();
         let pinned = self.orders.pinned.get(&workload).map(Vec::as_slice);
         let confined = || self.troubles.confines(now, workload);
         let is_there = |places: &&[Place]| places.iter().any(|it| !self.is_lost(now, *it));
@@ -131,30 +158,35 @@ impl Subsets {
     /// Lets a session stay where its cache is, although its workload has left or only spilled there:
     /// the picker knows what it costs to compute it again. Not one under which replicas die, or that
     /// has heard nothing of its last step.
-    fn stay(&mut self, now: Moment, key: SliceKey, home: Place) {
-        let workload = workload_of(key);
-        let overdue = self.step.is_some_and(|it| it.place != home && it.is_overdue(now));
+    fn stay(&self, now: Moment, key: SliceKey, home: Place, into: &mut Selection) {
+        let workload = key.workload();
+        let overdue = into.step.is_some_and(|it| it.place != home && it.is_overdue(now));
         let is_bound = overdue || self.troubles.has(now, workload);
         if !is_bound && self.may_leave(workload) && !self.is_reserved(home) {
-            self.chosen.push(home);
-            self.beyond = self.beyond.or(Some(Beyond::Home));
+            into.chosen.push(home);
+            into.beyond = into.beyond.or(Some(Beyond::Home));
         }
     }
 
-    /// Lets the request at hand spill; says whether there is anybody more. Where no bound is set that is
-    /// anybody, since harm goes one step at a time.
-    pub(in crate::brain) fn spill(&mut self, now: Moment, key: SliceKey) -> bool {
-        let before = self.chosen.len();
-        let workload = workload_of(key);
-        let is_bound = self.step.is_some() || self.troubles.has(now, workload);
+    /// Lets a request spill; says whether there is any replica more. Where no bound is set that is
+    /// any, since harm goes one step at a time.
+    pub(in crate::brain) fn spill(
+        &self,
+        now: Moment,
+        key: SliceKey,
+        selection: &mut Selection,
+    ) -> bool {
+        let before = selection.chosen.len();
+        let workload = key.workload();
+        let is_bound = selection.step.is_some() || self.troubles.has(now, workload);
         if self.settings.spill_max.is_none() && !is_bound && self.may_leave(workload) {
-            self.anywhere = true;
+            selection.anywhere = true;
         } else {
-            self.extend(now, key, usize::MAX);
+            self.extend(now, key, usize::MAX, selection);
         }
-        let more = self.anywhere || before < self.chosen.len();
+        let more = selection.anywhere || before < selection.chosen.len();
         if more {
-            self.beyond = Some(Beyond::Load);
+            selection.beyond = Some(Beyond::Load);
         }
         more
     }
@@ -167,9 +199,9 @@ impl Subsets {
     /// Adds replicas beyond the subset, at most `count` in all, in an order that is the workload's
     /// own and never more than it may spill to, dead or alive: what kills its replicas must not go
     /// through the whole fleet. Whoever has a step open has that one only.
-    fn extend(&mut self, now: Moment, key: SliceKey, count: usize) {
+    fn extend(&self, now: Moment, key: SliceKey, count: usize, into: &mut Selection) {
         let Some(lookup) = &self.lookup else { return };
-        let workload = workload_of(key);
+        let workload = key.workload();
         if !self.may_leave(workload) {
             return;
         }
@@ -177,14 +209,14 @@ impl Subsets {
             self.settings.spill_max.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(0));
         // One more is enough to show that it does no harm.
         let most = if self.troubles.has(now, workload) { most.min(1) } else { most };
-        while self.chosen.len() - self.inside < most.min(count) {
+        while into.chosen.len() - into.inside < most.min(count) {
             let free = |place: Place| !self.is_reserved(place);
-            let next = match self.step {
-                Some(step) => Some(step.place).filter(|it| free(*it) && !self.chosen.contains(it)),
-                None => lookup.stand_in(key, free, &self.chosen),
+            let next = match into.step {
+                Some(step) => Some(step.place).filter(|it| free(*it) && !into.chosen.contains(it)),
+                None => lookup.stand_in(key, free, &into.chosen),
             };
             let Some(next) = next else { return };
-            self.chosen.push(next);
+            into.chosen.push(next);
         }
     }
 
@@ -203,22 +235,26 @@ impl Subsets {
         })
     }
 
-    /// Tells whether a replica may take the request at hand, after [`Self::select`] said yes.
-    pub(in crate::brain) fn allows(&self, place: Place) -> bool {
-        self.chosen.contains(&place) || self.anywhere && !self.is_reserved(place)
+    /// Tells whether a replica may take a request for which this was selected, as far as subsets go.
+    pub(in crate::brain) fn admits(&self, selection: &Selection, place: Place) -> bool {
+        (!selection.is_divided || self.allows(selection, place)) && !self.is_drained(place)
     }
 
-    /// Says why a replica may take the request at hand, if it is beyond the subset.
-    pub(in crate::brain) fn beyond(&self, place: Place) -> Option<Beyond> {
-        let inside = self.chosen.get(..self.inside).is_some_and(|it| it.contains(&place));
-        self.beyond.filter(|_| !inside && self.allows(place))
+    /// Tells whether a replica is among those selected.
+    pub(in crate::brain) fn allows(&self, selection: &Selection, place: Place) -> bool {
+        selection.chosen.contains(&place) || selection.anywhere && !self.is_reserved(place)
     }
 
-    /// Counts who is picked beyond the subset, or might have been. Not when candidates are gathered,
-    /// which may happen more than once for a request.
-    pub(in crate::brain) fn on_picked(&mut self, place: Place) {
-        self.totals.stood_in += u64::from(self.beyond == Some(Beyond::StandIn));
-        self.totals.spilled += u64::from(self.beyond(place).is_some());
+    /// Says why a replica may take a request, if it is beyond the subset.
+    pub(in crate::brain) fn beyond(&self, selection: &Selection, place: Place) -> Option<Beyond> {
+        let inside = selection.chosen.get(..selection.inside).is_some_and(|it| it.contains(&place));
+        selection.beyond.filter(|_| !inside && self.allows(selection, place))
+    }
+
+    /// Counts a request for which a replica beyond the subset was picked, or might have been.
+    pub(in crate::brain) fn on_picked(&mut self, selection: &Selection, place: Place) {
+        self.totals.stood_in += u64::from(selection.beyond == Some(Beyond::StandIn));
+        self.totals.spilled += u64::from(self.beyond(selection, place).is_some());
     }
 
     /// Tells whether a replica is to take nothing new.
@@ -251,7 +287,7 @@ impl Subsets {
         expected: Duration,
         look: impl Fn(ReplicaId) -> Option<Sight>,
     ) {
-        let workload = workload_of(key);
+        let workload = key.workload();
         self.troubles.on_sent(now, workload);
         let beyond = self.held(now, key).is_some_and(|it| !it.contains(&place));
         if beyond && self.step_of(now, workload, look).is_none() {
@@ -261,8 +297,8 @@ impl Subsets {
 
     /// Notes the first token of a request.
     pub(in crate::brain) fn on_answering(&mut self, key: SliceKey, place: Place) {
-        self.steps.on_answering(workload_of(key), place);
-        self.troubles.on_answering(workload_of(key));
+        self.steps.on_answering(key.workload(), place);
+        self.troubles.on_answering(key.workload());
     }
 
     /// Notes that a request lost its connection, and where, and when it was sent.
@@ -273,7 +309,7 @@ impl Subsets {
         request: Option<(ReplicaId, Moment)>,
     ) {
         if let Some(lookup) = &self.lookup {
-            self.troubles.on_lost(now, workload_of(key), request, lookup.holders(key));
+            self.troubles.on_lost(now, key.workload(), request, lookup.holders(key));
         }
     }
 
@@ -289,11 +325,11 @@ impl Subsets {
 
     /// Tells whether a workload is to send nothing now.
     pub(in crate::brain) fn pauses(&self, now: Moment, key: SliceKey) -> bool {
-        self.troubles.pauses(now, workload_of(key))
+        self.troubles.pauses(now, key.workload())
     }
 
     /// Notes that a request has come to its end.
     pub(in crate::brain) fn on_done(&mut self, key: SliceKey) {
-        self.troubles.on_done(workload_of(key));
+        self.troubles.on_done(key.workload());
     }
 }

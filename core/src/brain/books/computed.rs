@@ -21,15 +21,15 @@ const TEMPO_RANGE: (f64, f64) = (0.25, 16.0);
 
 /// Tokens that were computed for a request, or found in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Computed {
+pub(in crate::brain) struct Computed {
     /// Of the prompt, those that were not cached.
-    pub(in super::super) new: u32,
-    pub(in super::super) cached: u32,
-    pub(in super::super) output: u32,
+    pub(in crate::brain) new: u32,
+    pub(in crate::brain) cached: u32,
+    pub(in crate::brain) output: u32,
 }
 
 /// Bounds what an engine says of a request that was sent and is over.
-pub(in super::super) fn believed(now: Moment, booking: &Booking, usage: Usage) -> Usage {
+pub(in crate::brain) fn believed(now: Moment, booking: &Booking, usage: Usage) -> Usage {
     let (streamed, took) = (booking.account.streamed_tokens, now.since(booking.account.sent_at));
     // Streams are spoken of now and then, so some more may have come.
     let streamed = if streamed == 0 { 0 } else { streamed.saturating_add(STREAMED_STEP) };
@@ -40,7 +40,7 @@ pub(in super::super) fn believed(now: Moment, booking: &Booking, usage: Usage) -
 impl Computed {
     /// Works out what was computed at `replica`, where it was sent last. `usage` is believed, and
     /// `is_whole` tells that the answer came to its end.
-    pub(in super::super) fn new(
+    pub(in crate::brain) fn new(
         now: Moment,
         booking: &Booking,
         replica: &Replica,
@@ -63,17 +63,17 @@ impl Computed {
         Self { new: part(all.new).max(all.new.min(1)), cached: part(cached), output }
     }
 
-    pub(in super::super) const fn prompt(&self) -> u32 {
+    pub(in crate::brain) const fn prompt(&self) -> u32 {
         self.new.saturating_add(self.cached)
     }
 
     /// The context over which the answer was written, on average.
-    pub(in super::super) const fn context(&self) -> u32 {
+    pub(in crate::brain) const fn context(&self) -> u32 {
         self.prompt().saturating_add(self.output / 2)
     }
 
     /// Tokens of prompt and answer.
-    pub(in super::super) fn tokens(&self) -> u64 {
+    pub(in crate::brain) fn tokens(&self) -> u64 {
         u64::from(self.prompt()) + u64::from(self.output)
     }
 }

@@ -5,7 +5,7 @@
 use crate::domain::ReplicaId;
 use crate::queue::{Gate, Lane};
 
-use super::super::Cause;
+use super::cause::Cause;
 use super::headroom::Headroom;
 use super::reach::Reaches;
 
@@ -64,7 +64,7 @@ pub(super) struct Scene<'a> {
 
 /// How full a replica is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fill {
+pub(in crate::brain) struct Fill {
     pub(super) id: ReplicaId,
     /// From 1 on it is past its knee.
     pub(super) level: f64,

@@ -39,7 +39,7 @@ const TARGET: Duration = Duration::from_secs(5);
 
 /// Up to where a request may fill a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Limit {
+pub(in crate::brain) struct Limit {
     pub(super) fill: f64,
     pub(super) wait_ms: f64,
 }

@@ -7,7 +7,7 @@
 
 use crate::tokens::Recent;
 
-use super::settings::RetrySettings;
+use super::super::settings::RetrySettings;
 
 /// How many workloads have a balance of their own. One that is forgotten begins anew.
 const WORKLOADS_MAX: usize = 1024;
@@ -15,7 +15,7 @@ const WORKLOADS_MAX: usize = 1024;
 const NEWCOMER_SHARE: f64 = 0.5;
 
 #[derive(Debug)]
-pub(super) struct RetryBudget {
+pub(in crate::brain) struct RetryBudget {
     share: f64,
     reserve: f64,
     common: f64,
@@ -30,7 +30,7 @@ impl RetryBudget {
     }
 
     /// Notes that a request of the workload came while that many were in flight.
-    pub(super) fn on_arrival(&mut self, workload: u32, in_flight: usize) {
+    pub(in crate::brain) fn on_arrival(&mut self, workload: u32, in_flight: usize) {
         // A fleet with more in flight loses more at once when a replica dies: the balance may grow
         // to what is in flight, so that each of those can go elsewhere once.
         let in_flight = u32::try_from(in_flight).map_or(f64::MAX, f64::from);
@@ -41,7 +41,7 @@ impl RetryBudget {
     }
 
     /// Pays for one retry of the workload, or says that there is nothing left to pay with.
-    pub(super) fn pay(&mut self, workload: u32) -> bool {
+    pub(in crate::brain) fn pay(&mut self, workload: u32) -> bool {
         let common = self.common;
         let own = self.own_balance(workload);
         let pays = 1.0 <= common && 1.0 <= *own;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, SliceKey};
 
-use super::settings::SessionSettings;
+use super::super::settings::SessionSettings;
 
 const WAYS: usize = 8;
 /// How much of the table one sweep looks through: a sixty-fourth.

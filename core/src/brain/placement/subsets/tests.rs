@@ -1,4 +1,56 @@
+use std::ops::{Deref, DerefMut};
+
 use super::*;
+
+/// Subsets, and what was selected for the request at hand.
+struct At {
+    subsets: Subsets,
+    at: Selection,
+}
+
+impl Deref for At {
+    type Target = Subsets;
+
+    fn deref(&self) -> &Subsets {
+        &self.subsets
+    }
+}
+
+impl DerefMut for At {
+    fn deref_mut(&mut self) -> &mut Subsets {
+        &mut self.subsets
+    }
+}
+
+impl At {
+    fn new(settings: SubsetSettings) -> Self {
+        Self { subsets: Subsets::new(settings), at: Selection::default() }
+    }
+
+    fn select(
+        &mut self,
+        now: Moment,
+        key: SliceKey,
+        home: Option<ReplicaId>,
+        look: impl Fn(ReplicaId) -> Option<Sight>,
+    ) -> bool {
+        self.subsets.note_overdue(now, key, &look);
+        self.subsets.select(now, key, home, look, &mut self.at);
+        self.at.is_divided
+    }
+
+    fn spill(&mut self, now: Moment, key: SliceKey) -> bool {
+        self.subsets.spill(now, key, &mut self.at)
+    }
+
+    fn allows(&self, place: Place) -> bool {
+        self.subsets.allows(&self.at, place)
+    }
+
+    fn beyond(&self, place: Place) -> Option<Beyond> {
+        self.subsets.beyond(&self.at, place)
+    }
+}
 
 fn peers(count: u32) -> Vec<Peer> {
     (0..count)
@@ -21,20 +73,20 @@ fn at_s(seconds: u64) -> Moment {
 }
 
 /// Subsets of a pool that has seen two workloads.
-fn planned(settings: SubsetSettings, replicas: u32) -> Subsets {
-    let mut subsets = Subsets::new(settings);
+fn planned(settings: SubsetSettings, replicas: u32) -> At {
+    let mut subsets = At::new(settings);
     (1000..1002).for_each(|it| subsets.on_sent(at_s(0), key(it, 0), 1e-6, 1));
     subsets.plan(at_s(1), peers(replicas).into_iter());
     subsets
 }
 
-fn subset(subsets: &mut Subsets, key: SliceKey) -> Vec<Place> {
+fn subset(subsets: &mut At, key: SliceKey) -> Vec<Place> {
     assert!(subsets.select(at_s(1), key, None, well));
-    subsets.chosen.clone()
+    subsets.at.chosen.clone()
 }
 
 /// Lists who may take the request at hand.
-fn allowed(subsets: &Subsets) -> Vec<Place> {
+fn allowed(subsets: &At) -> Vec<Place> {
     subsets.peers.iter().map(|it| it.place).filter(|it| subsets.allows(*it)).collect()
 }
 
@@ -61,7 +113,7 @@ fn only(takes: impl Fn(ReplicaId) -> bool) -> impl Fn(ReplicaId) -> Option<Sight
 }
 
 /// Keeps a workload at so many MU a minute for a while, planning as time goes.
-fn load(subsets: &mut Subsets, workload: u32, mu_per_min: f64, seconds: std::ops::Range<u64>) {
+fn load(subsets: &mut At, workload: u32, mu_per_min: f64, seconds: std::ops::Range<u64>) {
     for second in seconds {
         for session in 0..10 {
             let key = key(workload, session << 28);
@@ -100,13 +152,13 @@ fn a_session_may_stay_where_its_cache_is_unless_its_workload_is_in_trouble() {
     let inside = subset(&mut subsets, key(1, 7));
     let home = *all.iter().find(|it| !inside.contains(&it.place)).unwrap();
     assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), well));
-    assert_eq!(subsets.chosen[inside.len()..], [home.place]);
+    assert_eq!(subsets.at.chosen[inside.len()..], [home.place]);
     assert_eq!(subsets.beyond(home.place), Some(Beyond::Home));
     assert_eq!(subsets.beyond(inside[0]), None);
     subsets.on_lost(at_s(2), key(1, 7), Some((ReplicaId(99), at_s(1))));
     subsets.on_gone(ReplicaId(99));
     assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), well));
-    assert_eq!(subsets.chosen, inside);
+    assert_eq!(subsets.at.chosen, inside);
     assert_eq!(subsets.patience(Some(Duration::from_secs(1))), Duration::from_millis(20));
     assert_eq!(subsets.patience(None), Duration::from_secs(1));
 }
@@ -122,7 +174,7 @@ fn a_workload_under_which_replicas_die_neither_grows_nor_moves_nor_spills() {
     load(&mut subsets, 1, 1000.0, 22..200);
     assert_eq!(subset(&mut subsets, key(1, 7)), before, "what is tried again is no demand");
     assert!(subsets.select(at_s(23), key(1, 7), None, only(|_| false)));
-    assert_eq!(subsets.chosen.len(), before.len() + 1, "one stand-in to show it is harmless");
+    assert_eq!(subsets.at.chosen.len(), before.len() + 1, "one stand-in to show it is harmless");
     subsets.on_done(key(1, 7));
     load(&mut subsets, 1, 1000.0, 200..230);
     assert!(before.len() < subset(&mut subsets, key(1, 7)).len());
@@ -172,7 +224,7 @@ fn a_workload_grows_with_its_demand_and_no_further_than_its_cap() {
 
 #[test]
 fn alone_in_a_pool_a_workload_has_all_of_it_and_keeps_it_when_another_comes() {
-    let mut subsets = Subsets::new(SubsetSettings::default());
+    let mut subsets = At::new(SubsetSettings::default());
     subsets.plan(at_s(0), peers(12).into_iter());
     load(&mut subsets, 1, 50.0, 1..60);
     assert!(!subsets.select(at_s(1), key(1, 7), None, well), "there is nobody to protect from it");
@@ -190,12 +242,12 @@ fn a_dead_replica_has_the_same_stand_in_everywhere_and_is_replaced_after_a_while
     let dead = peers(16).into_iter().find(|it| it.place == before[0]).unwrap().id;
     for subsets in [&mut one, &mut other] {
         assert!(subsets.select(at_s(1), key(1, 7), None, only(|it| it != dead)));
-        assert_eq!(subsets.chosen.len(), 5);
+        assert_eq!(subsets.at.chosen.len(), 5);
     }
-    assert_eq!(one.chosen, other.chosen);
-    let stand_in = one.chosen[4];
+    assert_eq!(one.at.chosen, other.at.chosen);
+    let stand_in = one.at.chosen[4];
     assert!(!before.contains(&stand_in));
-    let without = |subsets: &mut Subsets, second| {
+    let without = |subsets: &mut At, second| {
         let peers = peers(16).into_iter().map(|it| Peer { out: it.id == dead, ..it });
         subsets.plan(at_s(second), peers);
     };
@@ -220,7 +272,7 @@ fn a_workload_that_silences_what_it_touches_reaches_its_subset_and_one_more() {
             subsets.select(now, key(1, step), home, look);
             subsets.spill(now, key(1, step));
             let fresh = allowed(&subsets).into_iter().find(|it| !reached.contains(&id(*it)));
-            let place = fresh.unwrap_or(subsets.chosen[0]);
+            let place = fresh.unwrap_or(subsets.at.chosen[0]);
             subsets.on_placed(now, key(1, step), place, Duration::from_secs(1), look);
             if !reached.contains(&id(place)) {
                 reached.push(id(place));
@@ -235,16 +287,16 @@ fn a_step_beyond_the_subset_is_the_only_one_until_something_is_heard_of_it() {
     let mut subsets = planned(spilling(16), 32);
     let inside = subset(&mut subsets, key(1, 7));
     assert!(subsets.spill(at_s(1), key(1, 7)));
-    let beyond = subsets.chosen[inside.len()..].to_vec();
+    let beyond = subsets.at.chosen[inside.len()..].to_vec();
     assert_eq!(beyond.len(), 16);
     let (step, home) = (beyond[2], *beyond.last().unwrap());
     let home_id = peers(32).iter().find(|it| it.place == home).unwrap().id;
     subsets.on_placed(at_s(2), key(1, 7), step, Duration::from_secs(3), well);
     let mut beyond_at = |second, home, look: fn(ReplicaId) -> Option<Sight>| {
         subsets.select(at_s(second), key(1, 8), home, look);
-        let stays = subsets.chosen[inside.len()..].to_vec();
+        let stays = subsets.at.chosen[inside.len()..].to_vec();
         subsets.spill(at_s(second), key(1, 8));
-        (stays, subsets.chosen[inside.len()..].to_vec())
+        (stays, subsets.at.chosen[inside.len()..].to_vec())
     };
     assert_eq!(beyond_at(3, None, silent), (vec![], vec![step]));
     assert_eq!(beyond_at(3, Some(home_id), silent), (vec![home], vec![home, step]), "its cache");
@@ -255,7 +307,7 @@ fn a_step_beyond_the_subset_is_the_only_one_until_something_is_heard_of_it() {
     subsets.on_done(key(1, 7));
     subsets.select(at_s(9), key(1, 8), None, silent);
     subsets.spill(at_s(9), key(1, 8));
-    assert_eq!(subsets.chosen[inside.len()..], beyond, "it was served");
+    assert_eq!(subsets.at.chosen[inside.len()..], beyond, "it was served");
 }
 
 #[test]
@@ -264,13 +316,13 @@ fn nobody_is_confined_to_replicas_that_are_gone_for_good() {
     let before = subset(&mut subsets, key(1, 7));
     subsets.on_lost(at_s(1), key(1, 7), Some((ReplicaId(99), at_s(0))));
     subsets.on_gone(ReplicaId(99));
-    let without = |subsets: &mut Subsets, second| {
+    let without = |subsets: &mut At, second| {
         let gone = |it: &Peer| before.contains(&it.place);
         let peers: Vec<Peer> =
             peers(32).into_iter().map(|it| Peer { out: gone(&it), ..it }).collect();
         subsets.plan(at_s(second), peers.into_iter());
         subsets.select(at_s(second), key(1, 7), None, well);
-        subsets.chosen.clone()
+        subsets.at.chosen.clone()
     };
     assert_eq!(without(&mut subsets, 2), before, "perhaps they come back");
     let after = without(&mut subsets, 63);
@@ -291,15 +343,15 @@ fn spilling_is_anywhere_or_bounded_and_then_always_to_the_same_ones() {
     let mut subsets = planned(spilling(8), 16);
     let inside = subset(&mut subsets, key(1, 7));
     assert!(subsets.spill(at_s(1), key(1, 7)));
-    let outside: Vec<Place> = subsets.chosen[inside.len()..].to_vec();
+    let outside: Vec<Place> = subsets.at.chosen[inside.len()..].to_vec();
     assert_eq!(outside.len(), 8);
     subset(&mut subsets, key(1, 99));
     subsets.spill(at_s(1), key(1, 99));
-    assert_eq!(subsets.chosen[inside.len()..], outside, "whichever session it is");
+    assert_eq!(subsets.at.chosen[inside.len()..], outside, "whichever session it is");
 }
 
 fn configured(workload: u32, exclusive: bool, spill: bool) -> WorkloadSettings {
-    let workload = workload_of(key(workload, 0));
+    let workload = key(workload, 0).workload();
     let name = "batch".to_owned();
     WorkloadSettings { workload, name, floor: Some(3), cap: Some(3), spill, exclusive }
 }
@@ -323,7 +375,7 @@ fn orders_are_obeyed() {
     let mut subsets = planned(SubsetSettings::default(), 16);
     let all = peers(16);
     let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
-    let workload = workload_of(key(1, 0));
+    let workload = key(1, 0).workload();
     let replicas = vec![ReplicaId(3), ReplicaId(9)];
     subsets.obey(at_s(2), Order::Pin { workload, replicas }, place);
     subsets.plan(at_s(2), all.iter().copied());
@@ -345,7 +397,7 @@ fn a_pin_in_a_small_pool_takes_nothing_from_others_and_leaves_no_trace() {
     let mut subsets = planned(SubsetSettings::default(), 3);
     let all = peers(3);
     let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
-    let workload = workload_of(key(1, 0));
+    let workload = key(1, 0).workload();
     subsets.obey(at_s(2), Order::Pin { workload, replicas: vec![ReplicaId(2)] }, place);
     subsets.plan(at_s(2), all.iter().copied());
     assert_eq!(subset(&mut subsets, key(1, 7)), [all[2].place]);
@@ -361,7 +413,7 @@ fn an_assignment_from_before_is_taken_up_even_if_replicas_come_back_slowly() {
     let mut before = planned(SubsetSettings::default(), 16);
     load(&mut before, 1, 600.0, 1..60);
     let kept = before.view(at_s(60)).assignment;
-    let mut after = Subsets::new(SubsetSettings::default());
+    let mut after = At::new(SubsetSettings::default());
     after.obey(at_s(0), Order::Restore { assignment: Arc::clone(&kept) }, |_| None);
     after.plan(at_s(1), peers(6).into_iter());
     after.plan(at_s(10), peers(16).into_iter());
@@ -386,7 +438,7 @@ fn tables_stay_within_bytes_whatever_workloads_come() {
 #[test]
 fn the_replicas_of_a_workload_are_spread_over_zones() {
     let four = SubsetSettings { floor: Some(4), ..SubsetSettings::default() };
-    let mut subsets = Subsets::new(four);
+    let mut subsets = At::new(four);
     (1000..1002).for_each(|it| subsets.on_sent(at_s(0), key(it, 0), 1e-6, 1));
     let all = peers(16);
     let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);

@@ -11,7 +11,7 @@ const READING_SHARE_MAX: f64 = 0.95;
 
 /// What is booked on one replica, and what work takes there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Books {
+pub struct LoadModel {
     /// Reading the prompts that are ahead of the next one.
     pub wait_ms: f64,
     /// Answers that are being written.
@@ -29,7 +29,7 @@ pub struct Books {
     pub overhead_ms: f64,
 }
 
-impl Books {
+impl LoadModel {
     /// Predicts how long reading `new` prompt tokens over `cached` ones takes, with nobody ahead.
     pub fn prefill_ms(&self, new: u32, cached: u32) -> f64 {
         let mut work = StepWork::default();
@@ -70,7 +70,7 @@ impl Books {
 }
 
 /// Nothing is booked and nothing is known but the reference hardware.
-impl Default for Books {
+impl Default for LoadModel {
     fn default() -> Self {
         let step = StepTimes::LLAMA_8B;
         Self {

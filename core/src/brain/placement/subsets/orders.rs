@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::domain::{Moment, Place, ReplicaId, SliceKey};
 use crate::sharding::{Assignment, Slice};
 
-use super::{RETURN_MAX, Subsets, workload_of};
+use super::{RETURN_MAX, Subsets};
 
 /// One order about subsets.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,7 +117,7 @@ impl Subsets {
         // Only what is newer: the state that is restored may be old.
         if self.assignment.generation() < assignment.generation() {
             for held in assignment.iter() {
-                let workload = workload_of(SliceKey(held.slice.low));
+                let workload = SliceKey(held.slice.low).workload();
                 let size = u32::try_from(held.holders.len()).unwrap_or(u32::MAX);
                 if held.slice == Slice::of_prefix(workload) {
                     self.sizer.seed(now, workload, size);

@@ -1,0 +1,361 @@
+//! Admission: may a request go now, must it wait, or is it refused? This machine owns the line with the requests
+//! that wait in it, contracts, the gate for sessions, the knees of the replicas, and the pace at which the line
+//! moves. The order is the queue's. It sees no other machine: the brain hands in what the fleet and the
+//! candidates look like, and carries the answer to placement.
+
+mod assess;
+mod cause;
+mod headroom;
+mod knee;
+mod lanes;
+mod reach;
+mod retry_budget;
+mod settle;
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::domain::{Moment, ReplicaId, RequestId};
+use crate::fleet::Replica;
+use crate::queue::{Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
+
+use super::event::Refusal;
+use super::request::{CostEstimate, micros};
+use super::settings::{LineSettings, RetrySettings};
+
+pub use cause::Cause;
+
+pub(super) use assess::{Arrival, Parked};
+use headroom::Headroom;
+pub(super) use headroom::Limit;
+use knee::Knees;
+pub(super) use lanes::Fill;
+use lanes::{LaneKey, Scene, fill_of};
+pub(super) use reach::Reach;
+use reach::Reaches;
+pub(super) use retry_budget::RetryBudget;
+pub(super) use settle::Bill;
+
+/// Capacity is idle below this part of a class's limits: what is beyond a contract may have it.
+const IDLE_PART: f64 = 0.5;
+/// How far past its limits a session's own replica may be and still get it when others have room: its
+/// cache is there.
+const HOME_PART: f64 = 1.5;
+
+#[derive(Debug)]
+pub(super) struct Admission {
+    settings: LineSettings,
+    line: Line,
+    contracts: Contracts,
+    gate: Gate,
+    knees: Knees,
+    drain_rate: DrainRate,
+    headroom: Headroom,
+    reaches: Reaches,
+    /// The requests in the line. As many, so bounded as it is.
+    parked: IndexMap<RequestId, Parked, FxBuildHasher>,
+    /// How full those are that may take something, at the last look; reused by every look.
+    fills: Vec<Fill>,
+    capacity_per_min: Work,
+    /// What retries may add to the load.
+    pub(super) retries: RetryBudget,
+}
+
+/// What a request that joins the line has to expect, for people who ask.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Prospect {
+    pub(super) cause: Cause,
+    pub(super) ahead: Work,
+    pub(super) wait: Duration,
+}
+
+impl Admission {
+    pub(super) fn new(settings: &LineSettings, retries: RetrySettings) -> Self {
+        let headroom = Headroom::new(&settings.classes);
+        Self {
+            line: Line::new(settings.limits, &settings.classes),
+            contracts: Contracts::default(),
+            gate: Gate::new(settings.gate),
+            knees: Knees::new(headroom.patience_min()),
+            drain_rate: DrainRate::new(Work::ZERO),
+            headroom,
+            reaches: Reaches::default(),
+            parked: IndexMap::default(),
+            fills: Vec::new(),
+            capacity_per_min: Work::ZERO,
+            retries: RetryBudget::new(retries),
+            settings: settings.clone(),
+        }
+    }
+
+    /// Reserves what a request will use of its contract. `there` is where it may go: what is beyond a contract
+    /// may have what is idle there.
+    pub(super) fn reserve<'a>(
+        &mut self,
+        now: Moment,
+        parked: &mut Parked,
+        mut there: impl Iterator<Item = &'a Replica>,
+    ) -> Result<(), Refusal> {
+        let CostEstimate { class, tenant, work, tokens, .. } = parked.estimate;
+        self.headroom.on_arrival(now, class.index(), work);
+        let held = self.contracts.account(tenant).reserve(now, work, tokens);
+        if held.usage == Use::BestEffort {
+            let limit = self.headroom.limit(class.index()).times(IDLE_PART);
+            let is_idle = self.line.is_empty() && there.any(|it| limit.admits(&self.fill(now, it)));
+            if !is_idle {
+                let account = self.contracts.holder(tenant, &held);
+                account.cancel(held);
+                let over = account.over(work, tokens);
+                let (limit, retry_after) = (over.limit, over.retry_after);
+                return Err(Refusal::OverContract { limit, retry_after });
+            }
+        }
+        parked.estimate.held = Some(held);
+        Ok(())
+    }
+
+    /// Tells whether a request may pass without a stop to one of these, as the fleet was at the last look.
+    pub(super) fn admits(
+        &self,
+        parked: &Parked,
+        there: impl Iterator<Item = ReplicaId> + Clone,
+    ) -> bool {
+        let there = there.filter_map(|it| fill_of(&self.fills, it));
+        self.line.is_empty() && self.scene().admits(parked.lane(), there)
+    }
+
+    /// Counts a request that passes without a stop.
+    pub(super) fn pass(&mut self, now: Moment, parked: &Parked) {
+        let CostEstimate { class, tenant, weight, work, .. } = parked.estimate;
+        self.line.pass(class, tenant, weight, work);
+        self.drain_rate.on_sent(now, work, false);
+    }
+
+    /// Makes the ticket of a request that is to join the line.
+    pub(super) fn ticket(&self, now: Moment, request: RequestId, parked: &Parked) -> Ticket {
+        let estimate = &parked.estimate;
+        let waited_out = now + self.settings.classes.get(estimate.class).wait_max;
+        Ticket {
+            request,
+            class: estimate.class,
+            tenant: estimate.tenant,
+            weight: estimate.weight,
+            lane: parked.lane().into(),
+            deadline: estimate.due.sent_by,
+            target: estimate.target,
+            expires_at: estimate.due.sent_by.map_or(waited_out, |it| it.min(waited_out)),
+            work: estimate.work,
+            bytes: estimate.bytes,
+        }
+    }
+
+    /// Has a request join the line. Those that make room for it are returned; it is refused if it has no
+    /// place there, or would leave too late.
+    pub(super) fn join(
+        &mut self,
+        now: Moment,
+        ticket: Ticket,
+        parked: Parked,
+        displaced: &mut Vec<(RequestId, Refusal)>,
+    ) -> Result<(), Refusal> {
+        let wait = self.predict_wait(now, &ticket);
+        if parked.estimate.due.sent_by.is_some_and(|it| it < now + wait) {
+            self.refund(&parked.estimate);
+            return Err(Refusal::DeadlineUnmeetable);
+        }
+        let mut tickets = Vec::new();
+        let joined = self.line.join(ticket, &mut tickets);
+        for it in tickets {
+            let retry_after = self.retry_after(now, &it);
+            self.leave(it.request);
+            displaced.push((it.request, Refusal::LineFull { retry_after }));
+        }
+        if joined.is_err() {
+            self.refund(&parked.estimate);
+            return Err(Refusal::LineFull { retry_after: self.retry_after(now, &ticket) });
+        }
+        self.parked.insert(ticket.request, parked);
+        Ok(())
+    }
+
+    /// Says what a request that joins the line has to expect, where it may go to one of these.
+    pub(super) fn prospect(
+        &self,
+        now: Moment,
+        ticket: &Ticket,
+        there: impl Iterator<Item = ReplicaId> + Clone,
+    ) -> Prospect {
+        let there = there.filter_map(|it| fill_of(&self.fills, it));
+        let cause = self.scene().cause(LaneKey::from(ticket.lane), there.clone());
+        // First some replica must have room, then those before it go.
+        let limit = self.headroom.limit(ticket.class.index());
+        let opens_ms = there.map(|it| (it.wait_ms - limit.wait_ms).max(0.0));
+        let opens_ms = opens_ms.fold(f64::INFINITY, f64::min);
+        let opens = if opens_ms.is_finite() { opens_ms } else { 0.0 };
+        let wait = self.predict_wait(now, ticket) + Duration::from_micros(micros(opens));
+        Prospect { cause, ahead: self.line.ahead(now, ticket), wait }
+    }
+
+    /// Takes out one whose time is over, and says why it is refused.
+    pub(super) fn expired(&mut self, now: Moment) -> Option<(RequestId, Refusal)> {
+        let ticket = self.line.expired(now)?;
+        let retry_after = self.retry_after(now, &ticket);
+        let refusal = if ticket.deadline.is_some_and(|it| it <= ticket.expires_at) {
+            Refusal::DeadlinePassed
+        } else if LaneKey::from(ticket.lane).is_fresh && !self.gate.is_open() {
+            Refusal::SessionsFull { retry_after }
+        } else {
+            Refusal::WaitedOut { retry_after }
+        };
+        self.leave(ticket.request);
+        Some((ticket.request, refusal))
+    }
+
+    pub(super) fn next_expiry(&self) -> Option<Moment> {
+        self.line.next_expiry()
+    }
+
+    /// Takes out the request that goes next, as the fleet was at the last look: first among those that can go
+    /// where their cache is or have none, then among all, so that no capacity is idle while a request waits. One
+    /// that would be late even where the next one waits the least is taken for lost.
+    pub(super) fn next(&mut self, now: Moment) -> Option<(RequestId, Parked)> {
+        let Self { line, gate, headroom, reaches, fills, parked, .. } = self;
+        let scene = Scene { gate, headroom, reaches, fills };
+        while scene.has_room() {
+            let soonest_ms = fills.iter().map(|it| it.wait_ms).fold(f64::INFINITY, f64::min);
+            let now = now + Duration::from_micros(micros(soonest_ms));
+            let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
+            let ticket = line
+                .next(now, |it| scene.is_open(it.into(), true), has_home)
+                .or_else(|| line.next(now, |it| scene.is_open(it.into(), false), has_home))?;
+            if let Some(it) = parked.swap_remove(&ticket.request) {
+                return Some((ticket.request, it));
+            }
+        }
+        None
+    }
+
+    /// Counts a request that was taken out of the line and sent.
+    pub(super) fn on_moved(&mut self, now: Moment, work: Work) {
+        self.drain_rate.on_sent(now, work, !self.line.is_empty());
+    }
+
+    /// Takes a request out of the line and gives back what it holds; tells whether it was there.
+    pub(super) fn leave(&mut self, request: RequestId) -> bool {
+        self.line.remove(request);
+        let parked = self.parked.swap_remove(&request);
+        if let Some(parked) = &parked {
+            self.refund(&parked.estimate);
+        }
+        parked.is_some()
+    }
+
+    pub(super) fn is_line_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    /// Says how far a request may fill a replica, and its own replica.
+    pub(super) fn limits(&self, parked: &Parked) -> (Limit, Limit) {
+        let mut limit = self.headroom.limit(parked.estimate.class.index());
+        if parked.estimate.held.is_some_and(|it| it.usage == Use::BestEffort) {
+            limit = limit.times(IDLE_PART);
+        } else if self.headroom.is_alone() && self.line.is_empty() {
+            // There is no other class to leave room for, and the policy knows what a full replica costs.
+            limit = Limit::NONE;
+        }
+        (limit, limit.times(HOME_PART))
+    }
+
+    /// Tells whether a replica was within a limit at the last look.
+    pub(super) fn has_room(&self, replica: ReplicaId, limit: Limit) -> bool {
+        fill_of(&self.fills, replica).is_some_and(|it| limit.admits(it))
+    }
+
+    /// Looks at how full the replicas are that are open to new sessions, in order of id, and works out what
+    /// each class may take now.
+    pub(super) fn look<'a>(
+        &mut self,
+        now: Moment,
+        open: impl Iterator<Item = &'a Replica> + Clone,
+    ) {
+        let mut fills = std::mem::take(&mut self.fills);
+        self.fill_all(now, open, &mut fills);
+        self.fills = fills;
+        self.headroom.look(now, &self.line, self.capacity_per_min);
+    }
+
+    fn fill_all<'a>(
+        &self,
+        now: Moment,
+        open: impl Iterator<Item = &'a Replica> + Clone,
+        into: &mut Vec<Fill>,
+    ) {
+        // Where requests are not held, every replica has room.
+        let free = |it: &Replica| Fill { id: it.id, level: 0.0, wait_ms: 0.0 };
+        // Held for itself only, a class is held by evidence: hardware that was never calibrated may well run
+        // more answers at once than was predicted of it.
+        let shown = |it: &Replica| Fill {
+            id: it.id,
+            level: self.knees.fill_shown(now, it),
+            wait_ms: knee::wait_ms(now, it),
+        };
+        let fill = |it: &Replica| match (self.settings.holds, self.headroom.is_alone()) {
+            (false, _) => free(it),
+            (true, true) => shown(it),
+            (true, false) => self.fill(now, it),
+        };
+        into.clear();
+        into.extend(open.clone().filter(|it| it.admits(now)).map(fill));
+        if into.is_empty() {
+            into.extend(open.clone().filter(|it| it.admits_at_need(now)).map(fill));
+        }
+        if into.is_empty() {
+            // Those that have not shown themselves are the last resort.
+            into.extend(open.filter(|it| it.is_joining()).map(fill));
+        }
+    }
+
+    fn fill(&self, now: Moment, replica: &Replica) -> Fill {
+        let (level, wait_ms) = (self.knees.fill(now, replica), knee::wait_ms(now, replica));
+        Fill { id: replica.id, level, wait_ms }
+    }
+
+    fn scene(&self) -> Scene<'_> {
+        let Self { gate, headroom, reaches, fills, .. } = self;
+        Scene { gate, headroom, reaches, fills }
+    }
+
+    /// Tells whether a request waits that could go.
+    pub(super) fn holds_in_vain<'a>(
+        &self,
+        now: Moment,
+        open: impl Iterator<Item = &'a Replica> + Clone,
+    ) -> bool {
+        let mut fills = Vec::new();
+        self.fill_all(now, open, &mut fills);
+        let scene = Scene { fills: &fills, ..self.scene() };
+        self.parked.values().any(|it| scene.is_open(it.lane(), false))
+    }
+
+    /// Predicts how long a request that joins now waits; nothing where nothing is known.
+    fn predict_wait(&self, now: Moment, ticket: &Ticket) -> Duration {
+        self.drain_rate.wait(self.line.ahead(now, ticket)).unwrap_or(Duration::ZERO)
+    }
+
+    /// Says when a request that is turned away should come back: when what waits before it will be gone.
+    fn retry_after(&self, now: Moment, ticket: &Ticket) -> Duration {
+        self.drain_rate.retry_after(self.line.ahead(now, ticket))
+    }
+
+    /// Lists the requests that wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
+        self.parked.keys().copied()
+    }
+
+    /// Tells whether the line and the requests kept for it are the same.
+    pub(super) fn is_sound(&self) -> bool {
+        self.parked.len() == self.line.len() && self.waiting().all(|it| self.line.get(it).is_some())
+    }
+}

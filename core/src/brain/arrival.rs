@@ -1,0 +1,293 @@
+//! A request that arrives: sent at once, held in the line, or refused. Poison, placement, admission and the books
+//! are asked in turn, and each is handed what those before it said. A request that waits goes the same way when
+//! capacity shows, wherever is best then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::domain::{Moment, RequestId};
+use crate::fleet::{Replica, Standing};
+use crate::policy::Ask;
+use crate::queue::Ticket;
+
+use super::admission::{Arrival, Parked, Reach};
+use super::placement::{Candidates, Unpicked, candidate};
+use super::request::{Booking, CostEstimate};
+use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, Waited, books};
+
+impl Brain {
+    /// Takes in a request that has just arrived: sends it, holds it, or refuses it.
+    pub(super) fn on_arrived(&mut self, now: Moment, arrival: Arrival, actions: &mut Vec<Action>) {
+        let request = arrival.request;
+        if let Err(refusal) = self.admit(now, arrival, actions) {
+            actions.push(Action::Refuse { request, refusal });
+        }
+    }
+
+    fn admit(
+        &mut self,
+        now: Moment,
+        arrival: Arrival,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        if let Some(scope) = self.examine(now, arrival.key, arrival.fingerprint) {
+            return Err(Refusal::Quarantined { scope });
+        }
+        let (key, outline) = (arrival.key, &arrival.outline);
+        let ask = Ask { now, key, outline, home: None, first_token: None };
+        let there = self.placement.gather(&ask, &self.fleet, &[]);
+        let admitted = self.admit_to(now, arrival, &there, actions);
+        self.placement.recycle(there);
+        admitted
+    }
+
+    fn admit_to(
+        &mut self,
+        now: Moment,
+        arrival: Arrival,
+        there: &Candidates,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        if there.is_empty() {
+            return Err(self.no_replica(now));
+        }
+        let request = arrival.request;
+        let mut parked = self.assess(now, arrival, there);
+        self.explain_arrival(now, request, &parked);
+        if parked.estimate.due.sent_by.is_some_and(|it| it < now) {
+            return Err(Refusal::DeadlineUnmeetable);
+        }
+        let replicas = there.ids().filter_map(|it| self.fleet.get(it));
+        if let Err(refusal) = self.admission.reserve(now, &mut parked, replicas) {
+            self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));
+            return Err(refusal);
+        }
+        self.pass_or_join(now, request, parked, there, actions)
+    }
+
+    /// Works out what a request will cost, where its cache is and by when it must go.
+    fn assess(&mut self, now: Moment, arrival: Arrival, there: &Candidates) -> Parked {
+        let placement = &self.placement;
+        let home = placement.keeps_sessions().then(|| placement.home(now, arrival.key)).flatten();
+        let home = home.filter(|it| there.ids().any(|id| id == *it));
+        let replica = home.and_then(|it| self.fleet.get(it)).or_else(|| self.fleet.iter().next());
+        let hardware = replica.map_or_else(Arc::default, |it| Arc::clone(&it.hardware));
+        let is_divided = placement.is_divided(there);
+        self.admission.assess(now, arrival, home, is_divided, &hardware)
+    }
+
+    /// Sends a request at once if no other waits and there is room; else it joins the line.
+    fn pass_or_join(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        parked: Parked,
+        there: &Candidates,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        self.look(now);
+        // A replica that takes no new sessions keeps those it has, and no other can have them.
+        if there.is_bound() || self.admission.admits(&parked, there.ids()) {
+            self.admission.pass(now, &parked);
+            return self.place(now, request, parked, actions);
+        }
+        if self.admission.lacks_reach(&parked) {
+            self.find_reach(now, parked.key);
+        }
+        let ticket = self.admission.ticket(now, request, &parked);
+        self.explain_joining(now, &ticket, there);
+        let mut displaced = Vec::new();
+        let joined = self.admission.join(now, ticket, parked, &mut displaced);
+        for (request, refusal) in displaced {
+            self.turn_away(now, request, refusal, actions);
+        }
+        joined
+    }
+
+    /// Places those of the requests that wait which may go, in their order.
+    pub(super) fn pump(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        while let Some((request, refusal)) = self.admission.expired(now) {
+            self.turn_away(now, request, refusal, actions);
+        }
+        while !self.admission.is_line_empty() {
+            self.look(now);
+            let Some((request, parked)) = self.admission.next(now) else { return };
+            self.explaining.on_waited(request, |it| it.go(now));
+            let work = parked.estimate.work;
+            // Replicas may have gone down under others like it while it waited.
+            let placed = if let Some(scope) = self.examine(now, parked.key, parked.fingerprint) {
+                self.admission.take_back(&parked.estimate);
+                Err(Refusal::Quarantined { scope })
+            } else {
+                self.place(now, request, parked, actions)
+            };
+            match placed {
+                Ok(()) => self.admission.on_moved(now, work),
+                Err(refusal) => actions.push(Action::Refuse { request, refusal }),
+            }
+        }
+    }
+
+    /// Has the policy choose among the replicas with room that would be in time, and books it; takes back what
+    /// was charged and reserved where none can take it.
+    fn place(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        parked: Parked,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        let ask = parked.ask(now);
+        let mut there = self.placement.gather(&ask, &self.fleet, &[]);
+        let ((limit, limit_at_home), home) = (self.admission.limits(&parked), parked.home);
+        let admission = &self.admission;
+        let has_room =
+            |it| admission.has_room(it, if Some(it) == home { limit_at_home } else { limit });
+        let chosen = self.placement.choose(&ask, &mut there, parked.estimate.due, has_room);
+        let placed = match chosen {
+            Ok(replica) => {
+                self.send(now, request, parked.booking(replica), &there, actions);
+                Ok(())
+            }
+            Err(unpicked) => {
+                self.admission.take_back(&parked.estimate);
+                Err(match unpicked {
+                    Unpicked::None => self.no_replica(now),
+                    Unpicked::TooLate { first_token_ms } => {
+                        self.explaining.on_waited(request, |it| it.first_token_ms = first_token_ms);
+                        Refusal::DeadlineUnmeetable
+                    }
+                })
+            }
+        };
+        self.placement.recycle(there);
+        placed
+    }
+
+    /// Books a request at the replica that was chosen among `there`, and sends it.
+    pub(super) fn send(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        booking: Booking,
+        there: &Candidates,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(mut booking) = self.detain(now, request, booking, actions) else { return };
+        self.explain_choice(now, request, &booking, there);
+        let (key, replica) = (booking.key, booking.replica);
+        let Some(it) = self.fleet.get(replica) else { return };
+        let candidate = candidate(it, now, self.fleet.strangers_usual());
+        let held = self.placement.on_sent(request, &booking.ask(now), &candidate);
+        booking.account = books::quote(now, &booking, &candidate, held);
+        booking.mark = None;
+        self.explain_booking(request, booking.account.ttft_ms);
+        let charge = booking.account.charge;
+        self.change(replica, |it| it.on_sent(now, charge));
+        let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
+        booking.trial = matches!(standing, Some(Standing::Trial { .. }));
+        self.admission.on_sent(now, &booking);
+        self.placement.on_placed(now, &booking, &self.fleet);
+        let before = self.placement.remember(now, key, replica);
+        booking.moved_from = before.filter(|it| *it != replica);
+        booking.past.is_first |= before.is_none();
+        if booking.moved_from.is_some() {
+            let cached = booking.account.cached_tokens;
+            self.placement.on_moved(booking.outline.prompt_tokens.saturating_sub(cached));
+        }
+        self.poison.on_sent(request, &booking);
+        self.books.open(request, booking);
+        actions.push(Action::Send { request, replica });
+    }
+
+    /// Has admission look at how full the fleet is.
+    fn look(&mut self, now: Moment) {
+        let (admission, placement) = (&mut self.admission, &self.placement);
+        let is_open = |it: &&Replica| 0.0 < it.weight && !placement.is_drained(it.place);
+        admission.look(now, self.fleet.iter().filter(is_open));
+    }
+
+    /// Looks up where requests of a workload may go, for those that wait.
+    fn find_reach(&mut self, now: Moment, key: crate::domain::SliceKey) {
+        let reach = self.placement.reach(now, key, &self.fleet);
+        let reach = reach.map(|(inside, beyond)| Reach { key, inside, beyond });
+        let placement = &self.placement;
+        self.admission.set_reach(key.workload(), reach, |it| placement.patience(it));
+    }
+
+    /// Looks up anew where those that wait may go.
+    pub(super) fn refresh_reaches(&mut self, now: Moment) {
+        for key in self.admission.reached() {
+            self.find_reach(now, key);
+        }
+    }
+
+    /// Tells whether a request waits that could go.
+    pub(super) fn holds_in_vain(&self, now: Moment) -> bool {
+        self.admission.holds_in_vain(now, self.open())
+    }
+
+    /// Lists the replicas that are open to new sessions.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Replica> + Clone {
+        let is_open = |it: &&Replica| 0.0 < it.weight && !self.placement.is_drained(it.place);
+        self.fleet.iter().filter(is_open)
+    }
+
+    /// Refuses a request that has been taken out of the line.
+    fn turn_away(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        refusal: Refusal,
+        actions: &mut Vec<Action>,
+    ) {
+        self.explaining.on_waited(request, |it| it.left_at = now);
+        actions.push(Action::Refuse { request, refusal });
+    }
+
+    /// Says when a replica may be there again.
+    fn no_replica(&self, now: Moment) -> Refusal {
+        let soonest = self.fleet.iter().filter(|it| !it.leaving).filter_map(|it| {
+            match it.breaker.standing() {
+                Standing::Out { until, .. } => Some(until.since(now)),
+                Standing::Joining
+                | Standing::Up
+                | Standing::Suspect { .. }
+                | Standing::Trial { .. } => None,
+            }
+        });
+        Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }
+    }
+
+    /// Begins to write down what a marked request goes through.
+    fn explain_arrival(&mut self, now: Moment, request: RequestId, parked: &Parked) {
+        let CostEstimate { class, tenant, first_token_ms, due, .. } = parked.estimate;
+        let classes = &self.settings.line.classes;
+        self.explaining.on_arrival(request, || Waited {
+            class: classes.get(class).name.clone(),
+            tenant,
+            arrived_at: now,
+            left_at: now,
+            cause: None,
+            ahead_mu: 0.0,
+            wait_expected: Duration::ZERO,
+            first_token_ms,
+            first_token_within: due.first_token_by.map(|it| it.since(now)),
+            sent_within: due.sent_by.map(|it| it.since(now)),
+        });
+    }
+
+    /// Writes down why a request cannot go at once.
+    fn explain_joining(&mut self, now: Moment, ticket: &Ticket, there: &Candidates) {
+        let Self { admission, explaining, .. } = self;
+        explaining.on_waited(ticket.request, |it| {
+            let prospect = admission.prospect(now, ticket, there.ids());
+            it.cause = Some(prospect.cause);
+            it.ahead_mu = prospect.ahead.as_mu();
+            it.wait_expected = prospect.wait;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! The replicas that may take one request, gathered once and handed on: to admission, which says where there is
+//! room, to the policy, which chooses, and to people who ask why.
+
+use crate::domain::{Moment, ReplicaId, whole};
+use crate::fleet::{Replica, ms};
+use crate::policy::{Candidate, LoadModel, Terms};
+
+use super::subsets::Selection;
+
+/// Candidates for one request. Its buffers are used again, so that no decision allocates.
+#[derive(Debug, Default)]
+pub(in crate::brain) struct Candidates {
+    pub(super) list: Vec<Candidate>,
+    /// How the policy weighs them, once it was asked for that; in order of id, and perhaps of more than are
+    /// left in the list.
+    pub(super) terms: Vec<Terms>,
+    /// Which replicas the workload may use.
+    pub(super) selection: Selection,
+    /// The session is bound to the only one: it takes no new sessions, and keeps those it has.
+    pub(super) is_bound: bool,
+}
+
+impl Candidates {
+    pub(in crate::brain) fn ids(&self) -> impl Iterator<Item = ReplicaId> + Clone + '_ {
+        self.list.iter().map(|it| it.id)
+    }
+
+    pub(in crate::brain) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(in crate::brain) const fn is_bound(&self) -> bool {
+        self.is_bound
+    }
+
+    /// Those that were chosen among; none where the session was bound to one.
+    pub(in crate::brain) fn compared(&self) -> &[Candidate] {
+        if self.is_bound { &[] } else { &self.list }
+    }
+
+    /// Finds the first-token time by which the policy weighs a replica, if it was asked.
+    pub(super) fn ttft_ms(&self, replica: ReplicaId) -> Option<f64> {
+        let at = self.terms.binary_search_by_key(&replica, |it| it.replica).ok()?;
+        Some(self.terms[at].ttft_ms)
+    }
+}
+
+/// Shows a policy what it may know of a replica, where engines usually have so many requests beside
+/// those that routers know of.
+pub(in crate::brain) fn candidate(
+    replica: &Replica,
+    now: Moment,
+    strangers_usual: f64,
+) -> Candidate {
+    Candidate {
+        id: replica.id,
+        place: replica.place,
+        weight: replica.weight,
+        in_flight: replica.in_flight,
+        report: replica.reported.report(),
+        load: load_model(replica, now, strangers_usual),
+    }
+}
+
+fn load_model(replica: &Replica, now: Moment, strangers_usual: f64) -> LoadModel {
+    let (pace, own) = (replica.pace.factor(), replica.ledger.load());
+    let others = replica.reported.booked_elsewhere(now);
+    let strangers = replica.reported.reckon(now, replica.in_flight, strangers_usual);
+    let (_, answering) = replica.ledger.counts();
+    let line_ms = ms(replica.ledger.line_us(now, pace) + others.load.prefill_us)
+        + strangers.waiting * replica.prefill_ms_mean;
+    LoadModel {
+        wait_ms: pace * line_ms,
+        running: f64::from(answering + others.in_flight) + strangers.running,
+        reading_share: replica.ledger.reading_share(now, pace),
+        kv_tokens: own.kv_tokens + others.load.kv_tokens + whole(strangers.kv_tokens.floor()),
+        pace,
+        step: replica.hardware.step,
+        cost: replica.hardware.cost,
+        overhead_ms: replica.hardware.overhead_ms,
+    }
+}

@@ -1,0 +1,160 @@
+//! Which replica is chosen: which may take a request at all, inside its subset as far as that will do, which of
+//! these have room and would be in time, and, last, what the policy says.
+
+use crate::domain::{Moment, ReplicaId, span_ms};
+use crate::fleet::{Fleet, Replica};
+use crate::policy::Ask;
+
+use super::super::request::Due;
+use super::subsets::Subsets;
+use super::{Candidates, Placement, candidate};
+
+/// Why no replica is chosen for a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::brain) enum Unpicked {
+    None,
+    /// Some could take it, but none in time; the soonest first token would take so long.
+    TooLate {
+        first_token_ms: f64,
+    },
+}
+
+impl Placement {
+    /// Gathers the replicas that may take a request and where it was not tried: the one that its session is bound
+    /// to, or those inside its subset as far as that will do.
+    pub(in crate::brain) fn gather(
+        &mut self,
+        ask: &Ask<'_>,
+        fleet: &Fleet,
+        tried: &[ReplicaId],
+    ) -> Candidates {
+        let mut them = std::mem::take(&mut self.spare);
+        them.list.clear();
+        them.terms.clear();
+        them.selection.clear();
+        them.is_bound = false;
+        if let Some(home) = self.closed_home(ask, fleet, tried).and_then(|it| fleet.get(it)) {
+            them.list.push(candidate(home, ask.now, fleet.strangers_usual()));
+            them.is_bound = true;
+            return them;
+        }
+        let now = ask.now;
+        self.select(ask, fleet, tried, &mut them.selection);
+        self.list(&mut them, now, fleet, tried, |it| it.admits(now));
+        if them.selection.is_divided
+            && self.should_spill(ask, &mut them)
+            && self.subsets.spill(now, ask.key, &mut them.selection)
+        {
+            self.list(&mut them, now, fleet, tried, |it| it.admits(now));
+        }
+        if them.list.is_empty() {
+            // A request that lost a replica has few tries: it waits for a token rather than be a trial.
+            let is_retry = !tried.is_empty();
+            let admits =
+                |it: &Replica| it.admits_at_need(now) && !(is_retry && it.breaker.may_come_back());
+            self.list(&mut them, now, fleet, tried, admits);
+        }
+        if them.list.is_empty() {
+            // Better a replica that has not shown itself yet than none.
+            self.list(&mut them, now, fleet, tried, Replica::is_joining);
+        }
+        them
+    }
+
+    /// Chooses among the candidates with room in the eyes of `has_room`, or among all where none has any, and of
+    /// these among those that would be in time. The only place where policies are asked.
+    pub(in crate::brain) fn choose(
+        &mut self,
+        ask: &Ask<'_>,
+        them: &mut Candidates,
+        due: Due,
+        has_room: impl Fn(ReplicaId) -> bool,
+    ) -> Result<ReplicaId, Unpicked> {
+        if them.list.is_empty() {
+            return Err(Unpicked::None);
+        }
+        if them.list.iter().any(|it| has_room(it.id)) {
+            them.list.retain(|it| has_room(it.id));
+        }
+        let first_token_ms = self.retain_timely(ask, them, due);
+        let Some(first) = them.list.first() else {
+            return Err(Unpicked::TooLate { first_token_ms });
+        };
+        if them.is_bound {
+            return Ok(first.id);
+        }
+        let ask = Ask { home: self.sessions.home(ask.now, ask.key), ..*ask };
+        let chosen = self.policy.pick(&ask, &them.list, &mut self.chance);
+        self.subsets.on_picked(&them.selection, them.list[chosen].place);
+        Ok(them.list[chosen].id)
+    }
+
+    /// Leaves those out that would be too late by prediction; says how long the soonest would take.
+    fn retain_timely(&mut self, ask: &Ask<'_>, them: &mut Candidates, due: Due) -> f64 {
+        if due == Due::default() {
+            return 0.0;
+        }
+        self.weigh(ask, them);
+        let mut list = std::mem::take(&mut them.list);
+        let mut soonest_ms = f64::INFINITY;
+        list.retain(|it| {
+            let weighed = them.ttft_ms(it.id);
+            soonest_ms = soonest_ms.min(weighed.unwrap_or(it.load.wait_ms));
+            due.can_be_met(ask.now, it.load.wait_ms, weighed)
+        });
+        them.list = list;
+        soonest_ms
+    }
+
+    /// Asks the policy once how it weighs the candidates.
+    fn weigh(&mut self, ask: &Ask<'_>, them: &mut Candidates) {
+        let is_weighed = them.list.iter().all(|it| them.ttft_ms(it.id).is_some());
+        if !is_weighed {
+            them.terms.clear();
+            self.policy.terms(ask, &them.list, &mut them.terms);
+        }
+    }
+
+    /// Tells whether a subset cannot do: nothing in it takes the request, every replica has a long line, or, where
+    /// the policy predicts it, none would begin to answer soon.
+    fn should_spill(&mut self, ask: &Ask<'_>, them: &mut Candidates) -> bool {
+        let patience_ms = span_ms(self.subsets.patience(ask.first_token));
+        if them.list.iter().all(|it| patience_ms < it.load.wait_ms) {
+            return true;
+        }
+        let Some(promise) = ask.first_token else { return false };
+        let longest_ms = span_ms(Subsets::first_token_max(promise));
+        self.weigh(ask, them);
+        !them.terms.is_empty() && them.terms.iter().all(|it| longest_ms < it.ttft_ms)
+    }
+
+    /// Finds the session's replica if that takes no new sessions but may keep this one.
+    fn closed_home(&self, ask: &Ask<'_>, fleet: &Fleet, tried: &[ReplicaId]) -> Option<ReplicaId> {
+        if !self.policy.keeps_sessions() || fleet.iter().all(|it| 0.0 < it.weight) {
+            return None;
+        }
+        let home = self.sessions.home(ask.now, ask.key)?;
+        let replica = fleet.get(home)?;
+        (replica.weight <= 0.0 && replica.admits(ask.now) && !tried.contains(&home)).then_some(home)
+    }
+
+    fn list(
+        &self,
+        them: &mut Candidates,
+        now: Moment,
+        fleet: &Fleet,
+        tried: &[ReplicaId],
+        admits: impl Fn(&Replica) -> bool,
+    ) {
+        let Candidates { list, selection, .. } = them;
+        let usual = fleet.strangers_usual();
+        list.clear();
+        list.extend(
+            fleet
+                .iter()
+                .filter(|it| 0.0 < it.weight && admits(it) && !tried.contains(&it.id))
+                .filter(|it| self.subsets.admits(selection, it.place))
+                .map(|it| candidate(it, now, usual)),
+        );
+    }
+}
