@@ -259,34 +259,6 @@ impl TextValue for HashedKey {
     }
 }
 
-/// What becomes of keys that are no tenant's.
-#[derive(Clone)]
-pub(in crate::config) struct UnknownKeysText(pub UnknownKeys);
-
-impl TextValue for UnknownKeysText {
-    const FORMAT: &'static str = "";
-    const EXAMPLE: &'static str = "refuse";
-
-    fn read(text: &str) -> Result<Self, Wrong> {
-        match text {
-            "refuse" => Ok(Self(UnknownKeys::Refuse)),
-            "share" => Ok(Self(UnknownKeys::Share)),
-            _ => Err(Wrong::new("is not a choice", "give one of refuse, share")),
-        }
-    }
-
-    fn write(&self) -> String {
-        match self.0 {
-            UnknownKeys::Refuse => "refuse".to_owned(),
-            UnknownKeys::Share => "share".to_owned(),
-        }
-    }
-
-    fn choices() -> Vec<&'static str> {
-        vec!["refuse", "share"]
-    }
-}
-
 impl TextValue for PolicyKind {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "priced";
@@ -304,51 +276,46 @@ impl TextValue for PolicyKind {
     }
 }
 
-impl TextValue for CacheScope {
-    const FORMAT: &'static str = "";
-    const EXAMPLE: &'static str = "shared";
-
-    fn read(text: &str) -> Result<Self, Wrong> {
-        match text {
-            "shared" => Ok(Self::Shared),
-            "per_tenant" => Ok(Self::PerTenant),
-            _ => Err(Wrong::new("is not a cache scope", "give one of shared, per_tenant")),
-        }
-    }
-
-    fn write(&self) -> String {
-        match self {
-            Self::Shared => "shared".to_owned(),
-            Self::PerTenant => "per_tenant".to_owned(),
-        }
-    }
-
-    fn choices() -> Vec<&'static str> {
-        vec!["shared", "per_tenant"]
-    }
+/// A setting that is a choice between words, each with its meaning; the first is the example.
+trait Choice: Copy + PartialEq + 'static {
+    const WHAT: &'static str;
+    const WORDS: &'static [(&'static str, Self)];
 }
 
-impl TextValue for LogFormat {
+impl Choice for UnknownKeys {
+    const WHAT: &'static str = "is not a choice";
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("refuse", Self::Refuse), ("share", Self::Share)];
+}
+
+impl Choice for CacheScope {
+    const WHAT: &'static str = "is not a cache scope";
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("shared", Self::Shared), ("per_tenant", Self::PerTenant)];
+}
+
+impl Choice for LogFormat {
+    const WHAT: &'static str = "is not a log format";
+    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+impl<C: Choice> TextValue for C {
     const FORMAT: &'static str = "";
-    const EXAMPLE: &'static str = "text";
+    const EXAMPLE: &'static str = C::WORDS[0].0;
 
     fn read(text: &str) -> Result<Self, Wrong> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err(Wrong::new("is not a log format", "give one of text, json")),
-        }
+        let found = C::WORDS.iter().find(|it| it.0 == text).map(|it| it.1);
+        let remedy = || format!("give one of {}", Self::choices().join(", "));
+        found.ok_or_else(|| Wrong::new(C::WHAT, remedy()))
     }
 
     fn write(&self) -> String {
-        match self {
-            Self::Text => "text".to_owned(),
-            Self::Json => "json".to_owned(),
-        }
+        let word = C::WORDS.iter().find(|it| it.1 == *self);
+        word.expect("every value has a word").0.to_owned()
     }
 
     fn choices() -> Vec<&'static str> {
-        vec!["text", "json"]
+        C::WORDS.iter().map(|it| it.0).collect()
     }
 }
 
@@ -406,7 +373,7 @@ mod tests {
         LogFormat::choices().into_iter().for_each(check::<LogFormat>);
         check::<HashedKey>(HashedKey::EXAMPLE);
         check::<WorkloadId>(WorkloadId::EXAMPLE);
-        UnknownKeysText::choices().into_iter().for_each(check::<UnknownKeysText>);
+        UnknownKeys::choices().into_iter().for_each(check::<UnknownKeys>);
     }
 
     #[test]
