@@ -88,7 +88,7 @@ pub struct Urgency {
     pub service_tier: Option<String>,
 }
 
-/// Why a body cannot be routed. Each is the client's to mend.
+/// Why a body cannot be routed. The client can correct each of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBody {
     #[error("the request body is not valid UTF-8 (at byte {at})")]

@@ -103,7 +103,7 @@ impl Router {
                 pool.tell(Event::Probed { replica: member.id, probe });
                 return;
             }
-            // Before it may be chosen, its models are known: no client gets a 404 for want of time.
+            // Before it may be chosen, its models are known: no client gets a 404 because it came early.
             let before = member.models.swap(Arc::new(models));
             let ids = |it: &[cleave_core::protocol::Model]| {
                 it.iter().map(|it| it.id.clone()).collect::<Vec<_>>()
