@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::{Moment, RequestId};
-use crate::fleet::{Replica, Standing};
+use crate::fleet::Standing;
 use crate::policy::Ask;
 use crate::queue::Ticket;
 
-use super::admission::{Arrival, Parked, Reach};
+use super::admission::{Arrival, Fills, Parked, Reach};
 use super::placement::{Candidates, Unpicked, candidate};
 use super::request::{Booking, CostEstimate};
 use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, Waited, books};
@@ -33,10 +33,11 @@ impl Brain {
         if let Some(scope) = self.examine(now, arrival.key, arrival.fingerprint) {
             return Err(Refusal::Quarantined { scope });
         }
+        let first_token = self.admission.promise(&arrival.claim);
         let (key, outline) = (arrival.key, &arrival.outline);
-        let ask = Ask { now, key, outline, home: None, first_token: None };
-        let there = self.placement.gather(&ask, &self.fleet, &[]);
-        let admitted = self.admit_to(now, arrival, &there, actions);
+        let ask = Ask { now, key, outline, home: None, first_token };
+        let mut there = self.placement.gather(&ask, &self.fleet, &[]);
+        let admitted = self.admit_to(now, arrival, &mut there, actions);
         self.placement.recycle(there);
         admitted
     }
@@ -45,7 +46,7 @@ impl Brain {
         &mut self,
         now: Moment,
         arrival: Arrival,
-        there: &Candidates,
+        there: &mut Candidates,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         if there.is_empty() {
@@ -57,8 +58,8 @@ impl Brain {
         if parked.estimate.due.sent_by.is_some_and(|it| it < now) {
             return Err(Refusal::DeadlineUnmeetable);
         }
-        let replicas = there.ids().filter_map(|it| self.fleet.get(it));
-        if let Err(refusal) = self.admission.reserve(now, &mut parked, replicas) {
+        let waits = there.waits(&self.fleet);
+        if let Err(refusal) = self.admission.reserve(now, &mut parked, waits) {
             self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));
             return Err(refusal);
         }
@@ -82,15 +83,31 @@ impl Brain {
         now: Moment,
         request: RequestId,
         parked: Parked,
-        there: &Candidates,
+        there: &mut Candidates,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        self.look(now);
+        let fills = self.admission.look(now, there.waits(&self.fleet));
         // A replica that takes no new sessions keeps those it has, and no other can have them.
-        if there.is_bound() || self.admission.admits(&parked, there.ids()) {
+        let passes = there.is_bound() || self.admission.admits(&parked, &fills);
+        let done = if passes {
             self.admission.pass(now, &parked);
-            return self.place(now, request, parked, actions);
-        }
+            self.place(now, request, parked, there, &fills, actions)
+        } else {
+            self.join_line(now, request, parked, &fills, actions)
+        };
+        self.admission.recycle(fills);
+        done
+    }
+
+    /// Has a request wait that may go to one of `there`, and cannot go at once.
+    fn join_line(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        parked: Parked,
+        there: &Fills,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
         }
@@ -110,8 +127,8 @@ impl Brain {
             self.turn_away(now, request, refusal, actions);
         }
         while !self.admission.is_line_empty() {
-            self.look(now);
-            let Some((request, parked)) = self.admission.next(now) else { return };
+            let open = self.look(now);
+            let Some((request, parked)) = self.admission.next(now, &open) else { break };
             self.explaining.on_waited(request, |it| it.go(now));
             let work = parked.estimate.work;
             // Replicas may have gone down under others like it while it waited.
@@ -119,8 +136,12 @@ impl Brain {
                 self.admission.take_back(&parked.estimate);
                 Err(Refusal::Quarantined { scope })
             } else {
-                self.place(now, request, parked, actions)
+                let mut there = self.placement.gather(&parked.ask(now), &self.fleet, &[]);
+                let placed = self.place(now, request, parked, &mut there, &open, actions);
+                self.placement.recycle(there);
+                placed
             };
+            self.admission.recycle(open);
             match placed {
                 Ok(()) => self.admission.on_moved(now, work),
                 Err(refusal) => actions.push(Action::Refuse { request, refusal }),
@@ -128,25 +149,24 @@ impl Brain {
         }
     }
 
-    /// Has the policy choose among the replicas with room that would be in time, and books it; takes back what
+    /// Has the policy choose among the candidates with room that would be in time, and books it; takes back what
     /// was charged and reserved where none can take it.
     fn place(
         &mut self,
         now: Moment,
         request: RequestId,
         parked: Parked,
+        there: &mut Candidates,
+        fills: &Fills,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        let ask = parked.ask(now);
-        let mut there = self.placement.gather(&ask, &self.fleet, &[]);
         let ((limit, limit_at_home), home) = (self.admission.limits(&parked), parked.home);
-        let admission = &self.admission;
         let has_room =
-            |it| admission.has_room(it, if Some(it) == home { limit_at_home } else { limit });
-        let chosen = self.placement.choose(&ask, &mut there, parked.estimate.due, has_room);
-        let placed = match chosen {
+            |it| fills.has_room(it, if Some(it) == home { limit_at_home } else { limit });
+        let (ask, due) = (parked.ask(now), parked.estimate.due);
+        match self.placement.choose(&ask, there, due, has_room) {
             Ok(replica) => {
-                self.send(now, request, parked.booking(replica), &there, actions);
+                self.send(now, request, parked.booking(replica), there, actions);
                 Ok(())
             }
             Err(unpicked) => {
@@ -159,9 +179,7 @@ impl Brain {
                     }
                 })
             }
-        };
-        self.placement.recycle(there);
-        placed
+        }
     }
 
     /// Books a request at the replica that was chosen among `there`, and sends it.
@@ -200,11 +218,9 @@ impl Brain {
         actions.push(Action::Send { request, replica });
     }
 
-    /// Has admission look at how full the fleet is.
-    fn look(&mut self, now: Moment) {
-        let (admission, placement) = (&mut self.admission, &self.placement);
-        let is_open = |it: &&Replica| 0.0 < it.weight && !placement.is_drained(it.place);
-        admission.look(now, self.fleet.iter().filter(is_open));
+    /// Has admission look at all that may take something.
+    fn look(&mut self, now: Moment) -> Fills {
+        self.admission.look(now, self.placement.open(now, &self.fleet))
     }
 
     /// Looks up where requests of a workload may go, for those that wait.
@@ -224,13 +240,7 @@ impl Brain {
 
     /// Tells whether a request waits that could go.
     pub(super) fn holds_in_vain(&self, now: Moment) -> bool {
-        self.admission.holds_in_vain(now, self.open())
-    }
-
-    /// Lists the replicas that are open to new sessions.
-    pub(super) fn open(&self) -> impl Iterator<Item = &Replica> + Clone {
-        let is_open = |it: &&Replica| 0.0 < it.weight && !self.placement.is_drained(it.place);
-        self.fleet.iter().filter(is_open)
+        self.admission.holds_in_vain(now, self.placement.open(now, &self.fleet))
     }
 
     /// Refuses a request that has been taken out of the line.
@@ -278,10 +288,13 @@ impl Brain {
     }
 
     /// Writes down why a request cannot go at once.
-    fn explain_joining(&mut self, now: Moment, ticket: &Ticket, there: &Candidates) {
-        let Self { admission, explaining, .. } = self;
-        explaining.on_waited(ticket.request, |it| {
-            let prospect = admission.prospect(now, ticket, there.ids());
+    fn explain_joining(&mut self, now: Moment, ticket: &Ticket, there: &Fills) {
+        if !self.explaining.is_marked(ticket.request) {
+            return;
+        }
+        let open = self.placement.open(now, &self.fleet);
+        let prospect = self.admission.prospect(now, ticket, there, open);
+        self.explaining.on_waited(ticket.request, |it| {
             it.cause = Some(prospect.cause);
             it.ahead_mu = prospect.ahead.as_mu();
             it.wait_expected = prospect.wait;

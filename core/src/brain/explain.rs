@@ -197,7 +197,7 @@ impl Brain {
         booking: &Booking,
         there: &Candidates,
     ) {
-        if !self.explaining.marked.contains_key(&request) {
+        if !self.explaining.is_marked(request) {
             return;
         }
         let explanation = self.explanation(now, booking, there);
@@ -285,6 +285,10 @@ impl Brain {
 }
 
 impl Explaining {
+    pub(super) fn is_marked(&self, request: RequestId) -> bool {
+        self.marked.contains_key(&request)
+    }
+
     /// Takes the mark off a request that ended unasked.
     pub(super) fn forget(&mut self, request: RequestId) {
         self.marked.swap_remove(&request);

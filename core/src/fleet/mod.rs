@@ -54,6 +54,16 @@ pub struct Replica {
     pub watch: Watch,
 }
 
+/// How long the next prompt waits at a replica for others to be read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wait {
+    /// For what this router and others have booked there. Only this may hold a request back: an engine that
+    /// overstates its line would else stop its pool.
+    pub booked_ms: f64,
+    /// For what the engine says it has beyond that. It tells replicas apart.
+    pub claimed_ms: f64,
+}
+
 /// A replica's state as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
@@ -144,6 +154,22 @@ impl Replica {
         assert!(0 < self.in_flight, "{} ended more requests than were sent to it", self.id);
         self.in_flight -= 1;
         self.ledger.close(now, charge, answering);
+    }
+
+    /// Predicts how long the next prompt waits here for others to be read: the one definition of that wait.
+    pub fn wait(&self, now: Moment, others: &Booked, strangers: &Strangers) -> Wait {
+        let pace = self.pace.factor();
+        let line_us = self.ledger.line_us(now, pace).saturating_add(others.load.prefill_us);
+        Wait {
+            booked_ms: pace * ms(line_us),
+            claimed_ms: pace * strangers.waiting * self.prefill_ms_mean,
+        }
+    }
+
+    /// The part of that wait that routers have booked.
+    pub fn booked_wait_ms(&self, now: Moment) -> f64 {
+        let others = self.reported.booked_elsewhere(now);
+        self.wait(now, &others, &Strangers::default()).booked_ms
     }
 
     /// What is booked here in model units: work, in minutes of this class at its knee.

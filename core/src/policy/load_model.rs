@@ -14,6 +14,8 @@ const READING_SHARE_MAX: f64 = 0.95;
 pub struct LoadModel {
     /// Reading the prompts that are ahead of the next one.
     pub wait_ms: f64,
+    /// The part of that which routers have booked; the rest is what the engine says beyond it.
+    pub booked_wait_ms: f64,
     /// Answers that are being written.
     pub running: f64,
     /// The share of its time that goes to prompts, and not to answers.
@@ -75,6 +77,7 @@ impl Default for LoadModel {
         let step = StepTimes::LLAMA_8B;
         Self {
             wait_ms: 0.0,
+            booked_wait_ms: 0.0,
             running: 0.0,
             reading_share: 0.0,
             kv_tokens: 0,

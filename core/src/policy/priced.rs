@@ -39,10 +39,13 @@ const PAUSE_MS_MAX: f64 = 500.0;
 /// Where work is more uneven than this, the longest prompts are so rare that they had better wait,
 /// and the bound on pauses grows with the square of it.
 const UNEVENNESS_USUAL: f64 = 10.0;
-/// A session leaves its replica, and a new one its first choice, only for a gain that a client could
-/// notice. Predictions are wrong by more than this, so smaller differences say nothing; and each move
-/// costs later turns their cache.
+/// A session leaves its replica only for a gain that a client could notice. Predictions are wrong by
+/// more than this, so smaller differences say nothing; and each move costs later turns their cache.
 const NOTICED_MS: f64 = 50.0;
+/// A new session goes to the first of its lots among replicas whose prices differ by less than is
+/// noticed, so that routers agree without talking. On a busy fleet others pay for the difference: it
+/// shrinks with how many a millisecond delays, and halves with this many requests on a replica.
+const BUSY_REQUESTS: f64 = 5.0;
 /// What an answer is taken for when nobody expects anything.
 const OUTPUT_TOKENS_UNKNOWN: u32 = 256;
 /// Shorter answers mind a pause no more than this: there is not much of them to pause.
@@ -78,6 +81,8 @@ struct Price {
 struct Traffic {
     /// How many others each millisecond of work delays.
     delayed: f64,
+    /// Requests on a replica, of those that make it busy.
+    busy: f64,
     /// The wait that counts double.
     patience_ms: f64,
     /// How long a pause is counted for at most.
@@ -111,16 +116,16 @@ impl Default for Priced {
 
 impl Policy for Priced {
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
-        self.weigh(ask, candidates);
+        let traffic = self.weigh(ask, candidates);
         let lowest = self.prices_ms.iter().copied().fold(f64::INFINITY, f64::min);
-        let is_near = |position: usize| self.prices_ms[position] <= lowest + NOTICED_MS;
+        let is_near = |at: usize, margin_ms: f64| self.prices_ms[at] <= lowest + margin_ms;
         let home = ask.home.and_then(|home| candidates.iter().position(|it| it.id == home));
-        if let Some(home) = home.filter(|it| is_near(*it)) {
+        if let Some(home) = home.filter(|it| is_near(*it, NOTICED_MS)) {
             return home;
         }
-        // The session's lots are the same at all routers, so they choose alike without talking.
+        let margin_ms = NOTICED_MS / (1.0 + traffic.delayed) / (1.0 + traffic.busy);
         let lot = |position: &usize| rendezvous::lot(&candidates[*position], ask.key);
-        let near = (0..candidates.len()).filter(|it| is_near(*it));
+        let near = (0..candidates.len()).filter(|it| is_near(*it, margin_ms));
         near.min_by(|a, b| lot(a).total_cmp(&lot(b))).unwrap_or(0)
     }
 
@@ -171,8 +176,8 @@ impl Policy for Priced {
 }
 
 impl Priced {
-    /// Prices every candidate.
-    fn weigh(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) {
+    /// Prices every candidate; says what the load of the fleet makes of a millisecond.
+    fn weigh(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         self.residency.look_up(ask, candidates);
         let traffic = self.traffic(ask, candidates);
         let mut prices_ms = std::mem::take(&mut self.prices_ms);
@@ -183,6 +188,7 @@ impl Priced {
             price.total_ms() / candidate.weight
         }));
         self.prices_ms = prices_ms;
+        traffic
     }
 
     /// Estimates what a millisecond means on this fleet now.
@@ -197,7 +203,8 @@ impl Priced {
         let patience_ms = PATIENCE_MS_MIN.max(PATIENCE * self.congestion.usual_ms(delayed));
         let giants = (self.congestion.unevenness() / UNEVENNESS_USUAL).max(1.0);
         let pause_ms_max = PAUSE_MS_MAX * giants * giants;
-        Traffic { delayed, patience_ms, pause_ms_max, cold_ms: cold_ms / replicas }
+        let busy = f64::max(own, all) / replicas / BUSY_REQUESTS;
+        Traffic { delayed, busy, patience_ms, pause_ms_max, cold_ms: cold_ms / replicas }
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {

@@ -131,13 +131,6 @@ impl Knees {
     }
 }
 
-/// Predicts how long the next prompt waits at a replica for others to be read.
-pub(super) fn wait_ms(now: Moment, replica: &Replica) -> f64 {
-    let pace = replica.pace.factor();
-    let others = replica.reported.booked_elsewhere(now);
-    pace * ms(replica.ledger.line_us(now, pace).saturating_add(others.load.prefill_us))
-}
-
 fn kv_fill(now: Moment, replica: &Replica) -> f64 {
     let report = replica.reported.report();
     let fresh = report.filter(|it| now.since(it.taken_at) <= REPORT_AGE_MAX);
@@ -219,10 +212,10 @@ mod tests {
         let mut long = load(600);
         replica.on_sent(Moment::ZERO, long);
         let after = |ms: u64| Moment::ZERO + Duration::from_millis(ms);
-        assert!((wait_ms(Moment::ZERO, &replica) - 600.0).abs() < 1e-9);
-        assert!((wait_ms(after(400), &replica) - 200.0).abs() < 1e-9, "most of it is read");
+        assert!((replica.booked_wait_ms(Moment::ZERO) - 600.0).abs() < 1e-9);
+        assert!((replica.booked_wait_ms(after(400)) - 200.0).abs() < 1e-9, "most of it is read");
         replica.ledger.begin(after(500), &mut long);
-        assert!(wait_ms(after(500), &replica) < 1e-9);
+        assert!(replica.booked_wait_ms(after(500)) < 1e-9);
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(super) struct Scene<'a> {
 
 /// How full a replica is.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::brain) struct Fill {
+pub(super) struct Fill {
     pub(super) id: ReplicaId,
     /// From 1 on it is past its knee.
     pub(super) level: f64,

@@ -19,7 +19,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, ReplicaId, RequestId};
 use crate::fleet::Replica;
-use crate::queue::{Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
+use crate::queue::{Claim, Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
 
 use super::event::Refusal;
 use super::request::{CostEstimate, micros};
@@ -31,8 +31,7 @@ pub(super) use assess::{Arrival, Parked};
 use headroom::Headroom;
 pub(super) use headroom::Limit;
 use knee::Knees;
-pub(super) use lanes::Fill;
-use lanes::{LaneKey, Scene, fill_of};
+use lanes::{Fill, LaneKey, Scene, fill_of};
 pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
@@ -56,11 +55,22 @@ pub(super) struct Admission {
     reaches: Reaches,
     /// The requests in the line. As many, so bounded as it is.
     parked: IndexMap<RequestId, Parked, FxBuildHasher>,
-    /// How full those are that may take something, at the last look; reused by every look.
-    fills: Vec<Fill>,
+    /// A buffer that is done with, for the next look.
+    spare: Vec<Fill>,
     capacity_per_min: Work,
     /// What retries may add to the load.
     pub(super) retries: RetryBudget,
+}
+
+/// How full replicas are, at one look.
+#[derive(Debug)]
+pub(super) struct Fills(Vec<Fill>);
+
+impl Fills {
+    /// Tells whether a replica is among them, and within a limit.
+    pub(super) fn has_room(&self, replica: ReplicaId, limit: Limit) -> bool {
+        fill_of(&self.0, replica).is_some_and(|it| limit.admits(it))
+    }
 }
 
 /// What a request that joins the line has to expect, for people who ask.
@@ -83,11 +93,17 @@ impl Admission {
             headroom,
             reaches: Reaches::default(),
             parked: IndexMap::default(),
-            fills: Vec::new(),
+            spare: Vec::new(),
             capacity_per_min: Work::ZERO,
             retries: RetryBudget::new(retries),
             settings: settings.clone(),
         }
+    }
+
+    /// Within what the class of a claim promises the first token.
+    pub(super) fn promise(&self, claim: &Claim) -> Option<Duration> {
+        let classes = &self.settings.classes;
+        classes.get(claim.class.unwrap_or(classes.default_id())).first_token
     }
 
     /// Reserves what a request will use of its contract. `there` is where it may go: what is beyond a contract
@@ -96,14 +112,19 @@ impl Admission {
         &mut self,
         now: Moment,
         parked: &mut Parked,
-        mut there: impl Iterator<Item = &'a Replica>,
+        there: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Result<(), Refusal> {
         let CostEstimate { class, tenant, work, tokens, .. } = parked.estimate;
         self.headroom.on_arrival(now, class.index(), work);
         let held = self.contracts.account(tenant).reserve(now, work, tokens);
         if held.usage == Use::BestEffort {
             let limit = self.headroom.limit(class.index()).times(IDLE_PART);
-            let is_idle = self.line.is_empty() && there.any(|it| limit.admits(&self.fill(now, it)));
+            let mut fills = there.map(|(it, wait_ms)| Fill {
+                id: it.id,
+                level: self.knees.fill(now, it),
+                wait_ms,
+            });
+            let is_idle = self.line.is_empty() && fills.any(|it| limit.admits(&it));
             if !is_idle {
                 let account = self.contracts.holder(tenant, &held);
                 account.cancel(held);
@@ -116,14 +137,46 @@ impl Admission {
         Ok(())
     }
 
-    /// Tells whether a request may pass without a stop to one of these, as the fleet was at the last look.
-    pub(super) fn admits(
+    /// Works out what each class may take now, and how full these replicas are, in order of id: each with how long
+    /// the next prompt would wait there.
+    pub(super) fn look<'a>(
+        &mut self,
+        now: Moment,
+        there: impl Iterator<Item = (&'a Replica, f64)>,
+    ) -> Fills {
+        // Which classes are about is as of the look before: it changes slowly.
+        let mut fills = std::mem::take(&mut self.spare);
+        self.fill_all(now, there, &mut fills);
+        self.headroom.look(now, &self.line, self.capacity_per_min);
+        Fills(fills)
+    }
+
+    /// Takes a look back that is done with, for its buffer.
+    pub(super) fn recycle(&mut self, fills: Fills) {
+        self.spare = fills.0;
+    }
+
+    fn fill_all<'a>(
         &self,
-        parked: &Parked,
-        there: impl Iterator<Item = ReplicaId> + Clone,
-    ) -> bool {
-        let there = there.filter_map(|it| fill_of(&self.fills, it));
-        self.line.is_empty() && self.scene().admits(parked.lane(), there)
+        now: Moment,
+        there: impl Iterator<Item = (&'a Replica, f64)>,
+        into: &mut Vec<Fill>,
+    ) {
+        let (holds, is_alone) = (self.settings.holds, self.headroom.is_alone());
+        into.clear();
+        into.extend(there.map(|(it, wait_ms)| match (holds, is_alone) {
+            // Where requests are not held, every replica has room.
+            (false, _) => Fill { id: it.id, level: 0.0, wait_ms: 0.0 },
+            // Held for itself only, a class is held by evidence: hardware that was never calibrated may well
+            // run more answers at once than was predicted of it.
+            (true, true) => Fill { id: it.id, level: self.knees.fill_shown(now, it), wait_ms },
+            (true, false) => Fill { id: it.id, level: self.knees.fill(now, it), wait_ms },
+        }));
+    }
+
+    /// Tells whether a request may pass without a stop to one of these.
+    pub(super) fn admits(&self, parked: &Parked, there: &Fills) -> bool {
+        self.line.is_empty() && self.scene(&there.0).admits(parked.lane(), there.0.iter())
     }
 
     /// Counts a request that passes without a stop.
@@ -180,15 +233,18 @@ impl Admission {
         Ok(())
     }
 
-    /// Says what a request that joins the line has to expect, where it may go to one of these.
-    pub(super) fn prospect(
+    /// Says what a request that joins the line has to expect, where it may go to one of these, and all that are
+    /// open are those.
+    pub(super) fn prospect<'a>(
         &self,
         now: Moment,
         ticket: &Ticket,
-        there: impl Iterator<Item = ReplicaId> + Clone,
+        there: &Fills,
+        open: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Prospect {
-        let there = there.filter_map(|it| fill_of(&self.fills, it));
-        let cause = self.scene().cause(LaneKey::from(ticket.lane), there.clone());
+        let (there, mut all) = (there.0.iter(), Vec::new());
+        self.fill_all(now, open, &mut all);
+        let cause = self.scene(&all).cause(LaneKey::from(ticket.lane), there.clone());
         // First some replica must have room, then those before it go.
         let limit = self.headroom.limit(ticket.class.index());
         let opens_ms = there.map(|it| (it.wait_ms - limit.wait_ms).max(0.0));
@@ -217,11 +273,12 @@ impl Admission {
         self.line.next_expiry()
     }
 
-    /// Takes out the request that goes next, as the fleet was at the last look: first among those that can go
+    /// Takes out the request that goes next, if any may go to one of these: first among those that can go
     /// where their cache is or have none, then among all, so that no capacity is idle while a request waits. One
     /// that would be late even where the next one waits the least is taken for lost.
-    pub(super) fn next(&mut self, now: Moment) -> Option<(RequestId, Parked)> {
-        let Self { line, gate, headroom, reaches, fills, parked, .. } = self;
+    pub(super) fn next(&mut self, now: Moment, open: &Fills) -> Option<(RequestId, Parked)> {
+        let Self { line, gate, headroom, reaches, parked, .. } = self;
+        let fills = &open.0;
         let scene = Scene { gate, headroom, reaches, fills };
         while scene.has_room() {
             let soonest_ms = fills.iter().map(|it| it.wait_ms).fold(f64::INFINITY, f64::min);
@@ -268,62 +325,8 @@ impl Admission {
         (limit, limit.times(HOME_PART))
     }
 
-    /// Tells whether a replica was within a limit at the last look.
-    pub(super) fn has_room(&self, replica: ReplicaId, limit: Limit) -> bool {
-        fill_of(&self.fills, replica).is_some_and(|it| limit.admits(it))
-    }
-
-    /// Looks at how full the replicas are that are open to new sessions, in order of id, and works out what
-    /// each class may take now.
-    pub(super) fn look<'a>(
-        &mut self,
-        now: Moment,
-        open: impl Iterator<Item = &'a Replica> + Clone,
-    ) {
-        let mut fills = std::mem::take(&mut self.fills);
-        self.fill_all(now, open, &mut fills);
-        self.fills = fills;
-        self.headroom.look(now, &self.line, self.capacity_per_min);
-    }
-
-    fn fill_all<'a>(
-        &self,
-        now: Moment,
-        open: impl Iterator<Item = &'a Replica> + Clone,
-        into: &mut Vec<Fill>,
-    ) {
-        // Where requests are not held, every replica has room.
-        let free = |it: &Replica| Fill { id: it.id, level: 0.0, wait_ms: 0.0 };
-        // Held for itself only, a class is held by evidence: hardware that was never calibrated may well run
-        // more answers at once than was predicted of it.
-        let shown = |it: &Replica| Fill {
-            id: it.id,
-            level: self.knees.fill_shown(now, it),
-            wait_ms: knee::wait_ms(now, it),
-        };
-        let fill = |it: &Replica| match (self.settings.holds, self.headroom.is_alone()) {
-            (false, _) => free(it),
-            (true, true) => shown(it),
-            (true, false) => self.fill(now, it),
-        };
-        into.clear();
-        into.extend(open.clone().filter(|it| it.admits(now)).map(fill));
-        if into.is_empty() {
-            into.extend(open.clone().filter(|it| it.admits_at_need(now)).map(fill));
-        }
-        if into.is_empty() {
-            // Those that have not shown themselves are the last resort.
-            into.extend(open.filter(|it| it.is_joining()).map(fill));
-        }
-    }
-
-    fn fill(&self, now: Moment, replica: &Replica) -> Fill {
-        let (level, wait_ms) = (self.knees.fill(now, replica), knee::wait_ms(now, replica));
-        Fill { id: replica.id, level, wait_ms }
-    }
-
-    fn scene(&self) -> Scene<'_> {
-        let Self { gate, headroom, reaches, fills, .. } = self;
+    fn scene<'a>(&'a self, fills: &'a [Fill]) -> Scene<'a> {
+        let Self { gate, headroom, reaches, .. } = self;
         Scene { gate, headroom, reaches, fills }
     }
 
@@ -331,11 +334,11 @@ impl Admission {
     pub(super) fn holds_in_vain<'a>(
         &self,
         now: Moment,
-        open: impl Iterator<Item = &'a Replica> + Clone,
+        open: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> bool {
         let mut fills = Vec::new();
         self.fill_all(now, open, &mut fills);
-        let scene = Scene { fills: &fills, ..self.scene() };
+        let scene = self.scene(&fills);
         self.parked.values().any(|it| scene.is_open(it.lane(), false))
     }
 

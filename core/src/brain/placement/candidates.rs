@@ -2,7 +2,7 @@
 //! room, to the policy, which chooses, and to people who ask why.
 
 use crate::domain::{Moment, ReplicaId, whole};
-use crate::fleet::{Replica, ms};
+use crate::fleet::{Fleet, Replica};
 use crate::policy::{Candidate, LoadModel, Terms};
 
 use super::subsets::Selection;
@@ -23,6 +23,18 @@ pub(in crate::brain) struct Candidates {
 impl Candidates {
     pub(in crate::brain) fn ids(&self) -> impl Iterator<Item = ReplicaId> + Clone + '_ {
         self.list.iter().map(|it| it.id)
+    }
+
+    /// Lists the replicas with how long the next prompt would wait at each for what is booked.
+    pub(in crate::brain) fn waits<'a>(
+        &'a self,
+        fleet: &'a Fleet,
+    ) -> impl Iterator<Item = (&'a Replica, f64)> {
+        // Both are in order of id.
+        let mut replicas = fleet.iter();
+        self.list.iter().filter_map(move |it| {
+            Some((replicas.find(|replica| replica.id == it.id)?, it.load.booked_wait_ms))
+        })
     }
 
     pub(in crate::brain) fn is_empty(&self) -> bool {
@@ -66,11 +78,11 @@ fn load_model(replica: &Replica, now: Moment, strangers_usual: f64) -> LoadModel
     let (pace, own) = (replica.pace.factor(), replica.ledger.load());
     let others = replica.reported.booked_elsewhere(now);
     let strangers = replica.reported.reckon(now, replica.in_flight, strangers_usual);
+    let wait = replica.wait(now, &others, &strangers);
     let (_, answering) = replica.ledger.counts();
-    let line_ms = ms(replica.ledger.line_us(now, pace) + others.load.prefill_us)
-        + strangers.waiting * replica.prefill_ms_mean;
     LoadModel {
-        wait_ms: pace * line_ms,
+        wait_ms: wait.booked_ms + wait.claimed_ms,
+        booked_wait_ms: wait.booked_ms,
         running: f64::from(answering + others.in_flight) + strangers.running,
         reading_share: replica.ledger.reading_share(now, pace),
         kv_tokens: own.kv_tokens + others.load.kv_tokens + whole(strangers.kv_tokens.floor()),

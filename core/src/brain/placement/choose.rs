@@ -61,6 +61,25 @@ impl Placement {
         them
     }
 
+    /// Lists the replicas that may take something, with how long the next prompt would wait at each for what is
+    /// booked: those that are well, or at need others, or at last those that have not shown themselves.
+    pub(in crate::brain) fn open<'a>(
+        &'a self,
+        now: Moment,
+        fleet: &'a Fleet,
+    ) -> impl Iterator<Item = (&'a Replica, f64)> {
+        let is_open = |it: &&Replica| 0.0 < it.weight && !self.subsets.is_drained(it.place);
+        let open = fleet.iter().filter(is_open);
+        let admits: fn(&Replica, Moment) -> bool = if open.clone().any(|it| it.admits(now)) {
+            Replica::admits
+        } else if open.clone().any(|it| it.admits_at_need(now)) {
+            Replica::admits_at_need
+        } else {
+            |it, _| it.is_joining()
+        };
+        open.filter(move |it| admits(it, now)).map(move |it| (it, it.booked_wait_ms(now)))
+    }
+
     /// Chooses among the candidates with room in the eyes of `has_room`, or among all where none has any, and of
     /// these among those that would be in time. The only place where policies are asked.
     pub(in crate::brain) fn choose(
