@@ -146,7 +146,7 @@ pub(super) struct PoolSection {
     /// Which tenants share a replica's prefix cache. With `shared` all do, as engines do it by
     /// themselves. With `per_tenant` each tenant finds only its own prompts: every tenant, or API
     /// key where there are none, gets a `cache_salt` of its own in the body that goes out, which
-    /// vLLM, SGLang and TensorRT-LLM heed. Bodies for which the router cannot do so are refused.
+    /// vLLM, SGLang and TensorRT-LLM obey. Bodies for which the router cannot do so are refused.
     #[serde(default)]
     pub cache: Text<CacheScope>,
     /// The `tokenizer.json` of the pool's models, to count prompts as the engines do. Without it they
