@@ -12,6 +12,7 @@ mod reach;
 mod retry_budget;
 mod settle;
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -31,7 +32,7 @@ pub(super) use assess::{Arrival, Parked};
 use headroom::Headroom;
 pub(super) use headroom::Limit;
 use knee::Knees;
-use lanes::{Fill, LaneKey, Scene, fill_of};
+use lanes::{Fill, LaneKey, Scene};
 pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
@@ -62,14 +63,32 @@ pub(super) struct Admission {
     pub(super) retries: RetryBudget,
 }
 
-/// How full replicas are, at one look.
+/// How full replicas are, at one look; in order of id.
 #[derive(Debug)]
 pub(super) struct Fills(Vec<Fill>);
 
 impl Fills {
-    /// Tells whether a replica is among them, and within a limit.
-    pub(super) fn has_room(&self, replica: ReplicaId, limit: Limit) -> bool {
-        fill_of(&self.0, replica).is_some_and(|it| limit.admits(it))
+    /// Makes the question whether a replica is among these and has room, within a limit or that of the home.
+    pub(super) fn rooms(
+        &self,
+        limit: Limit,
+        (home, limit_at_home): (Option<ReplicaId>, Limit),
+    ) -> impl Fn(ReplicaId) -> bool {
+        // Replicas are asked for in order of id, so it is most often the next one.
+        let next = Cell::new(0);
+        move |replica| {
+            let is_next = self.0.get(next.get()).is_some_and(|it| it.id == replica);
+            let at = if is_next {
+                Ok(next.get())
+            } else {
+                self.0.binary_search_by_key(&replica, |it| it.id)
+            };
+            at.is_ok_and(|at| {
+                next.set(at + 1);
+                let limit = if Some(replica) == home { limit_at_home } else { limit };
+                limit.admits(&self.0[at])
+            })
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::domain::{
 };
 use crate::fleet::{Drift, Fleet, Load, Replica, ms, settled_us};
 use crate::policy::Candidate;
-use crate::tokens::{Lengths, Misses, Recent};
+use crate::tokens::{Lengths, Recent, TokenErrors};
 
 pub(super) use computed::{Computed, believed};
 pub use ttft_error::TtftError;
@@ -187,7 +187,7 @@ impl Books {
         note_pace(it, now, account, usage);
     }
 
-    pub(super) fn misses(&self) -> Misses {
+    pub(super) fn misses(&self) -> TokenErrors {
         self.lengths.misses()
     }
 
