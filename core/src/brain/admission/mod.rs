@@ -163,10 +163,9 @@ impl Admission {
         now: Moment,
         there: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Fills {
-        // Which classes are about is as of the look before: it changes slowly.
+        self.headroom.look(now, &self.line, self.capacity_per_min);
         let mut fills = std::mem::take(&mut self.spare);
         self.fill_all(now, there, &mut fills);
-        self.headroom.look(now, &self.line, self.capacity_per_min);
         Fills(fills)
     }
 
@@ -358,7 +357,7 @@ impl Admission {
         let mut fills = Vec::new();
         self.fill_all(now, open, &mut fills);
         let scene = self.scene(&fills);
-        self.parked.values().any(|it| scene.is_open(it.lane(), false))
+        self.line.lanes().any(|it| scene.is_open(it.into(), false))
     }
 
     /// Predicts how long a request that joins now waits; nothing where nothing is known.
