@@ -145,7 +145,7 @@ fn classes_are_told_apart_in_the_table_and_the_json() {
 
 #[test]
 fn tenants_that_both_ask_for_too_much_are_served_alike_while_both_wait() {
-    let args = ["--scenario", "scenarios/two-tenants.toml", "--policy", "priced", "--hold"];
+    let args = ["--scenario", "scenarios/two-tenants.toml", "--policy", "priced"];
     let more = ["--load", "40", "--prompt-tokens-max", "8192", "--requests", "12000"];
     let seeds = ["--seed", "11", "--seeds", "1", "--json"];
     let json = simulate(&[&args[..], &more, &seeds].concat()).stdout;

@@ -13,6 +13,8 @@ mod attack;
 mod bench;
 mod chaos;
 mod debian;
+mod dependencies;
+mod dist;
 mod e2e_vllm;
 mod finding;
 mod fuzz;
@@ -56,6 +58,8 @@ enum Command {
     Attack(attack::Args),
     /// Show that no decision differs from another revision's, by what simulations print
     SameBytes(same_bytes::Args),
+    /// Build the release binary without symbols, and its symbols apart
+    Dist,
     /// Measure whole processes on this machine
     #[command(subcommand)]
     Bench(bench::Command),
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Command::Chaos(args) => chaos::run(&args),
         Command::Attack(args) => attack::run(&args),
         Command::SameBytes(args) => same_bytes::run(&args),
+        Command::Dist => dist::run(),
         Command::Bench(command) => bench::run(&command),
         Command::E2eVllm(args) => e2e_vllm::run(&args),
     };

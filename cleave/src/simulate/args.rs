@@ -76,6 +76,9 @@ pub(crate) struct What {
     /// Play the requests of this class alone, when they would come among the others
     #[arg(long, value_name = "CLASS")]
     only: Option<String>,
+    /// Let this share of the answers come whole at their end, as without "stream": true [default: 0]
+    #[arg(long, value_name = "SHARE")]
+    non_streaming: Option<f64>,
     /// Policies to compare, with commas between them, or all [default: priced,session,round_robin]
     #[arg(long = "policy", value_name = "NAMES", value_delimiter = ',')]
     policies: Vec<String>,
@@ -189,6 +192,7 @@ impl What {
             workload.sessions_per_second = self.sessions_per_second;
             workload.sessions_at_once = self.sessions_at_once;
         }
+        lay(&mut workload.non_streaming, self.non_streaming);
         lay(&mut workload.only, self.only.map(ClassName::Name));
         if !self.policies.is_empty() {
             scenario.policies = self.policies;

@@ -80,6 +80,9 @@ fn add_world(plan: &Plan, all: &mut Parameters) {
     if let Some(it) = settings.exchange {
         all.insert("exchange", format!("every {:?}, {:?} late", it.interval, it.delay));
     }
+    if 0.0 < settings.non_streaming {
+        all.insert("answers that do not stream", settings.non_streaming.to_string());
+    }
     if settings.belief != Belief::default() {
         all.insert("routers believe", belief(&settings.belief));
     }

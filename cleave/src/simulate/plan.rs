@@ -73,6 +73,7 @@ impl Plan {
             view: view(scenario.routers)?,
             exchange: exchange(scenario.routers)?,
             belief: belief(scenario.routers)?,
+            non_streaming: scenario.workload.non_streaming.unwrap_or(0.0),
             timeouts: timeouts(scenario.routers),
             faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,
             calm: false,
@@ -81,6 +82,8 @@ impl Plan {
             checks: false,
         };
         ensure!(0 < settings.routers, "there must be a router");
+        let is_share = (0.0..=1.0).contains(&settings.non_streaming);
+        ensure!(is_share, "non_streaming is a share, from 0 to 1");
         settings.check()?;
         let mut plan = Self {
             policies: policies(&scenario)?,

@@ -77,6 +77,8 @@ pub(crate) struct WorkloadSection {
     pub(crate) sessions_per_second: Option<f64>,
     pub(crate) sessions_at_once: Option<u32>,
     pub(crate) share_tools: bool,
+    /// The share of answers that come whole at their end.
+    pub(crate) non_streaming: Option<f64>,
     /// A share of the work the fleet can do, in place of a rate.
     pub(crate) load: Option<f64>,
     /// A share of the KV the fleet has, in place of a number of sessions.

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::support::{
-    Answer, Mock, Request, Router, Scripted, Wire, ask, config, eventually, json_answer,
+    Answer, Json, Mock, Request, Router, Scripted, Wire, ask, config, eventually, json_answer,
 };
 
 async fn explained(router: &Router, path: &str) -> Answer {
@@ -38,25 +38,26 @@ async fn a_client_that_may_ask_is_shown_what_is_its_own_and_an_operator_all_of_i
     assert!(decision.starts_with("sent try=1 prompt_tokens="), "{decision}");
 
     let page = explained(&router, "/explain/r-1").await;
-    let text = page.text();
-    assert_eq!(page.status(), 200, "{text}");
-    for wanted in [
-        r#""request_id":"r-1","pool":"default""#,
-        r#""candidates_total":3"#,
-        r#""policy":"round_robin""#,
-        r#""policy":"power_of_two""#,
-        r#""outcome":{"outcome":"done","status":200"#,
-        r#""input_tokens":"#,
-    ] {
-        assert!(text.contains(wanted), "{wanted} is not in {text}");
+    assert_eq!(page.status(), 200, "{}", page.text());
+    let it = page.json();
+    assert_eq!((&it["request_id"], &it["pool"]), (&"r-1".into(), &"default".into()), "{it}");
+    let placed = &it["tries"][0];
+    assert_eq!(placed["candidates_total"], 3, "{it}");
+    let others = placed["what_if"].as_array().expect("there are others");
+    for policy in ["round_robin", "power_of_two"] {
+        assert!(others.iter().any(|it| it["policy"] == policy), "{policy} is not in {it}");
     }
+    let came = &it["outcome"];
+    assert_eq!((&came["outcome"], &came["status"]), (&"done".into(), &200.into()), "{it}");
+    assert!(came["input_tokens"].is_number(), "{it}");
     let (shown, _) = command(&router, &["r-1"]);
     for wanted in ["request r-1 in pool default", "→", "what others would have done", "status 200"]
     {
         assert!(shown.contains(wanted), "{wanted} is not in {shown}");
     }
     let (json, _) = command(&router, &["r-1", "--json"]);
-    assert!(json.starts_with("{\"request_id\":\"r-1\""), "{json}");
+    let json: Json = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["request_id"], "r-1", "{json}");
 }
 
 #[tokio::test]
@@ -132,10 +133,11 @@ async fn who_does_not_ask_is_shown_nothing_and_kept_by_lot() {
     let quiet = Request::chat("a secret word").header("x-request-id", "q-1");
     let answer = router.ask(&quiet).await;
     assert_eq!(answer.header("x-cleave-decision"), None);
-    let list = explained(&router, "/explain").await.text().to_owned();
-    assert!(list.starts_with("[{\"request_id\":\"q-1\""), "{list}");
-    assert!(list.contains("\"why\":\"only\""), "{list}");
-    assert!(!list.contains("secret"), "no text is kept: {list}");
+    let page = explained(&router, "/explain").await;
+    let list = page.json();
+    assert_eq!(list[0]["request_id"], "q-1", "{list}");
+    assert_eq!(list[0]["tries"][0]["why"], "only", "{list}");
+    assert!(!page.text().contains("secret"), "no text is kept: {list}");
     assert!(command(&router, &[]).0.contains("q-1"));
 }
 
@@ -162,8 +164,9 @@ async fn every_try_is_explained() {
     for number in 0..2 {
         assert_eq!(router.ask(&chat(&format!("r-{number}"))).await.status(), 200);
     }
-    let list = explained(&router, "/explain").await.text().to_owned();
-    assert!(list.contains("\"why\":\"retry\""), "{list}");
+    let list = explained(&router, "/explain").await.json();
+    let mut tries = list.as_array().unwrap().iter().flat_map(|it| it["tries"].as_array().unwrap());
+    assert!(tries.any(|it| it["why"] == "retry"), "{list}");
 }
 
 #[tokio::test]
@@ -176,7 +179,7 @@ async fn a_refused_request_is_explained_too() {
     let refused = async || router.ask(&chat("r-1")).await.status() == 503;
     eventually("a request is refused", refused).await;
     let page = explained(&router, "/explain/r-1").await;
-    assert!(page.text().contains("\"refusal\":\"no_replica\""), "{}", page.text());
+    assert_eq!(page.json()["refusal"], "no_replica", "{}", page.text());
 }
 
 #[tokio::test]

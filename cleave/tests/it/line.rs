@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use crate::support::{
-    Request, Requests, Router, Scripted, Wire, ask, config, json_answer, sse_head,
+    Json, Request, Requests, Router, Scripted, Wire, ask, config, json_answer, sse_head,
 };
 
 /// Takes most of a minute to read, by any prediction: longer than any of these tests.
@@ -161,8 +161,8 @@ async fn beyond_a_contract_only_idle_capacity_is_used() {
     assert_eq!((refused.status(), refused.refusal().code.as_str()), (429, "over_contract"));
     let seconds: u32 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=3).contains(&seconds), "{seconds}");
-    let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
-    assert!(listed.text().contains(r#""kind":"best_effort","mu""#), "{}", listed.text());
+    let used = tenant(&bench, "a").await["used"].take();
+    assert!(used.as_array().unwrap().iter().any(|it| it["kind"] == "best_effort"), "{used}");
     drop((held, busy));
 }
 
@@ -247,24 +247,30 @@ async fn who_waited_and_who_was_refused_can_ask_what_for() {
     let line = answer.header("x-cleave-decision").unwrap();
     assert!(line.contains(" class=standard waited_for=knee waited_ms="), "{line}");
     let page = ask(bench.router.admin, &Request::get("/explain/held")).await;
-    for wanted in
-        [r#""tenant":"b","waited_ms":"#, r#""waited_for":"knee","because":"every replica"#]
-    {
-        assert!(page.text().contains(wanted), "{wanted} is not in {}", page.text());
-    }
+    let line = &page.json()["line"];
+    assert_eq!((&line["tenant"], &line["waited_for"]), (&"b".into(), &"knee".into()), "{line}");
+    assert!(line["waited_ms"].is_number(), "{line}");
+    assert!(line["because"].as_str().unwrap().starts_with("every replica"), "{line}");
     let page = ask(bench.router.admin, &Request::get("/explain/late")).await;
-    for wanted in [
-        r#""class":"standard","tenant":"c","waited_ms":0.0"#,
-        r#""first_token_within_ms":"#,
-        r#""refusal":"deadline_unmeetable""#,
-    ] {
-        assert!(page.text().contains(wanted), "{wanted} is not in {}", page.text());
-    }
+    let page = page.json();
+    let line = &page["line"];
+    assert_eq!((&line["class"], &line["tenant"]), (&"standard".into(), &"c".into()), "{line}");
+    assert_eq!(line["waited_ms"], 0.0, "{line}");
+    assert!(line["first_token_within_ms"].is_number(), "{line}");
+    assert_eq!(page["refusal"], "deadline_unmeetable", "{page}");
+}
+
+/// What `/tenants` shows of one tenant in the only pool.
+async fn tenant(bench: &Bench, name: &str) -> Json {
+    let mut listed = ask(bench.router.admin, &Request::get("/tenants")).await.json();
+    let tenants = listed["pools"][0]["tenants"].as_array_mut().expect("it is a list");
+    let tenant = tenants.iter_mut().find(|it| it["name"] == name);
+    tenant.unwrap_or_else(|| panic!("{name} is not listed")).take()
 }
 
 #[tokio::test]
 async fn a_contract_counts_what_was_streamed_when_its_client_leaves() {
-    const TOKENS: usize = 500;
+    const TOKENS: u64 = 500;
     let settings = tenants("contract = { tokens_per_min = 60000 }");
     let mut bench = Bench::start(&settings).await;
     let mut client = bench.ask(&Request::stream("hi").header("x-api-key", "key-a")).await;
@@ -278,16 +284,15 @@ async fn a_contract_counts_what_was_streamed_when_its_client_leaves() {
     let mut seen = 0;
     while seen < TOKENS {
         let piece = client.piece().await.expect("it is not cut").expect("it goes on");
-        seen += String::from_utf8_lossy(&piece).matches("data:").count();
+        let events = String::from_utf8_lossy(&piece).matches("data:").count();
+        seen += u64::try_from(events).unwrap();
     }
     drop(client);
     bench.until_idle().await;
-    let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
-    let (_, after) = listed.text().split_once(r#""name":"a""#).expect("it is listed");
-    assert!(after.contains(r#""waiting":0,"in_flight":0"#), "{after}");
-    let (_, after) = after.split_once(r#""kind":"guaranteed""#).expect("it is told apart");
-    let (_, after) = after.split_once(r#""tokens":"#).expect("in tokens too");
-    let used: usize = after.split(',').next().unwrap().parse().unwrap();
+    let it = tenant(&bench, "a").await;
+    assert_eq!((&it["waiting"], &it["in_flight"]), (&0.into(), &0.into()), "{it}");
+    let used = it["used"].as_array().unwrap().iter().find(|it| it["kind"] == "guaranteed");
+    let used = used.expect("it is told apart")["tokens"].as_u64().expect("in tokens too");
     assert!((TOKENS - 5..TOKENS + 50).contains(&used), "{used}");
 }
 
@@ -297,10 +302,7 @@ async fn a_contract_counts_streams_as_they_flow_and_what_was_cancelled() {
     let mut bench = Bench::start(&settings).await;
     let of = || Request::stream("hi").header("x-api-key", "key-a");
     let left = async |bench: &Bench| -> i64 {
-        let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
-        let (_, after) = listed.text().split_once(r#""name":"a""#).expect("it is listed");
-        let (_, after) = after.split_once(r#""remaining":{"mu":null,"tokens":"#).unwrap();
-        after.split(',').next().unwrap().parse().unwrap()
+        tenant(bench, "a").await["remaining"]["tokens"].as_i64().expect("tokens are limited")
     };
     let mut client = bench.ask(&of()).await;
     let mut exchange = bench.requests.next().await;
@@ -315,6 +317,6 @@ async fn a_contract_counts_streams_as_they_flow_and_what_was_cancelled() {
     crate::support::eventually("the stream is counted", counted).await;
     drop((client.head().await, client));
     bench.until_idle().await;
-    let listed = ask(bench.router.admin, &Request::get("/tenants")).await;
-    assert!(listed.text().contains(r#""in_flight":0"#), "{}", listed.text());
+    let it = tenant(&bench, "a").await;
+    assert_eq!(it["in_flight"], 0, "{it}");
 }

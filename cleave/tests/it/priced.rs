@@ -48,8 +48,8 @@ async fn a_session_stays_with_its_cache_though_nothing_names_it() {
     let mocks: Vec<Mock> = (0..3).map(|_| Mock::start(&["--speed", "50"])).collect();
     let urls: Vec<String> = mocks.iter().map(|it| format!("\"{}\"", it.url())).collect();
     let router = by_default(&urls.join(","), 3).await;
-    let status = ask(router.admin, &Request::get("/status")).await;
-    assert!(status.text().contains("\"policy\":\"priced\""), "{}", status.text());
+    let status = ask(router.admin, &Request::get("/status")).await.json();
+    assert_eq!(status["pools"][0]["policy"], "priced", "{status}");
     let mut homes = BTreeSet::new();
     for session in 0..24 {
         // About a thousand tokens that no other session has.

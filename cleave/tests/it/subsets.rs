@@ -2,7 +2,7 @@
 //! restart.
 
 use crate::support::{
-    Answer, Request, Requests, Router, Scripted, Wire, ask, config, eventually, json_answer,
+    Answer, Json, Request, Requests, Router, Scripted, Wire, ask, config, eventually, json_answer,
 };
 
 /// A folder of its own, gone at the end.
@@ -41,7 +41,7 @@ async fn divided(fleet: &[Scripted], folder: &Folder) -> Router {
     for tenant in ["Bearer a", "Bearer b"] {
         assert_eq!(turn(&router, tenant, "s").await.status(), 200);
     }
-    until_shown(&router, "\"divided\":true").await;
+    until_shown(&router, "the pool is divided", |it| it["divided"] == true).await;
     router
 }
 
@@ -49,12 +49,19 @@ async fn turn(router: &Router, tenant: &str, session: &str) -> Answer {
     router.ask(&Request::chat("hi").session(session).header("authorization", tenant)).await
 }
 
-async fn assignment(router: &Router) -> String {
-    ask(router.admin, &Request::get("/assignment")).await.text().to_owned()
+/// What is shown of the only pool.
+async fn assignment(router: &Router) -> Json {
+    ask(router.admin, &Request::get("/assignment")).await.json()["pools"][0].take()
 }
 
-async fn until_shown(router: &Router, what: &str) {
-    eventually(what, async || assignment(router).await.contains(what)).await;
+async fn until_shown(router: &Router, what: &str, holds: impl Fn(&Json) -> bool) {
+    eventually(what, async || holds(&assignment(router).await)).await;
+}
+
+/// Whether one of the pool's `list` has this value.
+fn lists(pool: &Json, list: &str, key: &str, value: impl Into<Json>) -> bool {
+    let value = value.into();
+    pool[list].as_array().expect("it is a list").iter().any(|it| it[key] == value)
 }
 
 /// Sends many sessions of a tenant and lists the replicas that got any of them.
@@ -67,9 +74,8 @@ async fn used(router: &Router, fleet: &[Scripted], tenant: &str) -> Vec<usize> {
     hits.filter(|(_, (after, before))| before < after).map(|(at, _)| at).collect()
 }
 
-fn generation(shown: &str) -> &str {
-    let rest = shown.split_once("\"generation\":\"").expect("it has one").1;
-    rest.split_once('"').expect("it ends").0
+fn generation(shown: &Json) -> &str {
+    shown["generation"].as_str().expect("it has one")
 }
 
 #[tokio::test]
@@ -82,8 +88,10 @@ async fn a_tenant_keeps_to_its_subset_and_to_the_same_one_after_a_restart() {
     eventually("the assignment is kept", async || {
         let files = std::fs::read_dir(&folder.0).unwrap();
         let texts = files.map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap());
-        let number = generation(&before).split_once('.').unwrap().1.to_owned();
-        texts.into_iter().any(|it| it.contains(&format!("\"number\":{number},")))
+        let number: u64 = generation(&before).split_once('.').unwrap().1.parse().unwrap();
+        // One that is being written is no JSON yet.
+        let mut kept = texts.filter_map(|it| serde_json::from_str::<Json>(&it).ok());
+        kept.any(|it| it["number"] == number)
     })
     .await;
     drop(router);
@@ -105,12 +113,14 @@ async fn a_drained_replica_gets_nothing_more_and_a_frozen_assignment_says_so() {
     let after = used(&router, &fleet, "Bearer b").await;
     assert!(!after.contains(&one[0]), "{after:?}");
     assert_eq!(after.len(), 2);
-    until_shown(&router, &format!("\"previous\":\"{url}\"")).await;
+    let moved = |it: &Json| lists(it, "slices", "previous", url.as_str());
+    until_shown(&router, "its slices were its own", moved).await;
     assert_eq!(order("/assignment/freeze").await, 200);
-    until_shown(&router, "\"frozen\":true").await;
+    until_shown(&router, "it is frozen", |it| it["frozen"] == true).await;
     assert_eq!(order("/assignment/unfreeze").await, 200);
     assert_eq!(order(&format!("/undrain/{authority}")).await, 200);
-    until_shown(&router, "\"drained\":[]").await;
+    let none_drained = |it: &Json| it["drained"].as_array().is_some_and(Vec::is_empty);
+    until_shown(&router, "none is drained", none_drained).await;
 }
 
 #[tokio::test]
@@ -118,7 +128,7 @@ async fn a_pin_counts_a_replica_once_and_refuses_what_is_not_there() {
     let (fleet, folder) = (fleet().await, Folder::new("pin"));
     let router = divided(&fleet, &folder).await;
     let shown = assignment(&router).await;
-    let workload = shown.split_once("\"workload\":\"").expect("it lists some").1[..8].to_owned();
+    let workload = shown["workloads"][0]["workload"].as_str().expect("it lists some").to_owned();
     let pin = async |pool: &str, workload: &str, body: &str| {
         let path = format!("/assignment/pin/{pool}/{workload}");
         let answer = ask(router.admin, &Request::post(&path, body)).await;
@@ -129,7 +139,7 @@ async fn a_pin_counts_a_replica_once_and_refuses_what_is_not_there() {
     let twice = format!("[\"{url}\", \"{}\"]\n", url.strip_prefix("http://").unwrap());
     let unknown = if workload == "00000000" { "00000001" } else { "00000000" };
     assert_eq!(pin("default", &workload, &twice).await, "200 pinned to 1 replica");
-    until_shown(&router, "\"pinned\":true").await;
+    until_shown(&router, "it is pinned", |it| lists(it, "workloads", "pinned", true)).await;
     assert_eq!(pin("default", &workload, "").await, "200 the planner decides again");
     for (refused, remedy) in [
         (pin("chat", &workload, &list(&url)).await, "name one of default"),
@@ -203,11 +213,14 @@ async fn workloads_are_shown_by_tenant_model_and_zones_and_a_trusted_header_name
     router.until("all are up", |it| it.count(|it| it.state == "up") == fleet.len()).await;
     assert_eq!(turn(&router, "Bearer key-a", "s").await.status(), 200);
     assert_eq!(turn(&router, "Bearer nobody", "s").await.status(), 200);
-    until_shown(&router, "\"name\":\"acme × m\"").await;
-    until_shown(&router, "\"name\":\"default × m\"").await;
-    until_shown(&router, "\"zones\":[\"rack-7\",\"rack-8\"]").await;
+    let names = |name: &'static str| move |it: &Json| lists(it, "workloads", "name", name);
+    until_shown(&router, "the tenant has its name", names("acme × m")).await;
+    until_shown(&router, "the others have theirs", names("default × m")).await;
+    let zones = |it: &Json| lists(it, "workloads", "zones", vec!["rack-7", "rack-8"]);
+    until_shown(&router, "a subset is in both zones", zones).await;
     // Named by a header it is another workload, of which only the digits are known.
     let other = Request::chat("hi").session("s").header("authorization", "Bearer key-a");
     assert_eq!(router.ask(&other.header("x-team", "batch")).await.status(), 200);
-    until_shown(&router, "\"name\":null").await;
+    let nameless = |it: &Json| lists(it, "workloads", "name", Json::Null);
+    until_shown(&router, "another workload has no name", nameless).await;
 }

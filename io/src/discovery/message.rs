@@ -72,8 +72,13 @@ pub(super) fn question(id: u16, name: &str, kind: QueryKind) -> Vec<u8> {
     out
 }
 
-/// Reads the answer to a question. A name that does not exist has no records.
-pub(super) fn answer(id: u16, kind: QueryKind, message: &[u8]) -> Result<DnsAnswer, BadMessage> {
+/// Reads the answer to a question, which it must repeat. A name that does not exist has no records.
+pub(super) fn answer(
+    id: u16,
+    name: &str,
+    kind: QueryKind,
+    message: &[u8],
+) -> Result<DnsAnswer, BadMessage> {
     let mut reader = MessageReader { message, at: 0 };
     if reader.u16()? != id {
         return Err(BadMessage::Unasked);
@@ -82,19 +87,25 @@ pub(super) fn answer(id: u16, kind: QueryKind, message: &[u8]) -> Result<DnsAnsw
     if flags & 0x80 == 0 {
         return Err(BadMessage::Unasked);
     }
-    if flags & 0x02 != 0 {
-        return Err(BadMessage::Truncated);
-    }
     let (questions, count) = (reader.u16()?, reader.u16()?);
     reader.at = HEAD_BYTES;
+    let repeats = match questions {
+        0 => false,
+        1 => {
+            reader.name()?.eq_ignore_ascii_case(name)
+                && (reader.u16()?, reader.u16()?) == (kind.code(), CLASS_IN)
+        }
+        _ => return Err(BadMessage::Unasked),
+    };
     match code & 0x0f {
+        // A server that could not read the question, or would not, may leave it out.
+        refused @ (1 | 2 | 4..) if repeats || questions == 0 => {
+            return Err(BadMessage::Refused(refused));
+        }
+        _ if !repeats => return Err(BadMessage::Unasked),
+        _ if flags & 0x02 != 0 => return Err(BadMessage::Truncated),
         0 => {}
-        3 => return Ok(DnsAnswer { records: Vec::new(), ttl: None }),
-        other => return Err(BadMessage::Refused(other)),
-    }
-    for _ in 0..questions {
-        reader.name()?;
-        reader.take(4)?;
+        _ => return Ok(DnsAnswer { records: Vec::new(), ttl: None }),
     }
     let mut found = DnsAnswer { records: Vec::new(), ttl: None };
     for _ in 0..count {
@@ -235,14 +246,15 @@ pub(super) mod tests {
     fn addresses_and_services_are_read_with_the_shortest_time_to_live() {
         let asked = question(7, "replicas.internal", QueryKind::A);
         let records = [(QueryKind::A, 30, vec![10, 0, 0, 1]), (QueryKind::A, 5, vec![10, 0, 0, 2])];
-        let found = answer(7, QueryKind::A, &reply(&asked, &records)).unwrap();
+        let found = answer(7, "replicas.internal", QueryKind::A, &reply(&asked, &records)).unwrap();
         let address = |last| DnsRecord::Address(Ipv4Addr::new(10, 0, 0, last).into());
         assert_eq!(found.records, [address(1), address(2)]);
         assert_eq!(found.ttl, Some(Duration::from_secs(5)));
 
         let asked = question(7, "_http._tcp.replicas.internal", QueryKind::Srv);
         let records = [(QueryKind::Srv, 9, service(1, 8000, "gpu-0.internal"))];
-        let found = answer(7, QueryKind::Srv, &reply(&asked, &records)).unwrap();
+        let name = "_http._tcp.replicas.internal";
+        let found = answer(7, name, QueryKind::Srv, &reply(&asked, &records)).unwrap();
         let host = "gpu-0.internal".to_owned();
         assert_eq!(found.records, [DnsRecord::Service { priority: 1, port: 8000, host }]);
     }
@@ -251,10 +263,11 @@ pub(super) mod tests {
     fn what_is_no_answer_is_an_error_and_no_such_name_is_nobody() {
         let asked = question(7, "replicas.internal", QueryKind::A);
         let sound = reply(&asked, &[(QueryKind::A, 1, vec![1, 2, 3, 4])]);
-        let check = |message: &[u8], want| assert_eq!(answer(7, QueryKind::A, message), want);
+        let name = "replicas.internal";
+        let check = |message: &[u8], want| assert_eq!(answer(7, name, QueryKind::A, message), want);
         check(&asked, Err(BadMessage::Unasked));
         check(&sound[..sound.len() - 1], Err(BadMessage::Malformed));
-        assert_eq!(answer(8, QueryKind::A, &sound), Err(BadMessage::Unasked));
+        assert_eq!(answer(8, name, QueryKind::A, &sound), Err(BadMessage::Unasked));
         let with = |at: usize, byte: u8| {
             let mut message = sound.clone();
             message[at] = byte;
@@ -270,6 +283,33 @@ pub(super) mod tests {
         );
     }
 
+    #[test]
+    fn an_answer_must_repeat_the_question() {
+        let record = [(QueryKind::A, 1, vec![1, 2, 3, 4])];
+        let check = |name: &str, kind: QueryKind, code: u8, is_ours: bool| {
+            let mut message = reply(&question(7, name, kind), &record);
+            message[3] = 0x80 | code;
+            let found = answer(7, "replicas.internal", QueryKind::A, &message);
+            assert_eq!(found != Err(BadMessage::Unasked), is_ours, "{name} {kind:?} {code}");
+        };
+        for code in [0, 2, 3, 5] {
+            check("replicas.internal", QueryKind::A, code, true);
+            check("Replicas.INTERNAL", QueryKind::A, code, true);
+            check("replicas.example", QueryKind::A, code, false);
+            check("replicas.internal.example", QueryKind::A, code, false);
+            check("replicas.internal", QueryKind::Aaaa, code, false);
+        }
+        // Without a question only a refusal can be ours.
+        let mut message = vec![0, 7, 0x81, 0x80, 0, 0, 0, 1, 0, 0, 0, 0];
+        message.extend([0, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 1, 2, 3, 4]);
+        let found = |message: &[u8]| answer(7, "replicas.internal", QueryKind::A, message);
+        assert_eq!(found(&message), Err(BadMessage::Unasked));
+        message[3] = 0x83;
+        assert_eq!(found(&message), Err(BadMessage::Unasked));
+        message[3] = 0x81;
+        assert_eq!(found(&message), Err(BadMessage::Refused(1)));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_can_come(
@@ -277,11 +317,11 @@ pub(super) mod tests {
             at in any::<prop::sample::Index>(),
         ) {
             for kind in [QueryKind::A, QueryKind::Aaaa, QueryKind::Srv] {
-                _ = answer(0, kind, &bytes);
+                _ = answer(0, "a.b", kind, &bytes);
                 let mut message = reply(&question(0, "a.b", kind), &[(kind, 1, vec![0; 16])]);
                 let at = at.index(message.len());
                 message.splice(at.., bytes.iter().copied());
-                _ = answer(0, kind, &message);
+                _ = answer(0, "a.b", kind, &message);
             }
         }
     }

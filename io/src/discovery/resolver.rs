@@ -101,7 +101,7 @@ async fn ask_one(server: SocketAddr, name: &str, kind: QueryKind) -> io::Result<
     } else {
         (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
     };
-    // A port and an id of chance are all that keeps a stranger from answering.
+    // A port and an id of chance keep a stranger from answering; the question must come back too.
     let id = u16::from_be_bytes(uuid::Uuid::new_v4().as_bytes()[..2].try_into().unwrap_or([0, 0]));
     let question = message::question(id, name, kind);
     let socket = UdpSocket::bind(own).await?;
@@ -110,11 +110,11 @@ async fn ask_one(server: SocketAddr, name: &str, kind: QueryKind) -> io::Result<
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        match message::answer(id, kind, &buffer[..length]) {
+        match message::answer(id, name, kind, &buffer[..length]) {
             Ok(answer) => return Ok(answer),
             // Late, or a stranger's: ours may still come.
             Err(BadMessage::Unasked) => {}
-            Err(BadMessage::Truncated) => return ask_over_tcp(server, id, kind, &question).await,
+            Err(BadMessage::Truncated) => return ask_over_tcp(server, id, name, kind).await,
             Err(bad) => return Err(io::Error::new(io::ErrorKind::InvalidData, bad)),
         }
     }
@@ -123,15 +123,16 @@ async fn ask_one(server: SocketAddr, name: &str, kind: QueryKind) -> io::Result<
 async fn ask_over_tcp(
     server: SocketAddr,
     id: u16,
+    name: &str,
     kind: QueryKind,
-    question: &[u8],
 ) -> io::Result<DnsAnswer> {
     let mut stream = TcpStream::connect(server).await?;
+    let question = message::question(id, name, kind);
     let length = u16::try_from(question.len()).unwrap_or(u16::MAX);
-    stream.write_all(&[&length.to_be_bytes(), question].concat()).await?;
+    stream.write_all(&[&length.to_be_bytes(), &question[..]].concat()).await?;
     let mut buffer = vec![0; stream.read_u16().await?.into()];
     stream.read_exact(&mut buffer).await?;
-    message::answer(id, kind, &buffer)
+    message::answer(id, name, kind, &buffer)
         .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))
 }
 

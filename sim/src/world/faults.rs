@@ -104,7 +104,7 @@ impl World {
         it.due = None;
         let at = self.now + self.settings.timeouts.idle;
         for request in self.strike(replica) {
-            if let Some(flight) = self.flights.get(&request).filter(|it| it.first_token.is_some()) {
+            if let Some(flight) = self.flights.get(&request).filter(|it| it.has_shown()) {
                 self.heap.push(at, Happening::GiveUp { request, tries: flight.tries });
             }
         }

@@ -20,6 +20,8 @@ pub(super) struct Flight {
     pub(super) hashes: Arc<[u64]>,
     pub(super) prompt_tokens: u32,
     pub(super) output_tokens: u32,
+    /// Whether its answer comes piece by piece, or whole at its end.
+    pub(super) streams: bool,
     /// Tokens that some cache had when it was sent, and that were ever sent before it.
     pub(super) anywhere_tokens: u32,
     pub(super) seen_tokens: u32,
@@ -32,7 +34,10 @@ pub(super) struct Flight {
     pub(super) sent: Option<Moment>,
     /// Whether it could not be in time when it was sent.
     pub(super) in_vain: bool,
+    /// When the engine wrote it. Of an answer that does not stream the router learns it at the end.
     pub(super) first_token: Option<Moment>,
+    /// What the first token found in the cache.
+    pub(super) cached_tokens: u32,
     pub(super) exposure: Exposure,
 }
 
@@ -47,6 +52,11 @@ impl Flight {
         }
     }
 
+    /// Tells whether the router has seen anything of the answer; then it cannot go elsewhere.
+    pub(super) fn has_shown(&self) -> bool {
+        self.streams && self.first_token.is_some()
+    }
+
     /// Tells whether its deadline cannot be kept by an engine that has nothing else to do and finds all
     /// of the prompt that was ever sent.
     pub(super) fn is_too_late(&self, now: Moment, engine: &EngineSettings) -> bool {
@@ -56,10 +66,10 @@ impl Flight {
         self.deadline.is_some_and(|it| self.arrival + it < now + alone)
     }
 
-    pub(super) fn prefill(&self, cached_tokens: u32) -> Prefill {
+    pub(super) fn prefill(&self) -> Prefill {
         Prefill {
             prompt: self.prompt_tokens,
-            cached: cached_tokens,
+            cached: self.cached_tokens,
             anywhere: self.anywhere_tokens,
             seen: self.seen_tokens,
         }

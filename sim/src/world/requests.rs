@@ -34,6 +34,9 @@ impl World {
             + work::decode_ms(times, prompt_tokens, output_tokens);
         let routers = self.routers.len();
         let router = if routers < 2 { 0 } else { self.chance.random_range(0..routers) };
+        // Drawn only where it is asked for, so that other worlds keep their draws.
+        let non_streaming = self.settings.non_streaming;
+        let streams = non_streaming <= 0.0 || !self.chance.random_bool(non_streaming.min(1.0));
         let flight = Flight {
             ticket: request.ticket,
             tenant: request.tenant,
@@ -43,6 +46,7 @@ impl World {
             hashes: request.prompt.hashes(self.block_tokens).collect(),
             prompt_tokens,
             output_tokens,
+            streams,
             anywhere_tokens: 0,
             seen_tokens,
             asked_ms,
@@ -52,6 +56,7 @@ impl World {
             sent: None,
             in_vain: false,
             first_token: None,
+            cached_tokens: 0,
             exposure: Exposure::None,
         };
         let belief = &self.settings.belief;
@@ -71,7 +76,7 @@ impl World {
         let session = request.session.to_string();
         let key = SliceKey::new(u64::from(request.tenant.0), "", &session);
         let began = watch.nanos();
-        let extent = self.extent(prompt_tokens);
+        let extent = self.extent(prompt_tokens, streams);
         // Routers without a line know of no deadlines.
         let deadline = request.deadline.filter(|_| self.settings.brain.line.holds);
         let claim = Claim {
@@ -88,11 +93,11 @@ impl World {
 
     /// Makes the size in bytes that a prompt of `prompt_tokens` would have. The tokens are told
     /// too; this lets the brain learn how long answers are.
-    fn extent(&self, prompt_tokens: u32) -> Extent {
+    fn extent(&self, prompt_tokens: u32, streams: bool) -> Extent {
         Extent {
             text_bytes: prompt_tokens.saturating_mul(BYTES_PER_TOKEN),
             block_bytes: self.block_tokens.get() * BYTES_PER_TOKEN,
-            streams: true,
+            streams,
             ..Extent::default()
         }
     }
@@ -233,11 +238,19 @@ impl World {
 
     /// Lets routers hear what a step has brought for them.
     fn hear(&mut self, replica: usize, outputs: &[engine::Output]) {
-        if let ([router], false) = (&mut self.routers[..], outputs.is_empty()) {
-            router.hear(replica, self.now);
+        // An answer that does not stream sends nothing before its end.
+        let flights = &self.flights;
+        let is_heard = |output: &&engine::Output| {
+            matches!(output.event, engine::Event::Finished { .. })
+                || flights.get(&output.id).is_none_or(|it| it.streams)
+        };
+        if let [router] = &mut self.routers[..] {
+            if outputs.iter().any(|it| is_heard(&it)) {
+                router.hear(replica, self.now);
+            }
             return;
         }
-        for output in outputs {
+        for output in outputs.iter().filter(is_heard) {
             let router = self.flights.get(&output.id).map(|it| it.router);
             if let Some(router) = router.and_then(|it| self.routers.get_mut(it)) {
                 router.hear(replica, self.now);
@@ -248,24 +261,39 @@ impl World {
     fn first_token(&mut self, id: u64, replica: usize, cached_tokens: u32) {
         let Some(flight) = self.flights.get_mut(&id) else { return };
         flight.first_token = Some(self.now);
-        let it = flight.prefill(cached_tokens);
-        let times = &self.replicas[replica].settings.engine.times;
-        let prefill_ms = work::prefill_ms(times, it.prompt - it.cached, it.cached);
-        let work_ms = prefill_ms + work::decode_ms(times, it.prompt, flight.output_tokens);
-        self.measures.on_first_token(self.now, flight.arrival, replica, it, work_ms);
-        let router = flight.router;
+        flight.cached_tokens = cached_tokens;
         if let Some(pooled) = &mut self.pooled {
             pooled.on_first_token(id);
         }
-        self.tell(router, Event::Answering { request: RequestId(id) });
+        if self.flights.get(&id).is_some_and(|it| it.streams) {
+            self.answer(id, replica);
+        }
+    }
+
+    /// Shows the router the beginning of an answer, and counts its first token: with the first token
+    /// where it streams, at its end where not.
+    fn answer(&mut self, id: u64, replica: usize) {
+        let Some(flight) = self.flights.get(&id) else { return };
+        let it = flight.prefill();
+        let times = &self.replicas[replica].settings.engine.times;
+        let prefill_ms = work::prefill_ms(times, it.prompt - it.cached, it.cached);
+        let work_ms = prefill_ms + work::decode_ms(times, it.prompt, flight.output_tokens);
+        let first_token = flight.first_token.unwrap_or(self.now);
+        self.measures.on_first_token(first_token, flight.arrival, replica, it, work_ms);
+        self.tell(flight.router, Event::Answering { request: RequestId(id) });
     }
 
     fn stream(&mut self, id: u64, output_tokens: u32) {
-        let Some(flight) = self.flights.get(&id) else { return };
+        let Some(flight) = self.flights.get(&id).filter(|it| it.streams) else { return };
         self.tell(flight.router, Event::Streamed { request: RequestId(id), output_tokens });
     }
 
     fn finish(&mut self, id: u64, cached_tokens: u32) {
+        if let Some(replica) =
+            self.flights.get(&id).filter(|it| !it.streams).and_then(|it| it.replica)
+        {
+            self.answer(id, replica);
+        }
         let Some(flight) = self.flights.get(&id) else { return };
         let (router, request) = (flight.router, RequestId(id));
         let lies = flight.replica.is_some_and(|it| self.replicas[it].lies);
@@ -305,7 +333,8 @@ impl World {
         let (router, request) = (flight.router, RequestId(id));
         if self.pooled.is_some() {
             self.end(id, End::Refused { reason: "timeout" });
-        } else if flight.first_token.is_none() {
+        } else if !flight.has_shown() {
+            flight.first_token = None;
             self.tell(router, Event::Failed { request, failure: Failure::Lost });
         } else {
             self.tell(
@@ -321,12 +350,12 @@ impl World {
         let Some(flight) = self.flights.get(&id).filter(|it| it.replica == Some(replica)) else {
             return;
         };
-        let (router, started) = (flight.router, flight.first_token.is_some());
+        let (router, started) = (flight.router, flight.has_shown());
         self.replicas[replica].engine.cancel(id);
         if started {
             self.lose(id);
         } else if let Some(flight) = self.flights.get_mut(&id) {
-            flight.replica = None;
+            (flight.replica, flight.first_token) = (None, None);
             let failure = Failure::Hung;
             self.tell(router, Event::Failed { request: RequestId(id), failure });
         }
@@ -349,9 +378,8 @@ impl World {
     /// Forgets timers of requests that have shown something, moved on or ended.
     pub(super) fn drop_old_timers(&mut self) {
         while let Some(timer) = self.timers.front() {
-            let waits = |it: &Flight| {
-                it.tries == timer.tries && it.first_token.is_none() && it.replica.is_some()
-            };
+            let waits =
+                |it: &Flight| it.tries == timer.tries && !it.has_shown() && it.replica.is_some();
             if self.flights.get(&timer.request).is_some_and(waits) {
                 return;
             }

@@ -33,6 +33,8 @@ pub struct WorldSettings {
     /// How routers tell each other what they have booked; none when they do not.
     pub exchange: Option<Exchange>,
     pub belief: Belief,
+    /// The share of requests whose answer comes whole at its end.
+    pub non_streaming: f64,
     pub timeouts: Timeouts,
     pub faults: Vec<Fault>,
     /// Whether the faults stay away, although others are counted as if they came: the calm half of a
@@ -244,6 +246,7 @@ impl Default for WorldSettings {
             view: View::default(),
             exchange: None,
             belief: Belief::default(),
+            non_streaming: 0.0,
             timeouts: Timeouts::default(),
             faults: Vec::new(),
             calm: false,

@@ -70,6 +70,37 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
+fn an_answer_that_does_not_stream_shows_nothing_before_its_end_and_can_still_go_elsewhere() {
+    let faults = [(10, Some(10), FaultKind::Crash { replica: 1 })];
+    let run = |non_streaming| {
+        let settings = settings(PolicyKind::PRICED, &faults);
+        let it =
+            play(WorldSettings { non_streaming, checks: false, ..settings }).measures().clone();
+        assert_eq!(it.finished + it.cut, it.arrived);
+        assert_eq!(it.ttft.count(), it.arrived, "each has one first token");
+        (it.cut, it.retries)
+    };
+    let (streaming, whole) = (run(0.0), run(1.0));
+    assert!(0 < streaming.0, "a stream was under way");
+    assert_eq!(whole.0, 0, "nothing was under way that a client had seen");
+    assert!(streaming.1 < whole.1, "{streaming:?} where answers stream, {whole:?} where not");
+}
+
+#[test]
+fn a_router_that_learns_from_the_end_alone_still_keeps_sessions_where_their_cache_is() {
+    let hit = |non_streaming| {
+        let world = play(WorldSettings { non_streaming, ..unchecked(PolicyKind::PRICED) });
+        Results::of(&world, "priced").hit
+    };
+    let (streaming, mixed, whole) = (hit(0.0), hit(0.5), hit(1.0));
+    assert!(0.9 * streaming < whole, "{streaming:.3} where answers stream, {whole:.3} where not");
+    assert!(
+        0.9 * streaming < mixed,
+        "{streaming:.3} where answers stream, {mixed:.3} where half do"
+    );
+}
+
+#[test]
 fn a_calm_fleet_finishes_everything() {
     let it = measures(PolicyKind::SESSION, &[]);
     assert_eq!(it.finished, it.arrived);

@@ -1,5 +1,5 @@
 //! What the tests need beyond cargo, installed once and only when it is missing: Debian packages for
-//! Python and for the fuzzers' runtime, the test runner, and the SDKs in a virtual environment.
+//! Python and for the fuzzers' runtime, cargo's tools, and the SDKs in a virtual environment.
 
 use std::process::Command;
 
@@ -8,8 +8,9 @@ use anyhow::Result;
 use crate::process::{must, works};
 use crate::{debian, python, repo};
 
-/// The runner's version, pinned so that its output and behaviour change when we say so.
-const NEXTEST: &str = "0.9.151";
+/// Programs from crates.io, pinned so that their output and behaviour change when we say so; cargo
+/// calls each by the name after `cargo-`.
+const TOOLS: [(&str, &str); 2] = [("nextest", "0.9.151"), ("deny", "0.20.2")];
 
 struct Need {
     packages: &'static [&'static str],
@@ -29,15 +30,13 @@ pub(super) fn run() -> Result<()> {
     let missing: Vec<&str> =
         NEEDS.iter().filter(|it| !probe(it.probe)).flat_map(|it| it.packages).copied().collect();
     debian::install(&missing)?;
-    if !works(Command::new("cargo").args(["nextest", "--version"])) {
-        println!("installing cargo-nextest {NEXTEST}");
-        must(Command::new("cargo").args([
-            "install",
-            "cargo-nextest",
-            "--locked",
-            "--version",
-            NEXTEST,
-        ]))?;
+    for (name, version) in TOOLS {
+        if !works(Command::new("cargo").args([name, "--version"])) {
+            let name = format!("cargo-{name}");
+            println!("installing {name} {version}");
+            let install = ["install", &name, "--locked", "--version", version];
+            must(Command::new("cargo").args(install))?;
+        }
     }
     python::install(&repo::root().join(".venv"))?;
     println!("everything is installed");

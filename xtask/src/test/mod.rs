@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use self::counts::{Runner, TestCounts};
-use crate::{fuzz, layers, process, python, repo, tidy};
+use crate::{dependencies, fuzz, layers, process, python, repo, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -34,9 +34,11 @@ enum Stage {
     Format,
     Tidy,
     Layers,
+    Dependencies,
     Clippy,
     Docs,
     Tests,
+    Traces,
     Doctests,
     Features,
     Fuzz,
@@ -72,6 +74,7 @@ impl Stage {
             Self::Format => command(cargo(&["fmt", "--all", "--check"])),
             Self::Tidy => one(tidy::run()),
             Self::Layers => one(layers::run()),
+            Self::Dependencies => one(dependencies::run()),
             Self::Clippy => {
                 let flags = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
                 command(cargo(&flags))
@@ -85,6 +88,13 @@ impl Stage {
                 cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]),
                 Runner::Nextest,
             ),
+            // Ignored elsewhere, because the full traces are no part of the repository.
+            Self::Traces => {
+                let flags = ["nextest", "run", "--workspace", "--no-fail-fast"];
+                let only = ["--run-ignored", "only", "--filterset", "package(cleave-sim)"];
+                println!("reads ../shared/traces; sim/data/README.md says where they are from");
+                counted(cargo(&[flags, only].concat()), Runner::Nextest)
+            }
             Self::Doctests => counted(cargo(&["test", "--workspace", "--doc"]), Runner::Doctest),
             // What a default build leaves out.
             Self::Features => {
@@ -130,7 +140,7 @@ fn close(done: &[(Stage, TestCounts, Duration)]) -> ExitCode {
     for (stage, counts, time) in done {
         let name = stage.name();
         println!(
-            "{name:<10} {:>5} passed {:>3} failed {:>7.1} s",
+            "{name:<12} {:>5} passed {:>3} failed {:>7.1} s",
             counts.passed,
             counts.failed,
             time.as_secs_f64()

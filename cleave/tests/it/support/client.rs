@@ -8,6 +8,10 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::wire::{Cut, Head, Wire};
 
+/// JSON of any form, for tests that look at a few values of a page.
+#[expect(clippy::disallowed_types, reason = "tests look into pages of every shape")]
+pub(crate) type Json = serde_json::Value;
+
 /// A request in the making.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -107,6 +111,12 @@ impl Answer {
 
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is text")
+    }
+
+    /// Reads the body as JSON.
+    pub(crate) fn json(&self) -> Json {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {} {:?}", self.status(), self.text()))
     }
 
     /// Reads the error, which must have OpenAI's form.

@@ -8,7 +8,7 @@ mod process;
 mod script;
 mod wire;
 
-pub(crate) use client::{Answer, Request, ask};
+pub(crate) use client::{Answer, Json, Request, ask};
 pub(crate) use http2::{Http2, next_piece};
 pub(crate) use news::{Happened, News};
 pub(crate) use process::{Mock, Router, Status, config};

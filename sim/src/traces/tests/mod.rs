@@ -1,5 +1,5 @@
-//! The room as a whole: samples that travel with the repository, full traces where they lie beside it,
-//! generators.
+//! The room as a whole: samples that travel with the repository, full traces (a stage of
+//! their own), generators.
 
 mod generated;
 mod published;
