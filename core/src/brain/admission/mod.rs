@@ -18,12 +18,12 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Moment, ReplicaId, RequestId};
+use crate::domain::{Moment, ReplicaId, RequestId, span_of_ms};
 use crate::fleet::Replica;
 use crate::queue::{Claim, Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
 
 use super::event::Refusal;
-use super::request::{CostEstimate, micros};
+use super::request::CostEstimate;
 use super::settings::{LineSettings, RetrySettings};
 
 pub use cause::Cause;
@@ -268,7 +268,7 @@ impl Admission {
         let opens_ms = there.map(|it| (it.wait_ms - limit.wait_ms).max(0.0));
         let opens_ms = opens_ms.fold(f64::INFINITY, f64::min);
         let opens = if opens_ms.is_finite() { opens_ms } else { 0.0 };
-        let wait = self.predict_wait(now, ticket) + Duration::from_micros(micros(opens));
+        let wait = self.predict_wait(now, ticket) + span_of_ms(opens);
         Prospect { cause, ahead: self.line.ahead(now, ticket), wait }
     }
 
@@ -300,7 +300,7 @@ impl Admission {
         let scene = Scene { gate, headroom, reaches, fills };
         while scene.has_room() {
             let soonest_ms = fills.iter().map(|it| it.wait_ms).fold(f64::INFINITY, f64::min);
-            let now = now + Duration::from_micros(micros(soonest_ms));
+            let now = now + span_of_ms(soonest_ms);
             let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
             let ticket = line
                 .next(now, |it| scene.is_open(it.into(), true), has_home)
