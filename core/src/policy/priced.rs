@@ -349,6 +349,36 @@ mod tests {
     }
 
     #[test]
+    fn a_session_leaves_its_replica_only_for_a_gain_that_is_noticed() {
+        let mut bench = Bench::new(PolicyKind::PRICED, 2);
+        let next = prompt(&[(0, 2)]);
+        for home in 0..2 {
+            // 1,000 tokens ahead are 24 ms, and 3,000 are 73 ms.
+            let short = bench.send(&prompt(&[(1000, 10)]), home);
+            assert_eq!(bench.pick_from(home, &next), home, "a line that is hardly noticed");
+            let long = bench.send(&prompt(&[(2000, 20)]), home);
+            assert_eq!(bench.pick_from(home, &next), 1 - home);
+            for request in [short, long] {
+                bench.answer(request, home);
+                bench.end(request, home);
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_session_follows_its_lots_on_an_idle_fleet_and_the_price_on_a_busy_one() {
+        let tally = |in_flight: [u32; 2]| {
+            let mut bench = Bench::new(PolicyKind::PRICED, 2);
+            bench.in_flight(&in_flight);
+            bench.send(&prompt(&[(1000, 8)]), 0);
+            let session = |it: u64| bench.pick_for(super::super::mix(it), &prompt(&[(0, 2)]));
+            (0..100).map(session).filter(|it| *it == 0).count()
+        };
+        assert!((30..70).contains(&tally([0, 0])), "20 ms ahead are not noticed there");
+        assert_eq!(tally([20, 20]), 0, "they are where many requests are");
+    }
+
+    #[test]
     fn equal_prices_go_by_the_lots_of_the_session() {
         let mut bench = Bench::new(PolicyKind::PRICED, 4);
         let tally = bench.tally(&prompt(&[(0, 4)]), 100);
@@ -358,9 +388,9 @@ mod tests {
     #[test]
     fn of_two_cold_replicas_the_less_busy_one_takes_it() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
-        bench.in_flight(&[3, 1]);
+        bench.in_flight(&[30, 10]);
         assert_eq!(bench.pick(&prompt(&[(0, 4)])), 1);
-        bench.in_flight(&[1, 3]);
+        bench.in_flight(&[10, 30]);
         assert_eq!(bench.pick(&prompt(&[(0, 4)])), 0);
     }
 
@@ -395,7 +425,7 @@ mod tests {
     #[test]
     fn answers_that_are_slow_already_are_spared() {
         let mut bench = Bench::new(PolicyKind::PRICED, 2);
-        bench.in_flight(&[20, 24]);
+        bench.in_flight(&[20, 40]);
         assert_eq!(bench.pick(&prompt(&[(0, 10)])), 0, "fewer would pause there");
         bench.candidates[0].load.reading_share = 0.8;
         assert_eq!(bench.pick(&prompt(&[(0, 10)])), 1);
@@ -436,7 +466,7 @@ mod tests {
             bench.report(0, 0, 0.0);
             bench.report(1, 0, 0.0);
             bench.serve(&prompt(&[(0, 1000)]), full);
-            assert_eq!(bench.pick(&prompt(&[(5000, 50)])), 1 - full);
+            assert_eq!(bench.pick(&prompt(&[(5000, 300)])), 1 - full);
         }
     }
 
