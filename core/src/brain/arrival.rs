@@ -160,9 +160,8 @@ impl Brain {
         fills: &Fills,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        let ((limit, limit_at_home), home) = (self.admission.limits(&parked), parked.home);
-        let has_room =
-            |it| fills.has_room(it, if Some(it) == home { limit_at_home } else { limit });
+        let (limit, limit_at_home) = self.admission.limits(&parked);
+        let has_room = fills.rooms(limit, (parked.home, limit_at_home));
         let (ask, due) = (parked.ask(now), parked.estimate.due);
         match self.placement.choose(&ask, there, due, has_room) {
             Ok(replica) => {

@@ -5,15 +5,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cost::{Hardware, StepTimes};
 use crate::domain::{
     Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
 use crate::fleet::{Booked, Load, Probe};
 use crate::policy::PolicyKind;
 use crate::queue::{Claim, ClassId, Limits, Tenant, Weight, Work};
+use crate::sharding::Assignment;
 
 use super::{
-    Action, Brain, Event, Failure, HeardLoad, LineSettings, Order, Outcome, Settings, invariants,
+    Action, Brain, Event, Failure, HeardLoad, LineSettings, Order, Outcome, Settings,
+    SubsetSettings, invariants,
 };
 
 const FIGURES: [u64; 16] = [
@@ -37,8 +40,9 @@ const FIGURES: [u64; 16] = [
 const FLOATS: [f64; 10] =
     [0.0, 1.0, 0.5, -1.0, -0.0, 1e-300, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 const SPANS_MS: [u64; 8] = [0, 1, 40, 900, 3_000, 61_000, 3_700_000, 1 << 50];
-const FAILURES: [Failure; 7] = [
+const FAILURES: [Failure; 8] = [
     Failure::Unreachable,
+    Failure::Late,
     Failure::Lost,
     Failure::Died,
     Failure::Hung,
@@ -97,7 +101,9 @@ impl<'a> Drive<'a> {
         let (holds, gates) = (drive.flag(), drive.flag());
         let line = LineSettings { holds, gates, ..LineSettings::default() };
         let policy = drive.one_of(PolicyKind::SERVED);
-        drive.brain = Brain::new(Settings { policy, line, ..Settings::default() });
+        let floor = drive.flag().then_some(1);
+        let subsets = SubsetSettings { floor, ..SubsetSettings::default() };
+        drive.brain = Brain::new(Settings { policy, line, subsets, ..Settings::default() });
         (0..2).for_each(|_| drive.join());
         drive
     }
@@ -120,11 +126,7 @@ impl<'a> Drive<'a> {
 
     fn check(&self) {
         let brain = &self.brain;
-        assert!(invariants::ledger_matches_requests(brain), "the ledger");
-        assert!(invariants::accounts_are_closed_once(brain), "the accounts");
-        assert!(invariants::line_matches_requests(brain), "the line");
-        assert!(invariants::contracts_match_requests(brain), "the contracts");
-        assert!(invariants::sends_are_allowed(brain, &self.actions), "{:?}", self.actions);
+        assert_eq!(invariants::broken(brain, self.now, &self.actions), None, "{:?}", self.actions);
         assert!(brain.next_wakeup().is_some(), "it is woken in any case");
     }
 
@@ -162,9 +164,10 @@ impl<'a> Drive<'a> {
             18 => Event::Reported { replica, report: self.report() },
             19 => self.heard(),
             20 => self.ordered(replica),
-            _ => match self.byte() % 3 {
+            _ => match self.byte() % 4 {
                 0 => Event::Sign { replica, at: self.moment() },
                 1 => Event::Unawaited { replica },
+                2 => self.classed(replica),
                 _ => Event::Restarted { replica },
             },
         })
@@ -223,6 +226,12 @@ impl<'a> Drive<'a> {
         self.tell(Event::Probed { replica, probe: Probe::Passed });
     }
 
+    /// Other hardware, within what a configuration lets pass.
+    fn classed(&mut self, replica: ReplicaId) -> Event {
+        let step = StepTimes { floor_ms: self.one_of(&[1e-3, 5.0, 1e3]), ..StepTimes::LLAMA_8B };
+        Event::Classed { replica, hardware: Arc::new(Hardware::of_steps("odd", step)) }
+    }
+
     fn contracted(&mut self) -> Event {
         let count = self.byte() % 4;
         let limits = (0..count).map(|_| {
@@ -279,12 +288,13 @@ impl<'a> Drive<'a> {
 
     fn ordered(&mut self, replica: ReplicaId) -> Event {
         let workload = u32::from(self.byte() % 4) << 8;
-        Event::Ordered(match self.byte() % 6 {
+        Event::Ordered(match self.byte() % 7 {
             0 => Order::Freeze,
             1 => Order::Unfreeze,
             2 => Order::Pin { workload, replicas: vec![replica] },
             3 => Order::Drain { replica },
             4 => Order::Undrain { replica },
+            5 => Order::Restore { assignment: Arc::new(Assignment::empty()) },
             _ => Order::Zone { replica, zone: self.flag().then(|| self.short()) },
         })
     }

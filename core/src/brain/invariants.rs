@@ -13,6 +13,22 @@ use super::{Action, Brain};
 /// What is worked out in two ways may differ by so much.
 const ROUNDING: Duration = Duration::from_micros(10);
 
+/// Finds a rule that a brain breaks after an event or after time passed, and which brought these actions.
+pub fn broken(brain: &Brain, now: Moment, actions: &[Action]) -> Option<&'static str> {
+    let rules: [(&'static str, bool); 9] = [
+        ("the ledger is what requests are charged", ledger_matches_requests(brain)),
+        ("an account is closed once", accounts_are_closed_once(brain)),
+        ("poison knows what is in flight", flights_match_requests(brain)),
+        ("contracts hold what requests hold", contracts_match_requests(brain)),
+        ("the line is the requests that wait", line_matches_requests(brain)),
+        ("no request waits that could go", nobody_waits_in_vain(brain, now)),
+        ("a request goes only where it may", sends_are_allowed(brain, actions)),
+        ("nothing is sent too late", deadlines_can_be_met(brain, actions)),
+        ("suspects go alone", suspects_go_alone(brain, now, actions)),
+    ];
+    rules.into_iter().find(|it| !it.1).map(|it| it.0)
+}
+
 /// What is booked at each replica, in number and in work, is exactly what was sent there and has not
 /// ended: to the microsecond and the token.
 pub fn ledger_matches_requests(brain: &Brain) -> bool {

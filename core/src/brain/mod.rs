@@ -94,6 +94,7 @@ impl Brain {
 
     /// Takes in one event and appends what must be done, in order.
     pub fn on_event(&mut self, now: Moment, event: Event, actions: &mut Vec<Action>) {
+        let before = actions.len();
         match event {
             Event::Arrived { request, key, mut outline, extent, claim } => {
                 self.books.complete(key, &extent, &mut outline);
@@ -156,10 +157,7 @@ impl Brain {
                 }
             }
         }
-        self.discharge(now, actions);
-        self.pump(now, actions);
-        debug_assert!(invariants::ledger_matches_requests(self));
-        debug_assert!(invariants::accounts_are_closed_once(self));
+        self.finish(now, before, actions);
     }
 
     /// Takes what operators should know and have not been told.
@@ -181,6 +179,7 @@ impl Brain {
 
     /// Does what only time brings, and appends what must be done.
     pub fn on_time(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let before = actions.len();
         self.books.on_time(now, &mut self.fleet);
         let mut found = Vec::new();
         let bookings = self.books.iter().map(|it| it.1);
@@ -195,8 +194,14 @@ impl Brain {
             self.admission.on_time(now);
             self.swept_at = now;
         }
+        self.finish(now, before, actions);
+    }
+
+    /// Sends what may go now that something has happened.
+    fn finish(&mut self, now: Moment, before: usize, actions: &mut Vec<Action>) {
         self.discharge(now, actions);
         self.pump(now, actions);
+        debug_assert_eq!(invariants::broken(self, now, &actions[before..]), None);
     }
 }
 

@@ -38,6 +38,13 @@ pub struct StepWork {
 }
 
 impl StepWork {
+    /// One slice alone.
+    pub fn of(new: u32, cached: u32) -> Self {
+        let mut work = Self::default();
+        work.add(new, cached);
+        work
+    }
+
     /// Adds one slice: `new` tokens of a sequence over the `cached` ones before them. A decode is
     /// the slice with one new token.
     pub fn add(&mut self, new: u32, cached: u32) {

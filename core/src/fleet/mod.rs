@@ -6,7 +6,7 @@ mod hang;
 mod ledger;
 mod pace;
 mod reported_load;
-mod tempo;
+mod slow;
 mod watch;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub use hang::{ExpectedSilence, HangDetector, HangVerdict, Silence, SilenceModel
 pub use ledger::{Drift, Ledger, Load, ms, settled_us};
 pub use pace::Pace;
 pub use reported_load::{Booked, ReportedLoad, Strangers};
-pub use tempo::{Tempo, median};
+pub use slow::{SlowDetector, median};
 pub use watch::Watch;
 
 /// How much the newest prompt counts in the mean of what prompts take.

@@ -34,9 +34,7 @@ pub struct LoadModel {
 impl LoadModel {
     /// Predicts how long reading `new` prompt tokens over `cached` ones takes, with nobody ahead.
     pub fn prefill_ms(&self, new: u32, cached: u32) -> f64 {
-        let mut work = StepWork::default();
-        work.add(new, cached);
-        self.pace * self.step.step_ms(&work)
+        self.pace * self.step.step_ms(&StepWork::of(new, cached))
     }
 
     /// Predicts what one more sequence of that context adds to every step.

@@ -10,6 +10,7 @@
 
 use rand_pcg::Pcg64Mcg;
 
+use crate::cost::{StepTimes, StepWork};
 use crate::domain::{Outline, ReplicaId, RequestId, float};
 
 use super::adapters::Adapters;
@@ -126,7 +127,7 @@ impl Policy for Priced {
         let margin_ms = NOTICED_MS / (1.0 + traffic.delayed) / (1.0 + traffic.busy);
         let lot = |position: &usize| rendezvous::lot(&candidates[*position], ask.key);
         let near = (0..candidates.len()).filter(|it| is_near(*it, margin_ms));
-        near.min_by(|a, b| lot(a).total_cmp(&lot(b))).unwrap_or(0)
+        near.map(|it| (it, lot(&it))).min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |it| it.0)
     }
 
     fn keeps_sessions(&self) -> bool {
@@ -197,7 +198,16 @@ impl Priced {
         let share = if own < all { own.max(1.0) / f64::max(all, 1.0) } else { 1.0 };
         let replicas: f64 = candidates.iter().map(|_| 1.0).sum();
         self.colds_ms.clear();
-        self.colds_ms.extend(candidates.iter().map(|it| cold_ms(ask.outline, it)));
+        // Most are of one class, so the step is worked out once for as many as follow each other.
+        let mut known: Option<(StepTimes, f64)> = None;
+        self.colds_ms.extend(candidates.iter().map(|it| {
+            let step = it.load.step;
+            let (_, step_ms) = known.filter(|it| it.0 == step).unwrap_or_else(|| {
+                (step, step.step_ms(&StepWork::of(depth_tokens(ask.outline), 0)))
+            });
+            known = Some((step, step_ms));
+            it.load.pace * step_ms
+        }));
         let cold_ms: f64 = self.colds_ms.iter().sum();
         let delayed = self.congestion.delayed(ask.now, replicas, share);
         let patience_ms = PATIENCE_MS_MIN.max(PATIENCE * self.congestion.usual_ms(delayed));
@@ -208,8 +218,10 @@ impl Priced {
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
-        let own =
-            own_ms(outline, to, self.residency.blocks(position)) + self.adapter_ms(outline, to);
+        let held = self.residency.blocks(position);
+        let is_cold = held == 0 && depth_tokens(outline) == outline.prompt_tokens;
+        let own = if is_cold { self.colds_ms[position] } else { own_ms(outline, to, held) };
+        let own = own + self.adapter_ms(outline, to);
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
         // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
         // goes a little slower at every token. Answers there are taken to be as long as ours.
@@ -247,11 +259,7 @@ fn felt_more_ms(gap: f64, more: f64) -> f64 {
     more * (2.0 * gap + more) / GAP_MS
 }
 
-/// Predicts how long a context as deep as this one takes there with nothing cached.
-fn cold_ms(outline: &Outline, to: &Candidate) -> f64 {
-    to.load.prefill_ms(depth_tokens(outline), 0)
-}
-
+/// The depth that a context is priced at.
 fn depth_tokens(outline: &Outline) -> u32 {
     outline.prompt_tokens.max(DEPTH_TOKENS_MIN)
 }

@@ -11,31 +11,8 @@ use super::{RunError, World};
 
 /// Says what is wrong with a brain after an event; nothing in a sound one.
 pub(super) fn broken_brain(brain: &Brain, now: Moment, actions: &[Action]) -> Option<String> {
-    if !brain::invariants::ledger_matches_requests(brain) {
-        return Some("a router's ledger does not match its requests".to_owned());
-    }
-    if !brain::invariants::accounts_are_closed_once(brain) {
-        return Some("a router lost an account or closed one twice".to_owned());
-    }
-    if !brain::invariants::contracts_match_requests(brain) {
-        return Some("a router's contracts do not match the requests it holds".to_owned());
-    }
-    if !brain::invariants::line_matches_requests(brain) {
-        return Some("a router's line does not match the requests it holds".to_owned());
-    }
-    if !brain::invariants::nobody_waits_in_vain(brain, now) {
-        return Some("a router holds a request that could go".to_owned());
-    }
-    if !brain::invariants::sends_are_allowed(brain, actions) {
-        return Some("a router sent what it may not send".to_owned());
-    }
-    if !brain::invariants::deadlines_can_be_met(brain, actions) {
-        return Some("a router sent what is too late by its own prediction".to_owned());
-    }
-    if !brain::invariants::suspects_go_alone(brain, now, actions) {
-        return Some("a router sent a suspect while another copy of it was in flight".to_owned());
-    }
-    None
+    let broken = brain::invariants::broken(brain, now, actions)?;
+    Some(format!("a router does not keep this: {broken}"))
 }
 
 /// Says what is wrong with an engine after a step; nothing in a sound one.

@@ -1,7 +1,7 @@
 //! Is a replica past its knee? There it gets no more done for more requests, they only wait longer.
 //! Two things bring it there: so many answers at once that the next one slows all others as much as it
 //! gets done, and KV memory that is used up. (How long prompts may wait for others to be read depends
-//! on whose they are: that is `line/headroom`.) The first is predicted from step times for the contexts that are really seen, and corrected live as
+//! on whose they are: that is `headroom`.) The first is predicted from step times for the contexts that are really seen, and corrected live as
 //! congestion control does: first tokens that come far later than predicted say that the engine has
 //! a line of its own. Nobody sets a number of requests.
 

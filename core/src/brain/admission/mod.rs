@@ -12,17 +12,18 @@ mod reach;
 mod retry_budget;
 mod settle;
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Moment, ReplicaId, RequestId};
+use crate::domain::{Moment, ReplicaId, RequestId, span_of_ms};
 use crate::fleet::Replica;
 use crate::queue::{Claim, Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
 
 use super::event::Refusal;
-use super::request::{CostEstimate, micros};
+use super::request::CostEstimate;
 use super::settings::{LineSettings, RetrySettings};
 
 pub use cause::Cause;
@@ -31,7 +32,7 @@ pub(super) use assess::{Arrival, Parked};
 use headroom::Headroom;
 pub(super) use headroom::Limit;
 use knee::Knees;
-use lanes::{Fill, LaneKey, Scene, fill_of};
+use lanes::{Fill, LaneKey, Scene};
 pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
@@ -62,14 +63,32 @@ pub(super) struct Admission {
     pub(super) retries: RetryBudget,
 }
 
-/// How full replicas are, at one look.
+/// How full replicas are, at one look; in order of id.
 #[derive(Debug)]
 pub(super) struct Fills(Vec<Fill>);
 
 impl Fills {
-    /// Tells whether a replica is among them, and within a limit.
-    pub(super) fn has_room(&self, replica: ReplicaId, limit: Limit) -> bool {
-        fill_of(&self.0, replica).is_some_and(|it| limit.admits(it))
+    /// Makes the question whether a replica is among these and has room, within a limit or that of the home.
+    pub(super) fn rooms(
+        &self,
+        limit: Limit,
+        (home, limit_at_home): (Option<ReplicaId>, Limit),
+    ) -> impl Fn(ReplicaId) -> bool {
+        // Replicas are asked for in order of id, so it is most often the next one.
+        let next = Cell::new(0);
+        move |replica| {
+            let is_next = self.0.get(next.get()).is_some_and(|it| it.id == replica);
+            let at = if is_next {
+                Ok(next.get())
+            } else {
+                self.0.binary_search_by_key(&replica, |it| it.id)
+            };
+            at.is_ok_and(|at| {
+                next.set(at + 1);
+                let limit = if Some(replica) == home { limit_at_home } else { limit };
+                limit.admits(&self.0[at])
+            })
+        }
     }
 }
 
@@ -144,10 +163,9 @@ impl Admission {
         now: Moment,
         there: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Fills {
-        // Which classes are about is as of the look before: it changes slowly.
+        self.headroom.look(now, &self.line, self.capacity_per_min);
         let mut fills = std::mem::take(&mut self.spare);
         self.fill_all(now, there, &mut fills);
-        self.headroom.look(now, &self.line, self.capacity_per_min);
         Fills(fills)
     }
 
@@ -250,7 +268,7 @@ impl Admission {
         let opens_ms = there.map(|it| (it.wait_ms - limit.wait_ms).max(0.0));
         let opens_ms = opens_ms.fold(f64::INFINITY, f64::min);
         let opens = if opens_ms.is_finite() { opens_ms } else { 0.0 };
-        let wait = self.predict_wait(now, ticket) + Duration::from_micros(micros(opens));
+        let wait = self.predict_wait(now, ticket) + span_of_ms(opens);
         Prospect { cause, ahead: self.line.ahead(now, ticket), wait }
     }
 
@@ -282,7 +300,7 @@ impl Admission {
         let scene = Scene { gate, headroom, reaches, fills };
         while scene.has_room() {
             let soonest_ms = fills.iter().map(|it| it.wait_ms).fold(f64::INFINITY, f64::min);
-            let now = now + Duration::from_micros(micros(soonest_ms));
+            let now = now + span_of_ms(soonest_ms);
             let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
             let ticket = line
                 .next(now, |it| scene.is_open(it.into(), true), has_home)
@@ -339,7 +357,7 @@ impl Admission {
         let mut fills = Vec::new();
         self.fill_all(now, open, &mut fills);
         let scene = self.scene(&fills);
-        self.parked.values().any(|it| scene.is_open(it.lane(), false))
+        self.line.lanes().any(|it| scene.is_open(it.into(), false))
     }
 
     /// Predicts how long a request that joins now waits; nothing where nothing is known.

@@ -17,7 +17,7 @@ const SHOWN_TOKENS_MIN: u32 = 16;
 /// How many tokens come at most between two words of a stream.
 const STREAMED_STEP: u32 = 32;
 /// How far what a replica has shown is believed to differ from what its hardware promises.
-const TEMPO_RANGE: (f64, f64) = (0.25, 16.0);
+const SPEED_RANGE: (f64, f64) = (0.25, 16.0);
 
 /// Tokens that were computed for a request, or found in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,11 +95,11 @@ struct Timed {
 impl Timed {
     fn new(now: Moment, booking: &Booking, replica: &Replica, all: Computed) -> Self {
         let (account, hardware) = (&booking.account, &replica.hardware);
-        let shown = replica.watch.tempo.ratio().unwrap_or_else(|| replica.pace.factor());
-        let tempo = shown.clamp(TEMPO_RANGE.0, TEMPO_RANGE.1);
+        let shown = replica.watch.slow.ratio().unwrap_or_else(|| replica.pace.factor());
+        let speed = shown.clamp(SPEED_RANGE.0, SPEED_RANGE.1);
         let mut reading = StepWork::default();
         reading.add(all.new, all.cached);
-        let read_ms = tempo * hardware.step.step_ms(&reading);
+        let read_ms = speed * hardware.step.step_ms(&reading);
         let batch = f64::from(replica.in_flight.saturating_add(1));
         let context = batch * f64::from(all.prompt());
         let step =
@@ -114,7 +114,7 @@ impl Timed {
             writing_ms: (passed_ms - ttft_ms).min(since_first),
             wait_ms: (ttft_ms - read_ms - hardware.overhead_ms).max(0.0),
             read_ms,
-            token_ms: tempo * hardware.step.step_ms(&step),
+            token_ms: speed * hardware.step.step_ms(&step),
             output_max: booking.extent.output_tokens_max.unwrap_or(OUTPUT_TOKENS_MAX),
         }
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, Report};
-use crate::fleet::{Fleet, Probe, Replica, Standing, Tempo};
+use crate::fleet::{Fleet, Probe, Replica, SlowDetector, Standing};
 
 use super::{Finding, Health, anybody_is_up, change};
 
@@ -94,7 +94,7 @@ impl Health {
     ) {
         let Some(it) = fleet.get_mut(replica) else { return };
         it.breaker.on_restarted();
-        it.watch.tempo = Tempo::default();
+        it.watch.slow = SlowDetector::default();
         found.push(Finding::Restarted { replica });
     }
 

@@ -64,7 +64,7 @@ impl Health {
             let read_since_us = it.ledger.prefilled_since(prefilled_us_before);
             let read_ms = ms(read_since_us) + ms(waiting_us);
             let predicted_ms = new_tokens * step_ms(it, context) + read_ms;
-            it.watch.tempo.on_gap(now, span_ms(now.since(at)), predicted_ms);
+            it.watch.slow.on_gap(now, span_ms(now.since(at)), predicted_ms);
         }
         self.on_sign(fleet, booking.replica, now, found);
     }

@@ -3,7 +3,7 @@
 
 use crate::cost::StepWork;
 use crate::domain::{Moment, ReplicaId};
-use crate::fleet::{Fleet, Reason, Replica, Standing, Tempo, median};
+use crate::fleet::{Fleet, Reason, Replica, SlowDetector, Standing, median};
 
 use super::{Finding, change};
 
@@ -11,15 +11,15 @@ use super::{Finding, change};
 pub(super) fn look(now: Moment, fleet: &mut Fleet, ids: &[ReplicaId], found: &mut Vec<Finding>) {
     let up = |it: &&Replica| it.breaker.standing() == Standing::Up;
     let mut ratios: Vec<f64> =
-        fleet.iter().filter(up).filter_map(|it| it.watch.tempo.ratio()).collect();
+        fleet.iter().filter(up).filter_map(|it| it.watch.slow.ratio()).collect();
     let Some(median) = median(&mut ratios) else { return };
     for replica in ids {
         let Some(it) = fleet.get_mut(*replica).filter(|it| up(&&**it)) else { continue };
-        if !it.watch.tempo.is_slow(now, median) {
+        if !it.watch.slow.is_slow(now, median) {
             continue;
         }
         // It begins anew when it comes back.
-        it.watch.tempo = Tempo::default();
+        it.watch.slow = SlowDetector::default();
         // Most of the pool stays, whatever the figures say.
         let out = fleet.iter().filter(|it| !it.admits_at_need(now)).count();
         if 4 * (out + 1) <= ids.len() {

@@ -59,36 +59,33 @@ impl Candidates {
 
 /// Shows a policy what it may know of a replica, where engines usually have so many requests beside
 /// those that routers know of.
+#[inline]
 pub(in crate::brain) fn candidate(
     replica: &Replica,
     now: Moment,
     strangers_usual: f64,
 ) -> Candidate {
+    let (pace, own) = (replica.pace.factor(), replica.ledger.load());
+    let others = replica.reported.booked_elsewhere(now);
+    let strangers = replica.reported.reckon(now, replica.in_flight, strangers_usual);
+    let wait = replica.wait(now, &others, &strangers);
+    let (_, answering) = replica.ledger.counts();
     Candidate {
         id: replica.id,
         place: replica.place,
         weight: replica.weight,
         in_flight: replica.in_flight,
         report: replica.reported.report(),
-        load: load_model(replica, now, strangers_usual),
-    }
-}
-
-fn load_model(replica: &Replica, now: Moment, strangers_usual: f64) -> LoadModel {
-    let (pace, own) = (replica.pace.factor(), replica.ledger.load());
-    let others = replica.reported.booked_elsewhere(now);
-    let strangers = replica.reported.reckon(now, replica.in_flight, strangers_usual);
-    let wait = replica.wait(now, &others, &strangers);
-    let (_, answering) = replica.ledger.counts();
-    LoadModel {
-        wait_ms: wait.booked_ms + wait.claimed_ms,
-        booked_wait_ms: wait.booked_ms,
-        running: f64::from(answering + others.in_flight) + strangers.running,
-        reading_share: replica.ledger.reading_share(now, pace),
-        kv_tokens: own.kv_tokens + others.load.kv_tokens + whole(strangers.kv_tokens.floor()),
-        pace,
-        step: replica.hardware.step,
-        cost: replica.hardware.cost,
-        overhead_ms: replica.hardware.overhead_ms,
+        load: LoadModel {
+            wait_ms: wait.booked_ms + wait.claimed_ms,
+            booked_wait_ms: wait.booked_ms,
+            running: f64::from(answering + others.in_flight) + strangers.running,
+            reading_share: replica.ledger.reading_share(now, pace),
+            kv_tokens: own.kv_tokens + others.load.kv_tokens + whole(strangers.kv_tokens.floor()),
+            pace,
+            step: replica.hardware.step,
+            cost: replica.hardware.cost,
+            overhead_ms: replica.hardware.overhead_ms,
+        },
     }
 }

@@ -88,18 +88,6 @@ impl Due {
     }
 }
 
-pub(in crate::brain) fn before(at: Moment, ms: f64) -> Moment {
-    let nanos = micros(ms).saturating_mul(1_000);
-    Moment::from_nanos(at.as_nanos().saturating_sub(nanos))
-}
-
-/// Rounds milliseconds to whole microseconds; what is below zero or no number is nothing.
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a float saturates at the ends and NaN is 0, which is what is wanted"
-)]
-pub(in crate::brain) fn micros(ms: f64) -> u64 {
-    (ms * 1e3) as u64
+fn before(at: Moment, ms: f64) -> Moment {
+    Moment::ZERO + at.since(Moment::ZERO).saturating_sub(span_of_ms(ms))
 }

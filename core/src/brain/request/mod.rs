@@ -11,7 +11,7 @@ use crate::fleet::Reason;
 use crate::policy::Ask;
 
 pub(super) use account::{Account, First};
-pub(super) use estimate::{CostEstimate, Due, micros, target};
+pub(super) use estimate::{CostEstimate, Due, target};
 pub use fingerprint::Fingerprint;
 
 #[derive(Debug)]

@@ -42,7 +42,7 @@ pub(in crate::config) trait TextValue: Sized {
 }
 
 /// A value as it stands in the file: text there, its meaning here.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(in crate::config) struct Text<K>(pub K);
 
 /// Reads text of the kind that the schema names by `format`; unknown formats admit everything.
@@ -259,6 +259,40 @@ impl TextValue for HashedKey {
     }
 }
 
+/// Makes a kind of value a choice between words, each with what it means.
+macro_rules! choice {
+    ($kind:ty: $($word:literal => $meaning:ident),+) => {
+        impl TextValue for $kind {
+            const FORMAT: &'static str = "";
+            const EXAMPLE: &'static str = "";
+
+            fn read(text: &str) -> Result<Self, Wrong> {
+                match text {
+                    $($word => Ok(Self::$meaning),)+
+                    _ => Err(Wrong::new(
+                        "is not a choice",
+                        format!("give one of {}", Self::choices().join(", ")),
+                    )),
+                }
+            }
+
+            fn write(&self) -> String {
+                match self {
+                    $(Self::$meaning => $word.to_owned(),)+
+                }
+            }
+
+            fn choices() -> Vec<&'static str> {
+                vec![$($word),+]
+            }
+        }
+    };
+}
+
+choice!(UnknownKeys: "refuse" => Refuse, "share" => Share);
+choice!(CacheScope: "shared" => Shared, "per_tenant" => PerTenant);
+choice!(LogFormat: "text" => Text, "json" => Json);
+
 impl TextValue for PolicyKind {
     const FORMAT: &'static str = "";
     const EXAMPLE: &'static str = "priced";
@@ -273,49 +307,6 @@ impl TextValue for PolicyKind {
 
     fn choices() -> Vec<&'static str> {
         Self::SERVED.iter().map(|it| it.as_str()).collect()
-    }
-}
-
-/// A setting that is a choice between words, each with its meaning; the first is the example.
-trait Choice: Copy + PartialEq + 'static {
-    const WHAT: &'static str;
-    const WORDS: &'static [(&'static str, Self)];
-}
-
-impl Choice for UnknownKeys {
-    const WHAT: &'static str = "is not a choice";
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("refuse", Self::Refuse), ("share", Self::Share)];
-}
-
-impl Choice for CacheScope {
-    const WHAT: &'static str = "is not a cache scope";
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("shared", Self::Shared), ("per_tenant", Self::PerTenant)];
-}
-
-impl Choice for LogFormat {
-    const WHAT: &'static str = "is not a log format";
-    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
-}
-
-impl<C: Choice> TextValue for C {
-    const FORMAT: &'static str = "";
-    const EXAMPLE: &'static str = C::WORDS[0].0;
-
-    fn read(text: &str) -> Result<Self, Wrong> {
-        let found = C::WORDS.iter().find(|it| it.0 == text).map(|it| it.1);
-        let remedy = || format!("give one of {}", Self::choices().join(", "));
-        found.ok_or_else(|| Wrong::new(C::WHAT, remedy()))
-    }
-
-    fn write(&self) -> String {
-        let word = C::WORDS.iter().find(|it| it.1 == *self);
-        word.expect("every value has a word").0.to_owned()
-    }
-
-    fn choices() -> Vec<&'static str> {
-        C::WORDS.iter().map(|it| it.0).collect()
     }
 }
 

@@ -13,7 +13,7 @@ const SLOW_FACTOR: f64 = 4.0;
 const SLOW_FOR: Duration = Duration::from_secs(10);
 /// Gaps that must have been seen before anything is said.
 const GAPS_MIN: u32 = 16;
-/// Replicas that must have shown their tempo before one is called slow against the others.
+/// Replicas that must have shown their speed before one is called slow against the others.
 const PEERS_MIN: usize = 3;
 /// Gaps further back than this say nothing of how it is now.
 const REMEMBERED: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ const NEW_SHARE: f64 = 0.1;
 
 /// How fast one replica writes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tempo {
+pub struct SlowDetector {
     /// Mean of gap over predicted gap, the newest weighing most.
     ratio: f64,
     gaps: u32,
@@ -30,7 +30,7 @@ pub struct Tempo {
     slow_since: Option<Moment>,
 }
 
-impl Tempo {
+impl SlowDetector {
     /// Notes how long tokens took to come, each, against what was predicted.
     pub fn on_gap(&mut self, now: Moment, gap_ms: f64, predicted_ms: f64) {
         let ratio = gap_ms / predicted_ms;
@@ -78,15 +78,15 @@ mod tests {
         Moment::ZERO + Duration::from_secs(seconds)
     }
 
-    fn tempo(gap_ms: f64) -> Tempo {
-        let mut tempo = Tempo::default();
-        (0..100).for_each(|_| tempo.on_gap(at(0), gap_ms, 20.0));
-        tempo
+    fn detector(gap_ms: f64) -> SlowDetector {
+        let mut detector = SlowDetector::default();
+        (0..100).for_each(|_| detector.on_gap(at(0), gap_ms, 20.0));
+        detector
     }
 
     #[test]
     fn one_that_lags_behind_its_peers_for_a_while_is_slow() {
-        let mut slow = tempo(200.0);
+        let mut slow = detector(200.0);
         assert!(!slow.is_slow(at(0), 1.0));
         assert!(!slow.is_slow(at(9), 1.0));
         assert!(slow.is_slow(at(10), 1.0));
@@ -94,36 +94,36 @@ mod tests {
 
     #[test]
     fn a_moment_of_slowness_is_forgiven() {
-        let mut tempo = tempo(200.0);
-        tempo.is_slow(at(0), 1.0);
-        (0..100).for_each(|_| tempo.on_gap(at(3), 20.0, 20.0));
-        assert!(!tempo.is_slow(at(5), 1.0));
-        (0..100).for_each(|_| tempo.on_gap(at(6), 200.0, 20.0));
-        assert!(!tempo.is_slow(at(11), 1.0), "it begins anew");
+        let mut detector = detector(200.0);
+        detector.is_slow(at(0), 1.0);
+        (0..100).for_each(|_| detector.on_gap(at(3), 20.0, 20.0));
+        assert!(!detector.is_slow(at(5), 1.0));
+        (0..100).for_each(|_| detector.on_gap(at(6), 200.0, 20.0));
+        assert!(!detector.is_slow(at(11), 1.0), "it begins anew");
     }
 
     #[test]
     fn one_that_was_slow_long_ago_is_not_called_slow_for_it() {
-        let mut tempo = tempo(200.0);
-        assert!(!tempo.is_slow(at(5), 1.0));
-        assert!(!tempo.is_slow(at(900), 1.0), "nothing was seen of it since");
-        tempo.on_gap(at(900), 20.0, 20.0);
-        assert_eq!(tempo.ratio(), None, "it begins anew");
+        let mut detector = detector(200.0);
+        assert!(!detector.is_slow(at(5), 1.0));
+        assert!(!detector.is_slow(at(900), 1.0), "nothing was seen of it since");
+        detector.on_gap(at(900), 20.0, 20.0);
+        assert_eq!(detector.ratio(), None, "it begins anew");
     }
 
     #[test]
     fn when_all_are_slow_nobody_is() {
-        let mut ratios: Vec<f64> = (0..5).filter_map(|_| tempo(400.0).ratio()).collect();
+        let mut ratios: Vec<f64> = (0..5).filter_map(|_| detector(400.0).ratio()).collect();
         let median = median(&mut ratios).unwrap();
-        assert!(!tempo(400.0).is_slow(at(100), median));
+        assert!(!detector(400.0).is_slow(at(100), median));
     }
 
     #[test]
     fn few_gaps_and_few_peers_say_nothing() {
-        let mut tempo = Tempo::default();
-        tempo.on_gap(at(0), 900.0, 20.0);
-        tempo.on_gap(at(0), 900.0, 0.0);
-        assert_eq!(tempo.ratio(), None);
+        let mut detector = SlowDetector::default();
+        detector.on_gap(at(0), 900.0, 20.0);
+        detector.on_gap(at(0), 900.0, 0.0);
+        assert_eq!(detector.ratio(), None);
         assert_eq!(median(&mut [1.0, 30.0]), None);
         assert_eq!(median(&mut [30.0, 1.0, 2.0]), Some(2.0));
     }
