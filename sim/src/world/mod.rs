@@ -5,6 +5,7 @@
 //! tasks would have been the obvious way, and no two runs would be alike.
 
 mod edf;
+mod endings;
 mod exchange;
 mod faults;
 mod flight;
