@@ -103,7 +103,7 @@ impl<'a> Drive<'a> {
         let policy = drive.one_of(PolicyKind::SERVED);
         let floor = drive.flag().then_some(1);
         let subsets = SubsetSettings { floor, ..SubsetSettings::default() };
-        drive.brain = Brain::new(Settings { policy, line, subsets, ..Settings::default() });
+        drive.brain = Brain::new(Settings { policy, subsets, line, ..Settings::default() });
         (0..2).for_each(|_| drive.join());
         drive
     }
