@@ -1,4 +1,4 @@
-//! Whose step times an engine without a GPU has, by the names users write.
+//! The step times of an engine without a GPU, by the names users write.
 
 use clap::ValueEnum;
 use cleave_core::cost::StepTimes;

@@ -25,9 +25,9 @@ use crate::successor;
 
 /// How often the file is looked at for changes.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long the process before us may take to let go of the admin port.
+/// How long the process before us may take to close the admin port.
 const ADMIN_WAIT: Duration = Duration::from_secs(5);
-/// How long a successor waits for word of its replicas.
+/// How long a successor waits to hear from its replicas.
 const KNOW_WAIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -205,7 +205,7 @@ struct RunningAdmin {
 }
 
 impl RunningAdmin {
-    /// Opens the port; `patient` waits for the process before us to let go of it.
+    /// Opens the port; `patient` waits for the process before us to close it.
     async fn open(
         settings: &admin::AdminSettings,
         router: &Arc<Router>,

@@ -1,7 +1,11 @@
 //! `cleave simulate` as a process: the same bytes for the same seed, and errors that say what to do.
 
+#![expect(clippy::disallowed_types, reason = "tests look at a few values of what is printed")]
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
+
+use serde_json::Value;
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -11,6 +15,13 @@ fn simulate(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cleave"));
     command.current_dir(repository()).arg("simulate").args(args);
     command.output().expect("the binary starts")
+}
+
+/// Reads what a simulation prints as JSON.
+fn json(args: &[&str]) -> Value {
+    let output = simulate(&[args, &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
 }
 
 fn refusal(args: &[&str]) -> String {
@@ -78,11 +89,10 @@ fn a_swarm_prints_what_it_went_through() {
 #[test]
 fn a_sweep_finds_a_knee_for_each_policy() {
     let args = ["sweep", "--synthetic", "smg-600-prefixes", "--requests", "300", "--replicas", "2"];
-    let args = [&args[..], &["--policy", "session,random", "--step", "2", "--json"]].concat();
-    let output = simulate(&args);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.matches("\"requests_per_s\"").count(), 2, "{text}");
+    let json = json(&[&args[..], &["--policy", "session,random", "--step", "2"]].concat());
+    let knees = json["knees"].as_array().expect("it lists them");
+    assert_eq!(knees.len(), 2, "{knees:?}");
+    assert!(knees.iter().all(|it| it["requests_per_s"].is_number()), "{knees:?}");
 }
 
 #[test]
@@ -131,28 +141,23 @@ fn classes_are_told_apart_in_the_table_and_the_json() {
     for part in ["sent and missed", "at most ", "interactive"] {
         assert!(table.contains(part), "{part} is not in {table}");
     }
-    let json = simulate(&[&args[..], &["--json"]].concat()).stdout;
-    let json = String::from_utf8(json).unwrap();
-    for part in [
-        "\"name\": \"interactive\"",
-        "\"deadlines_met\": 0.",
-        "\"served_mu_per_min\"",
-        "\"met_max\": ",
-    ] {
-        assert!(json.contains(part), "{part}");
-    }
+    let json = json(&args);
+    let class = &json["runs"][0]["classes"][0];
+    assert_eq!(class["name"], "interactive", "{class}");
+    assert!(
+        class["deadlines_met"].is_number() && class["served_mu_per_min"].is_number(),
+        "{class}"
+    );
+    assert!(json["bounds"]["deadlines"][0]["met_max"].is_number(), "{}", json["bounds"]);
 }
 
 #[test]
 fn tenants_that_both_ask_for_too_much_are_served_alike_while_both_wait() {
     let args = ["--scenario", "scenarios/two-tenants.toml", "--policy", "priced"];
     let more = ["--load", "40", "--prompt-tokens-max", "8192", "--requests", "12000"];
-    let seeds = ["--seed", "11", "--seeds", "1", "--json"];
-    let json = simulate(&[&args[..], &more, &seeds].concat()).stdout;
-    let json = String::from_utf8(json).unwrap();
-    let figures = json.split("\"contested_mu\": ").skip(1);
-    let figures: Vec<f64> =
-        figures.filter_map(|it| it.split([',', '\n']).next()?.parse().ok()).collect();
+    let json = json(&[&args[..], &more, &["--seed", "11", "--seeds", "1"]].concat());
+    let tenants = json["runs"][0]["tenants"].as_array().expect("it lists them");
+    let figures: Vec<f64> = tenants.iter().filter_map(|it| it["contested_mu"].as_f64()).collect();
     let [one, other] = figures[..] else { panic!("{figures:?}") };
     assert!(10.0 < one && (0.9..1.1).contains(&(one / other)), "{figures:?}");
 }

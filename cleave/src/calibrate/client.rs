@@ -17,7 +17,7 @@ use crate::stream::{self, Answer};
 const BODY_BYTES_MAX: usize = 8 << 20;
 const REFUSAL_CHARS_MAX: usize = 300;
 
-/// By which path a replica is asked, and whether it lets itself be kept from stopping early.
+/// The API path of a replica, and whether it takes `ignore_eos`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestForm {
     pub(super) api: Api,

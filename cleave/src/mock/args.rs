@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Model to serve; give it several times for several names
     #[arg(long = "model", value_name = "NAME", default_value = "mock-8b")]
     models: Vec<String>,
-    /// Whose step times the engine has, as fitted on measurements
+    /// The model and GPU whose step times the engine has, as fitted on measurements
     #[arg(long, value_enum, default_value_t = Hardware::Llama8b)]
     hardware: Hardware,
     /// How much faster than real time; inf does not wait at all

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, header};
 use serde::Serialize;
 
-/// Whose words an answer is in.
+/// The API in whose form an error is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorDialect {
     OpenAi,

@@ -116,7 +116,7 @@ struct FleetArgs {
     /// Replicas of one kind [default: 8]
     #[arg(long, value_name = "COUNT")]
     replicas: Option<usize>,
-    /// Whose step times they have: llama-8b or llama-70b, or a class of --costs [default: the first
+    /// The step times they have: llama-8b or llama-70b, or a class of --costs [default: the first
     /// class of --costs, or llama-8b]
     #[arg(long, value_name = "NAME")]
     hardware: Option<String>,

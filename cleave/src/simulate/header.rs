@@ -95,7 +95,7 @@ fn add_world(plan: &Plan, all: &mut Parameters) {
     }
 }
 
-/// Whose requests they are said to be.
+/// The tenants of the requests.
 fn labels(plan: &Plan) -> Parameters {
     let classes = plan.mix.classes.iter().map(|it| {
         let due = it.deadline.map_or_else(String::new, |it| format!(" due in {it:?}"));

@@ -4,7 +4,7 @@
 /// Sizes of one request. The default says that nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Whose tokens: the hash of the model's name.
+    /// The hash of the model's name; its tokenizer decides how bytes become tokens.
     pub model: u64,
     /// Bytes of the prompt as they stand in the body, those of attachments left out.
     pub text_bytes: u32,

@@ -49,7 +49,7 @@ pub(super) struct Stretches {
     heap_bytes: usize,
 }
 
-/// What became of a holder that let go of blocks.
+/// What a slot dropped of a stretch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LetGo {
     pub(super) blocks: u32,
@@ -190,7 +190,7 @@ impl Stretches {
         (entry, count)
     }
 
-    /// Lets the slot let go of up to `count` blocks of the stretch, the last first, and forgets
+    /// Lets the slot drop up to `count` blocks of the stretch, the last first, and forgets
     /// what has no holder left.
     pub(super) fn let_go(&mut self, stretch: u32, slot: usize, count: usize) -> LetGo {
         let slot = narrow(slot);

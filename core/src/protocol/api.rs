@@ -17,7 +17,7 @@ pub enum Api {
 /// What an engine does with the body that is sent to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It computes a prompt, and heeds a salt for its cache, if the engine does at all.
+    /// It computes a prompt, and obeys a salt for its cache, if the engine does at all.
     Salted,
     /// It computes a prompt and may find it in a cache that all tenants share.
     Unsalted,
@@ -34,7 +34,7 @@ pub struct Route {
     pub effect: Effect,
 }
 
-/// Why a path is refused. Each is the client's to mend.
+/// Why a path is refused. The client can correct each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPath {
     #[error("the path has a character that is escaped with `%`: write it as it is")]

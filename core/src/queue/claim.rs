@@ -6,7 +6,7 @@ use crate::domain::Moment;
 use super::class::{ClassId, Weight};
 use super::line::Tenant;
 
-/// Whose request it is, and what was asked for it.
+/// The tenant of a request, and what was asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub tenant: Tenant,

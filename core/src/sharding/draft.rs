@@ -68,7 +68,7 @@ pub(super) struct Ruled {
     pub(super) bounds: Bounds,
     pub(super) whole: bool,
     pub(super) exclusive: bool,
-    /// Whose seats its pieces may be on.
+    /// The group of seats its pieces may be on.
     pub(super) group: u32,
     /// The seats that hold any of it, and how many pieces; `None` when nothing bounds them
     /// together.

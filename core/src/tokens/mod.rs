@@ -217,7 +217,7 @@ const fn is_text(extent: &Extent) -> bool {
     extent.attachments == 0 && extent.media == 0 && !extent.is_continued
 }
 
-/// Whose answers: the workload half of the key, and the model.
+/// Answers are told apart by the workload half of the key, and the model.
 const fn workload(key: SliceKey, extent: &Extent) -> u64 {
     (key.0 & !0xFFFF_FFFF) | (extent.model >> 32)
 }

@@ -22,7 +22,7 @@ pub struct PoolLoad {
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaFigures {
     pub url: String,
-    /// Whose coefficients its work is priced with.
+    /// The hardware class whose coefficients price its work.
     pub class: String,
     pub in_flight: u32,
     /// Work of the requests in flight in model units: what is still to be done of it.

@@ -16,11 +16,9 @@ use super::raw::{
     AdminSection, EngineFields, EngineHeaders, ExplainSection, PoolSection, Raw, Replica, Slots,
     TextValue, TlsSection,
 };
-use super::{Config, read_bytes, read_text, subsets, tenancy, trust};
+use super::{Config, read_bytes, subsets, tenancy, trust};
 use crate::admin::Secret;
-use crate::proxy::{
-    CacheScope, ExplainSettings, Passing, PoolSettings, ReplicaSettings, TlsSettings,
-};
+use crate::proxy::{ExplainSettings, Passing, PoolSettings, ReplicaSettings, TlsSettings};
 use crate::replicas::ProbeSettings;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::{admin, proxy};
@@ -94,14 +92,11 @@ struct Engine {
 }
 
 impl Engine {
-    fn passing(&self, pool: Option<&PoolSection>) -> Passing {
-        let own = pool.and_then(|it| it.forward_credentials);
-        let fields = pool.and_then(|it| it.engine_fields.as_ref());
-        let headers = pool.and_then(|it| it.engine_headers.as_ref());
+    fn passing(&self, pool: &PoolSection) -> Passing {
         trust::settle_passing(
-            own.unwrap_or(self.credentials),
-            fields.unwrap_or(&self.fields),
-            headers.unwrap_or(&self.headers),
+            pool.forward_credentials.unwrap_or(self.credentials),
+            pool.engine_fields.as_ref().unwrap_or(&self.fields),
+            pool.engine_headers.as_ref().unwrap_or(&self.headers),
         )
     }
 }
@@ -140,17 +135,9 @@ fn check_together(raw: &Raw, findings: &mut Findings) {
 
 fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSettings {
     let AdminSection { listen, token, token_file, hosts } = raw;
-    if token.is_some() && token_file.is_some() {
-        let wrong = Wrong::new("is given beside admin.token", "keep one of the two");
-        findings.report("admin.token_file", wrong);
-    }
-    let from_file = token_file.and_then(|file| {
-        let secret = read_text(&file).and_then(|text| Secret::read(text.trim()));
-        secret.map_err(|wrong| findings.report("admin.token_file", wrong)).ok()
-    });
     admin::AdminSettings {
         listen: listen.0,
-        token: token.map(|it| it.0).or(from_file),
+        token: trust::settle_secret("admin.token", token, token_file, findings),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
     }
 }
@@ -213,28 +200,18 @@ fn settle_pools(
     }
     check_names(&pools, findings);
     let books = read_books(&pools, common, findings);
-    let mut settled = Vec::with_capacity(pools.len().max(1));
-    if !replicas.is_empty() {
-        let source = books.source(common.costs.as_deref(), Vec::new(), None);
-        let replicas = settle_replicas(replicas, "replicas", source, findings);
-        settled.push(PoolSettings {
-            name: "default".to_owned(),
-            models: Vec::new(),
-            aliases: BTreeMap::new(),
-            cache: CacheScope::default(),
-            tokenizer: None,
-            replicas,
-            brain: common.brain.clone(),
-            probe: common.probe.clone(),
-            resume: common.resume,
-            passing: common.engine.passing(None),
-        });
-    }
-    for (index, pool) in pools.into_iter().enumerate() {
-        let Some(pool) = pool else { continue };
-        let passing = common.engine.passing(Some(&pool));
+    let only = (!replicas.is_empty()).then(|| PoolSection {
+        name: "default".to_owned(),
+        replicas,
+        ..PoolSection::default()
+    });
+    let only = only.map(|it| ("replicas".to_owned(), it));
+    let pools = pools.into_iter().enumerate();
+    let pools = pools.filter_map(|(at, it)| Some((format!("pools[{at}].replicas"), it?)));
+    let mut settled = Vec::new();
+    for (path, pool) in only.into_iter().chain(pools) {
+        let passing = common.engine.passing(&pool);
         let policy = pool.policy.map_or(common.brain.policy, |it| it.0);
-        let path = format!("pools[{index}].replicas");
         let costs = pool.costs.as_deref().or(common.costs.as_deref());
         let models = pool.models.iter().flatten().map(|it| it.0.as_str()).collect();
         let source = books.source(costs, models, pool.class.as_deref());
@@ -245,7 +222,7 @@ fn settle_pools(
             aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
             replicas,
             cache: pool.cache.0,
-            tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, index, findings)),
+            tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, &path, findings)),
             brain: brain::Settings { policy, ..common.brain.clone() },
             probe: common.probe.clone(),
             resume: pool.resume.unwrap_or(common.resume),
@@ -269,15 +246,14 @@ fn read_books(pools: &Slots<PoolSection>, common: &Common, findings: &mut Findin
     books
 }
 
-fn settle_tokenizer(file: &Path, index: usize, findings: &mut Findings) -> Option<Tokenizer> {
+fn settle_tokenizer(file: &Path, replicas: &str, findings: &mut Findings) -> Option<Tokenizer> {
     let loaded = Tokenizer::load(file);
     let report = |error: TokenizerError| {
         let remedy = match error {
             TokenizerError::Absent => "build cleave with --features tokenizer, or remove it",
             TokenizerError::Unreadable(_) => "give the tokenizer.json that came with the model",
         };
-        findings
-            .report(&format!("pools[{index}].tokenizer"), Wrong::new(error.to_string(), remedy));
+        findings.report(&beside(replicas, "tokenizer"), Wrong::new(error.to_string(), remedy));
     };
     loaded.map_err(report).ok()
 }
@@ -308,8 +284,8 @@ fn settle_replicas(
             None => Arc::default(),
             Some(Ok(hardware)) => hardware,
             Some(Err(wrong)) => {
-                let at =
-                    if class.is_some() { format!("{path}[{index}].class") } else { pool_of(path) };
+                let of_pool = || beside(path, if path == "replicas" { "costs" } else { "class" });
+                let at = class.map_or_else(of_pool, |_| format!("{path}[{index}].class"));
                 findings.report(&at, wrong);
                 Arc::default()
             }
@@ -319,11 +295,9 @@ fn settle_replicas(
     settled
 }
 
-/// Names what gave a replica its class when it gave none itself.
-fn pool_of(replicas: &str) -> String {
-    replicas
-        .strip_suffix(".replicas")
-        .map_or_else(|| "costs".to_owned(), |it| format!("{it}.class"))
+/// Names another key of the table that has these replicas.
+fn beside(replicas: &str, key: &str) -> String {
+    join(replicas.strip_suffix(".replicas").unwrap_or_default(), key)
 }
 
 /// Checks that pool names, model names and aliases each mean one thing over all pools.

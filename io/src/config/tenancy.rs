@@ -117,12 +117,12 @@ pub(super) fn settle_tenants<'a, P: Iterator<Item = &'a str>>(
         }
         settled.push(settle_tenant(tenant, at, classes, findings));
     }
-    Tenants::new(settled, keys.unknown.map_or(UnknownKeys::Refuse, |it| it.0.0))
+    Tenants::new(settled, keys.unknown.map_or(UnknownKeys::Refuse, |it| it.0))
 }
 
 /// Checks that a file which refuses unknown keys lists some known ones.
 fn check_unknown(tenants: &Slots<TenantSection>, keys: &Keys, findings: &mut Findings) {
-    let refuses = keys.unknown.as_ref().is_some_and(|it| it.0.0 == UnknownKeys::Refuse);
+    let refuses = keys.unknown.as_ref().is_some_and(|it| it.0 == UnknownKeys::Refuse);
     if refuses && tenants.is_empty() && !findings.is_refused("tenants") {
         let what = "refuses nothing, because without tenants every key is served";
         let remedy = "add [[tenants]] with the keys that may pass, or remove it";

@@ -28,22 +28,33 @@ pub(super) fn settle_passing(
     }
 }
 
+/// Settles a secret that stands in the file at `path`, or in a file of its own.
+pub(super) fn settle_secret(
+    path: &str,
+    given: Option<Text<Secret>>,
+    file: Option<PathBuf>,
+    findings: &mut Findings,
+) -> Option<Secret> {
+    let file_path = format!("{path}_file");
+    if given.is_some() && file.is_some() {
+        let wrong = Wrong::new(format!("is given beside {path}"), "keep one of the two");
+        findings.report(&file_path, wrong);
+    }
+    let from_file = file.and_then(|file| {
+        let secret = read_text(&file).and_then(|text| Secret::read(text.trim()));
+        secret.map_err(|wrong| findings.report(&file_path, wrong)).ok()
+    });
+    given.map(|it| it.0).or(from_file)
+}
+
 /// Settles what keys the salts of tenants; `None` where the router is to make it.
 pub(super) fn settle_cache_secret(
     given: Option<Text<Secret>>,
     file: Option<PathBuf>,
     findings: &mut Findings,
 ) -> Option<CacheSecret> {
-    if given.is_some() && file.is_some() {
-        let wrong = Wrong::new("is given beside keys.cache_secret", "keep one of the two");
-        findings.report("keys.cache_secret_file", wrong);
-    }
-    let from_file = file.and_then(|file| {
-        let secret = read_text(&file).and_then(|text| Secret::read(text.trim()));
-        secret.map_err(|wrong| findings.report("keys.cache_secret_file", wrong)).ok()
-    });
-    let path = if from_file.is_some() { "keys.cache_secret_file" } else { "keys.cache_secret" };
-    let Secret(text) = given.map(|it| it.0).or(from_file)?;
+    let path = if file.is_some() { "keys.cache_secret_file" } else { "keys.cache_secret" };
+    let Secret(text) = settle_secret("keys.cache_secret", given, file, findings)?;
     if text.len() < SECRET_CHARS_MIN {
         let what = format!("is shorter than {SECRET_CHARS_MIN} characters");
         findings.report(path, Wrong::new(what, "make one: openssl rand -hex 32"));

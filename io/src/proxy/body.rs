@@ -1,23 +1,43 @@
-//! The body of an answer to a client: a replica's, passed on as it comes, or a text of our own.
+//! The body of an answer to a client: a replica's, passed on as it comes, or a text of our own. With its
+//! end the request is over.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::Response;
 use http_body::{Frame, SizeHint};
 
+use super::client::Busy;
 use super::relay::Relay;
 
-pub(super) enum Body {
+pub(super) struct Body {
+    content: Content,
+    /// The request in flight, once its answer begins.
+    busy: Option<Busy>,
+}
+
+enum Content {
     Relay(Box<Relay>),
     /// `None` once it was taken.
     Text(Option<Bytes>),
 }
 
 impl Body {
+    pub(super) const fn relay(relay: Box<Relay>) -> Self {
+        Self { content: Content::Relay(relay), busy: None }
+    }
+
     pub(super) fn text(text: Bytes) -> Self {
-        Self::Text(Some(text).filter(|it| !it.is_empty()))
+        Self { content: Content::Text(Some(text).filter(|it| !it.is_empty())), busy: None }
+    }
+
+    /// Notes that an answer begins, and that the request is over when it ends.
+    pub(super) fn begin(mut answer: Response<Self>, busy: Busy) -> Response<Self> {
+        busy.on_answer(answer.headers());
+        answer.body_mut().busy = Some(busy);
+        answer
     }
 }
 
@@ -29,23 +49,23 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match self.get_mut() {
-            Self::Relay(relay) => relay.poll_contained(cx).map(|it| Some(it?.map(Frame::data))),
-            Self::Text(text) => Poll::Ready(text.take().map(|it| Ok(Frame::data(it)))),
+        match &mut self.get_mut().content {
+            Content::Relay(relay) => relay.poll_contained(cx).map(|it| Some(it?.map(Frame::data))),
+            Content::Text(text) => Poll::Ready(text.take().map(|it| Ok(Frame::data(it)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Relay(relay) => relay.is_done(),
-            Self::Text(text) => text.is_none(),
+        match &self.content {
+            Content::Relay(relay) => relay.is_done(),
+            Content::Text(text) => text.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        let length = match self {
-            Self::Relay(relay) => relay.length(),
-            Self::Text(text) => text.as_ref().map_or(Some(0), |it| u64::try_from(it.len()).ok()),
+        let length = match &self.content {
+            Content::Relay(relay) => relay.length(),
+            Content::Text(text) => text.as_ref().map_or(Some(0), |it| u64::try_from(it.len()).ok()),
         };
         length.map_or_else(SizeHint::default, SizeHint::with_exact)
     }

@@ -4,19 +4,13 @@
 //! client that closes its side is sent something harmless, an interim answer or a comment between two
 //! events, and only one that resets is gone (`guard`).
 
-use std::io;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http::{Response, Version};
-use http_body::{Frame, SizeHint};
+use http::{HeaderMap, Version};
 use tokio::task::AbortHandle;
 
-use super::body::Body;
 use super::clock::Clock;
 use super::headers::is_event_stream;
 
@@ -131,6 +125,12 @@ impl Busy {
         client.requests.fetch_add(1, Relaxed);
         Self { client: Arc::clone(client), version }
     }
+
+    /// Notes that its answer begins.
+    pub(super) fn on_answer(&self, headers: &HeaderMap) {
+        let stage = if is_event_stream(headers) { Stage::Events } else { Stage::Sending };
+        self.client.set_stage(self.version, stage);
+    }
 }
 
 impl Drop for Busy {
@@ -138,41 +138,5 @@ impl Drop for Busy {
         self.client.set_stage(self.version, Stage::None);
         self.client.idle_since.store(self.client.clock.now().as_nanos(), Relaxed);
         self.client.requests.fetch_sub(1, Relaxed);
-    }
-}
-
-/// The body of an answer, with whose end the request is over.
-pub(super) struct Noted {
-    body: Body,
-    _busy: Busy,
-}
-
-impl Noted {
-    /// Notes that an answer begins, and has its end noted.
-    pub(super) fn begin(answer: Response<Body>, busy: Busy) -> Response<Self> {
-        let events = is_event_stream(answer.headers());
-        let stage = if events { Stage::Events } else { Stage::Sending };
-        busy.client.set_stage(busy.version, stage);
-        answer.map(|body| Self { body, _busy: busy })
-    }
-}
-
-impl http_body::Body for Noted {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

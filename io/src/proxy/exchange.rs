@@ -335,7 +335,7 @@ fn relay(
     clean_for_client(&mut headers, stream);
     visit.sign(&mut headers);
     let relay = Relay::new(worker, visit, body, stream, resume_buffer, &account, client);
-    let mut answer = Response::new(Body::Relay(Box::new(relay)));
+    let mut answer = Response::new(Body::relay(Box::new(relay)));
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;
     answer

@@ -1,7 +1,7 @@
 //! To the client: pieces pass as they come, one by one, and only when the client can take them. The
 //! relay holds nothing back and parses nothing, unless the stream has a resume buffer (`resume`): then whole
 //! events pass. When the replica breaks off, another one goes on or the client is told in its own
-//! stream; when the client leaves, or takes nothing for too long (`progress`), dropping this hangs up on the
+//! stream; when the client leaves, or takes nothing for too long (`stuck`), dropping this hangs up on the
 //! replica.
 
 use std::future::Future as _;

@@ -246,7 +246,7 @@ const fn status_of(refusal: Refusal) -> StatusCode {
     }
 }
 
-/// Says to people why a request was not served for want of capacity.
+/// Says to people why a request was not served for lack of capacity.
 fn held_back(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::LineFull { .. } => "too many requests wait already",

@@ -90,7 +90,7 @@ impl Default for Tenants {
     }
 }
 
-/// Whose prompts are kept apart from others'.
+/// The identity whose prompts are kept apart from others'.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Identity<'a> {
     /// Without a key, or with one of no tenant.

@@ -42,7 +42,7 @@ pub(super) fn vet(
     Ok(answer)
 }
 
-/// Says once what no client can mend.
+/// Logs once what no client can correct.
 fn tell_operator(router: &Router, origin: Option<&Origin>) {
     if !router.told_of_keys.swap(true, Relaxed) {
         let replica = origin.map(Origin::as_str);

@@ -1,30 +1,26 @@
 //! One request from its arrival to its end, and the guard that settles it: the brain's books, the
 //! metrics and the access line are closed when this is dropped, once, whatever happened.
 
+mod settle;
+
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, Meter, SessionId};
 use cleave_core::queue::{Claim, Tenant};
-use cleave_core::tokens::{Possible, Seen};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::replicas::Origin;
-use crate::telemetry::AccessRecord;
 
 use super::cancel::CancelSignal;
-use super::explanations::{KeptDecision, RequestOutcome, Visibility};
+use super::explanations::{KeptDecision, Visibility};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
-use super::panics::{Panicked, attempt};
 use super::pool::{Member, Pool};
 use super::router::Router;
 
-/// Events of a stream that carry no token: the role before them, the reason and the mark after them.
-const EVENTS_AROUND: u32 = 3;
 /// A wait below this is none: a decision takes some time too.
 const WAIT_SHOWN_MIN: Duration = Duration::from_millis(1);
 
@@ -300,112 +296,5 @@ impl Visit {
         if let Some(member) = &self.member {
             member.on_byte(self.router.clock.now());
         }
-    }
-
-    /// Reads the engine's figures, as far as they are possible.
-    fn usage(&self) -> Usage {
-        let took = self.arrived.elapsed().saturating_sub(self.waited);
-        let streamed = if self.stream { self.streamed_tokens() } else { 0 };
-        let seen = Seen { took, streamed, bytes: self.meter.bytes() };
-        Possible::new(&self.extent, 0, seen).bound(self.meter.usage())
-    }
-
-    /// Takes from an engine's figures what can be learned from them.
-    fn lesson(&self, usage: Usage) -> Usage {
-        // Anthropic's count of the input leaves out what was cached, but not every engine's does.
-        let clear = self.api != Api::Messages || usage.cached.unwrap_or(0) == 0;
-        // Most streams end without figures. There is an event for each token and a few around them.
-        let events = u32::try_from(self.meter.events()).unwrap_or(u32::MAX);
-        let counted = self.stream.then(|| events.saturating_sub(EVENTS_AROUND));
-        Usage {
-            input: usage.input.filter(|_| clear),
-            output: usage.output.or(counted),
-            cached: usage.cached,
-        }
-    }
-
-    /// Completes what is kept with what came of it.
-    fn keep_end(&mut self, usage: Usage, total: Duration) {
-        let (outcome, status) = (self.outcome_word(), self.status.as_u16());
-        let Some(kept) = self.kept.as_mut().filter(|it| it.is_placed()) else { return };
-        let waited = self.placed.duration_since(self.arrived);
-        // Only a stream shows its first token when it comes.
-        let first = self.first_byte.filter(|_| self.stream);
-        let ttft = first.map(|it| it.saturating_sub(waited));
-        kept.came = Some(RequestOutcome { outcome, status, ttft, total, usage });
-        self.router.explanations.put(kept);
-    }
-
-    fn outcome_word(&self) -> &'static str {
-        match self.outcome {
-            None => "panicked",
-            Some(Outcome::Done) if self.member.is_none() => "router",
-            Some(Outcome::Done) => "done",
-            Some(Outcome::Cancelled) => "cancelled",
-            Some(Outcome::Cut) => "cut",
-        }
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.on_panic();
-            if self.first_byte.is_none() {
-                self.status = StatusCode::INTERNAL_SERVER_ERROR;
-            }
-        }
-        // A panic that leaves this while another unwinds would abort the process.
-        if let Err(Panicked) = attempt(|| self.end()) {
-            self.router.metrics.on_panic("request");
-        }
-    }
-}
-
-impl Visit {
-    /// Notes that a panic of the router ends it, for which no replica and no workload is to blame.
-    pub(super) const fn on_panic(&mut self) {
-        self.outcome = None;
-    }
-
-    fn end(&mut self) {
-        let usage = self.read_usage.unwrap_or_else(|| self.usage());
-        let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
-        self.close(outcome, self.lesson(usage));
-        let total = self.arrived.elapsed();
-        self.keep_end(usage, total);
-        if let Some(pool) = &self.pool {
-            let metrics = &pool.metrics;
-            match self.outcome {
-                // The answer was under way, or is a 500.
-                None if self.status != StatusCode::INTERNAL_SERVER_ERROR => _ = metrics.cut.inc(),
-                None | Some(Outcome::Done) => metrics.on_answered(self.status.as_u16()),
-                Some(Outcome::Cancelled) => _ = metrics.cancelled.inc(),
-                Some(Outcome::Cut) => _ = metrics.cut.inc(),
-            }
-            metrics.tokens_input.inc_by(usage.input.unwrap_or(0).into());
-            metrics.tokens_cached.inc_by(usage.cached.unwrap_or(0).into());
-            metrics.tokens_output.inc_by(usage.output.unwrap_or(0).into());
-            if let Some(first_byte) = self.first_byte {
-                metrics.first_byte.observe(first_byte.as_secs_f64());
-            }
-            metrics.total.observe(total.as_secs_f64());
-        }
-        self.router.access.write(&AccessRecord {
-            request_id: self.request_id.to_str().unwrap_or("-"),
-            method: self.method.as_str(),
-            path: self.uri.path(),
-            status: self.status.as_u16(),
-            pool: self.pool.as_ref().map_or("-", |it| &it.name),
-            replica: self.member.as_ref().map_or("-", |it| it.origin.as_str()),
-            session: self.key,
-            tries: self.tries,
-            stream: self.stream,
-            usage,
-            events: self.meter.events(),
-            first_byte: self.first_byte,
-            total,
-            outcome: self.outcome_word(),
-        });
     }
 }

@@ -30,7 +30,7 @@ use tracing::debug;
 use crate::replicas::IdleConnections;
 
 use super::body::Body;
-use super::client::{Busy, Client, Noted};
+use super::client::{Busy, Client};
 use super::exchange::exchange;
 use super::guard::{Guard, Socket};
 use super::panics::contained;
@@ -236,12 +236,12 @@ fn answer(
     worker: Arc<Worker>,
     client: Arc<Client>,
     request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<Noted>, io::Error>> {
+) -> impl Future<Output = Result<Response<Body>, io::Error>> {
     let (router, busy) = (Arc::clone(&worker.router), Busy::new(&client, request.version()));
     let exchange = contained(Box::pin(exchange(worker, client, request)));
     async move {
         let answer = exchange.await.unwrap_or_else(|_| failed(&router));
-        Ok(Noted::begin(answer, busy))
+        Ok(Body::begin(answer, busy))
     }
 }
 

@@ -110,7 +110,7 @@ pub enum OutgoingBody<'a, B> {
     },
 }
 
-/// Tells whether it was for want of something of our own: too many open files in this process or on
+/// Tells whether the router's own resources ran out: too many open files in this process or on
 /// this machine, for which the standard library has no names, or no local port.
 fn why_not_connected(error: io::Error) -> SendError {
     const ENFILE: i32 = 23;

@@ -29,7 +29,7 @@ pub enum Finding {
     /// Nothing listens there.
     Refused,
     TimedOut,
-    /// It could not be asked, for want of something of the router's own.
+    /// It could not be asked, because the router's own resources ran out.
     Nothing,
 }
 

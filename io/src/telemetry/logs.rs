@@ -13,7 +13,7 @@ use super::writer::LogWriter;
 
 /// How long the last lines may take at the end of the process.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
-/// How long the word of a panic may take before the thread goes on. The process may be about to abort.
+/// How long the log line of a panic may take before the thread goes on. The process may be about to abort.
 const PANIC_FLUSH_LIMIT: Duration = Duration::from_millis(50);
 
 /// Starts logging for the whole process. A second call changes nothing, so that tests may start

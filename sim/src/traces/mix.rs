@@ -1,4 +1,4 @@
-//! Whose requests they are, and how urgent, for workloads that do not tell: every session is dealt a
+//! The tenant and the class of each request, for workloads that do not tell: every session is dealt a
 //! tenant and a class by shares. A session is never split, and what it is dealt depends on the seed and
 //! the session alone, not on the order in which requests come.
 

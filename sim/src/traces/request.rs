@@ -11,7 +11,7 @@ use cleave_core::domain::Moment;
 
 use super::prompt::Prompt;
 
-/// Whose request it is; a number within the workload.
+/// The tenant of a request; a number within the workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(pub u32);
 

@@ -160,7 +160,7 @@ impl World {
         }
     }
 
-    /// A router has let go of a replica that leaves; when all have, it is gone.
+    /// A router has released a replica that leaves; when all have, it is gone.
     pub(super) fn let_go(&mut self, replica: usize) {
         let it = &mut self.replicas[replica];
         it.leaving_from = it.leaving_from.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What routers say of replicas, held against what befell them: how long a hang went unnoticed, and
+//! What routers say of replicas, compared with what happened to them: how long a hang went unnoticed, and
 //! whether a healthy replica was put out. It changes nothing in the world.
 
 use std::time::Duration;

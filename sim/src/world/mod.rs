@@ -93,7 +93,7 @@ struct Timer {
     tries: u32,
 }
 
-/// Whose requests do harm, or did.
+/// The tenant whose requests do harm, or did.
 #[derive(Clone, Copy, Debug)]
 struct Poison {
     tenant: Tenant,

@@ -36,7 +36,7 @@ pub(super) struct Replica {
     pub(super) lies: bool,
     /// Since when nothing is wrong with it.
     pub(super) well_since: Option<Moment>,
-    /// Routers that have not let go of it yet, while it leaves.
+    /// Routers that have not released it yet, while it leaves.
     pub(super) leaving_from: usize,
 }
 

@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// The engine answers that the request can never fit; that is an answer, and the client's to mend.
+    /// The engine answers that the request can never fit; that is an answer, which the client must correct.
     fn refuse_too_long(&mut self, id: u64) {
         let Some(flight) = self.flights.get(&id) else { return };
         let (router, request) = (flight.router, RequestId(id));

@@ -1,4 +1,4 @@
-//! The processes that are tormented: eight mock replicas and a reference that is left alone, each a
+//! The processes under test: eight mock replicas and a reference that is left alone, each a
 //! process of its own, and a router in front of the eight. A replica that was killed comes back on
 //! its old port, as one under an orchestrator does.
 

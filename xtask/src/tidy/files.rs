@@ -4,7 +4,9 @@
 use crate::finding::Finding;
 use crate::source::{Source, identifiers};
 
-const FILE_LINES_MAX: usize = 800;
+const FILE_LINES_MAX: usize = 400;
+/// Rooms with files that are still to be split.
+const LONG_FILES: [&str; 2] = ["core/src/brain/", "core/src/policy/"];
 const METRICS_FOLDER: &str = "io/src/telemetry/metrics/";
 const MARKERS: [&str; 3] = ["TODO", "FIXME", "XXX"];
 
@@ -17,7 +19,8 @@ const CRATES: [&str; 3] = ["cleave_core", "cleave_io", "cleave_sim"];
 
 pub(super) fn too_long(source: &Source) -> Option<Finding> {
     let lines = source.text.lines().count();
-    (FILE_LINES_MAX < lines).then(|| {
+    let is_split = !LONG_FILES.iter().any(|it| source.path.starts_with(it));
+    (is_split && FILE_LINES_MAX < lines).then(|| {
         Finding::new(&source.path, lines, format!("{lines} lines, at most {FILE_LINES_MAX}"))
     })
 }
@@ -107,9 +110,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_have_800_lines_and_no_more() {
-        assert_eq!(too_long(&rust("a.rs", &"\n".repeat(800))), None);
-        assert!(too_long(&rust("a.rs", &"\n".repeat(801))).is_some());
+    fn a_file_may_have_400_lines_and_no_more() {
+        assert_eq!(too_long(&rust("a.rs", &"\n".repeat(400))), None);
+        assert!(too_long(&rust("a.rs", &"\n".repeat(401))).is_some());
     }
 
     #[test]

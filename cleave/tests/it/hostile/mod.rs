@@ -1,4 +1,4 @@
-//! Clients and replicas that mean ill or know no better: the right status, a clear error, and no
+//! Clients and replicas that are hostile or broken: the right status, a clear error, and no
 //! other request is affected.
 
 mod admin;

@@ -1,5 +1,5 @@
 //! One event of a streamed answer, read where it stands. What is no event at all is told apart from
-//! what is merely not understood: the first means that the replica has lost its mind.
+//! what is merely not understood: the first means that the replica is broken.
 
 use std::borrow::Cow;
 use std::fmt;

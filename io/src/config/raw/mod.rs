@@ -108,7 +108,7 @@ pub(super) struct Raw {
 }
 
 /// Replicas that serve the same models.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PoolSection {
     /// Names the pool in logs, metrics and status; must be unique.
@@ -146,8 +146,8 @@ pub(super) struct PoolSection {
     /// Which tenants share a replica's prefix cache. With `shared` all do, as engines do it by
     /// themselves. With `per_tenant` each tenant finds only its own prompts: every tenant, or API
     /// key where there are none, gets a `cache_salt` of its own in the body that goes out, which
-    /// vLLM, SGLang and TensorRT-LLM heed. Bodies for which the router cannot do so are refused.
-    #[serde(default = "cache_default")]
+    /// vLLM, SGLang and TensorRT-LLM obey. Bodies for which the router cannot do so are refused.
+    #[serde(default)]
     pub cache: Text<CacheScope>,
     /// The `tokenizer.json` of the pool's models, to count prompts as the engines do. Without it they
     /// are estimated from their bytes. Needs a build with the feature `tokenizer`.
@@ -225,10 +225,6 @@ impl Default for Raw {
             pools: Vec::new(),
         }
     }
-}
-
-fn cache_default() -> Text<CacheScope> {
-    Text(CacheScope::default())
 }
 
 fn weight_default() -> f64 {

@@ -8,9 +8,10 @@ use cleave_core::brain::LineSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text::{HashedKey, Text, UnknownKeysText};
+use super::text::{HashedKey, Text};
 use super::{Slots, slots};
 use crate::admin::Secret;
+use crate::proxy::UnknownKeys;
 
 const MIB: usize = 1 << 20;
 
@@ -122,7 +123,7 @@ pub(in crate::config) struct Keys {
     /// What becomes of a key that is no tenant's: `refuse` answers 401, `share` serves it like a
     /// request without a contract. `/v1/models` is answered without a key in any case.
     #[schemars(extend("x-default" = "`\"refuse\"`"))]
-    pub unknown: Option<Text<UnknownKeysText>>,
+    pub unknown: Option<Text<UnknownKeys>>,
     /// Keys the salts that keep tenants apart (`cache = "per_tenant"`); 16 characters at least. Give all
     /// routers before the same engines the same one, else each fills a cache of its own. Prefer
     /// `cache_secret_file`, which keeps it out of this file.

@@ -42,7 +42,7 @@ pub(in crate::config) trait TextValue: Sized {
 }
 
 /// A value as it stands in the file: text there, its meaning here.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(in crate::config) struct Text<K>(pub K);
 
 /// Reads text of the kind that the schema names by `format`; unknown formats admit everything.
@@ -259,33 +259,39 @@ impl TextValue for HashedKey {
     }
 }
 
-/// What becomes of keys that are no tenant's.
-#[derive(Clone)]
-pub(in crate::config) struct UnknownKeysText(pub UnknownKeys);
+/// Makes a kind of value a choice between words, each with what it means.
+macro_rules! choice {
+    ($kind:ty: $($word:literal => $meaning:ident),+) => {
+        impl TextValue for $kind {
+            const FORMAT: &'static str = "";
+            const EXAMPLE: &'static str = "";
 
-impl TextValue for UnknownKeysText {
-    const FORMAT: &'static str = "";
-    const EXAMPLE: &'static str = "refuse";
+            fn read(text: &str) -> Result<Self, Wrong> {
+                match text {
+                    $($word => Ok(Self::$meaning),)+
+                    _ => Err(Wrong::new(
+                        "is not a choice",
+                        format!("give one of {}", Self::choices().join(", ")),
+                    )),
+                }
+            }
 
-    fn read(text: &str) -> Result<Self, Wrong> {
-        match text {
-            "refuse" => Ok(Self(UnknownKeys::Refuse)),
-            "share" => Ok(Self(UnknownKeys::Share)),
-            _ => Err(Wrong::new("is not a choice", "give one of refuse, share")),
+            fn write(&self) -> String {
+                match self {
+                    $(Self::$meaning => $word.to_owned(),)+
+                }
+            }
+
+            fn choices() -> Vec<&'static str> {
+                vec![$($word),+]
+            }
         }
-    }
-
-    fn write(&self) -> String {
-        match self.0 {
-            UnknownKeys::Refuse => "refuse".to_owned(),
-            UnknownKeys::Share => "share".to_owned(),
-        }
-    }
-
-    fn choices() -> Vec<&'static str> {
-        vec!["refuse", "share"]
-    }
+    };
 }
+
+choice!(UnknownKeys: "refuse" => Refuse, "share" => Share);
+choice!(CacheScope: "shared" => Shared, "per_tenant" => PerTenant);
+choice!(LogFormat: "text" => Text, "json" => Json);
 
 impl TextValue for PolicyKind {
     const FORMAT: &'static str = "";
@@ -301,54 +307,6 @@ impl TextValue for PolicyKind {
 
     fn choices() -> Vec<&'static str> {
         Self::SERVED.iter().map(|it| it.as_str()).collect()
-    }
-}
-
-impl TextValue for CacheScope {
-    const FORMAT: &'static str = "";
-    const EXAMPLE: &'static str = "shared";
-
-    fn read(text: &str) -> Result<Self, Wrong> {
-        match text {
-            "shared" => Ok(Self::Shared),
-            "per_tenant" => Ok(Self::PerTenant),
-            _ => Err(Wrong::new("is not a cache scope", "give one of shared, per_tenant")),
-        }
-    }
-
-    fn write(&self) -> String {
-        match self {
-            Self::Shared => "shared".to_owned(),
-            Self::PerTenant => "per_tenant".to_owned(),
-        }
-    }
-
-    fn choices() -> Vec<&'static str> {
-        vec!["shared", "per_tenant"]
-    }
-}
-
-impl TextValue for LogFormat {
-    const FORMAT: &'static str = "";
-    const EXAMPLE: &'static str = "text";
-
-    fn read(text: &str) -> Result<Self, Wrong> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err(Wrong::new("is not a log format", "give one of text, json")),
-        }
-    }
-
-    fn write(&self) -> String {
-        match self {
-            Self::Text => "text".to_owned(),
-            Self::Json => "json".to_owned(),
-        }
-    }
-
-    fn choices() -> Vec<&'static str> {
-        vec!["text", "json"]
     }
 }
 
@@ -406,7 +364,7 @@ mod tests {
         LogFormat::choices().into_iter().for_each(check::<LogFormat>);
         check::<HashedKey>(HashedKey::EXAMPLE);
         check::<WorkloadId>(WorkloadId::EXAMPLE);
-        UnknownKeysText::choices().into_iter().for_each(check::<UnknownKeysText>);
+        UnknownKeys::choices().into_iter().for_each(check::<UnknownKeys>);
     }
 
     #[test]

@@ -140,8 +140,8 @@ impl BrainState {
         self.cancel_signals.remove(&request);
     }
 
-    /// Hands verdicts to the requests that wait for them, signals those that wait in vain, passes
-    /// questions on, and lists the replicas that are let go.
+    /// Hands verdicts to the requests that wait for them, cancels those whose replica is lost, passes
+    /// questions on, and lists the replicas that are released.
     pub(super) fn hand_out(&mut self, released: &mut Vec<ReplicaId>) {
         for action in self.actions.drain(..) {
             if let Some((request, verdict)) = action.verdict()

@@ -1,0 +1,125 @@
+//! The end of a request: the brain's books, the metrics, the kept decision and the access line are
+//! closed when the visit is dropped. A panic in here is contained, because another may be unwinding.
+
+use std::thread;
+use std::time::Duration;
+
+use cleave_core::brain::Outcome;
+use cleave_core::domain::Usage;
+use cleave_core::protocol::Api;
+use cleave_core::tokens::{Possible, Seen};
+use http::StatusCode;
+
+use super::Visit;
+use crate::proxy::explanations::RequestOutcome;
+use crate::proxy::panics::{Panicked, attempt};
+use crate::telemetry::AccessRecord;
+
+/// Events of a stream that carry no token: the role before them, the reason and the mark after them.
+const EVENTS_AROUND: u32 = 3;
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.on_panic();
+            if self.first_byte.is_none() {
+                self.status = StatusCode::INTERNAL_SERVER_ERROR;
+            }
+        }
+        // A panic that leaves this while another unwinds would abort the process.
+        if let Err(Panicked) = attempt(|| self.end()) {
+            self.router.metrics.on_panic("request");
+        }
+    }
+}
+
+impl Visit {
+    /// Notes that a panic of the router ends it, for which no replica and no workload is to blame.
+    pub(in crate::proxy) const fn on_panic(&mut self) {
+        self.outcome = None;
+    }
+
+    fn end(&mut self) {
+        let usage = self.read_usage.unwrap_or_else(|| self.usage());
+        let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
+        self.close(outcome, self.lesson(usage));
+        let total = self.arrived.elapsed();
+        self.keep_end(usage, total);
+        if let Some(pool) = &self.pool {
+            let metrics = &pool.metrics;
+            match self.outcome {
+                // The answer was under way, or is a 500.
+                None if self.status != StatusCode::INTERNAL_SERVER_ERROR => _ = metrics.cut.inc(),
+                None | Some(Outcome::Done) => metrics.on_answered(self.status.as_u16()),
+                Some(Outcome::Cancelled) => _ = metrics.cancelled.inc(),
+                Some(Outcome::Cut) => _ = metrics.cut.inc(),
+            }
+            metrics.tokens_input.inc_by(usage.input.unwrap_or(0).into());
+            metrics.tokens_cached.inc_by(usage.cached.unwrap_or(0).into());
+            metrics.tokens_output.inc_by(usage.output.unwrap_or(0).into());
+            if let Some(first_byte) = self.first_byte {
+                metrics.first_byte.observe(first_byte.as_secs_f64());
+            }
+            metrics.total.observe(total.as_secs_f64());
+        }
+        self.router.access.write(&AccessRecord {
+            request_id: self.request_id.to_str().unwrap_or("-"),
+            method: self.method.as_str(),
+            path: self.uri.path(),
+            status: self.status.as_u16(),
+            pool: self.pool.as_ref().map_or("-", |it| &it.name),
+            replica: self.member.as_ref().map_or("-", |it| it.origin.as_str()),
+            session: self.key,
+            tries: self.tries,
+            stream: self.stream,
+            usage,
+            events: self.meter.events(),
+            first_byte: self.first_byte,
+            total,
+            outcome: self.outcome_word(),
+        });
+    }
+    /// Reads the engine's figures, as far as they are possible.
+    pub(super) fn usage(&self) -> Usage {
+        let took = self.arrived.elapsed().saturating_sub(self.waited);
+        let streamed = if self.stream { self.streamed_tokens() } else { 0 };
+        let seen = Seen { took, streamed, bytes: self.meter.bytes() };
+        Possible::new(&self.extent, 0, seen).bound(self.meter.usage())
+    }
+
+    /// Takes from an engine's figures what can be learned from them.
+    pub(super) fn lesson(&self, usage: Usage) -> Usage {
+        // Anthropic's count of the input leaves out what was cached, but not every engine's does.
+        let clear = self.api != Api::Messages || usage.cached.unwrap_or(0) == 0;
+        // Most streams end without figures. There is an event for each token and a few around them.
+        let events = u32::try_from(self.meter.events()).unwrap_or(u32::MAX);
+        let counted = self.stream.then(|| events.saturating_sub(EVENTS_AROUND));
+        Usage {
+            input: usage.input.filter(|_| clear),
+            output: usage.output.or(counted),
+            cached: usage.cached,
+        }
+    }
+
+    /// Completes what is kept with what came of it.
+    fn keep_end(&mut self, usage: Usage, total: Duration) {
+        let (outcome, status) = (self.outcome_word(), self.status.as_u16());
+        let Some(kept) = self.kept.as_mut().filter(|it| it.is_placed()) else { return };
+        let waited = self.placed.duration_since(self.arrived);
+        // Only a stream shows its first token when it comes.
+        let first = self.first_byte.filter(|_| self.stream);
+        let ttft = first.map(|it| it.saturating_sub(waited));
+        kept.came = Some(RequestOutcome { outcome, status, ttft, total, usage });
+        self.router.explanations.put(kept);
+    }
+
+    fn outcome_word(&self) -> &'static str {
+        match self.outcome {
+            None => "panicked",
+            Some(Outcome::Done) if self.member.is_none() => "router",
+            Some(Outcome::Done) => "done",
+            Some(Outcome::Cancelled) => "cancelled",
+            Some(Outcome::Cut) => "cut",
+        }
+    }
+}
