@@ -1,4 +1,4 @@
-//! The words between the brain and whoever drives it.
+//! The words between the brain and its driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,12 +83,12 @@ pub enum Event {
         report: Report,
     },
     /// When a byte of any answer last came from the replica. Told before the brain is woken, so that
-    /// nobody need speak of every byte.
+    /// drivers need not speak of every byte.
     Sign {
         replica: ReplicaId,
         at: Moment,
     },
-    /// Nobody waits for the replica now: what runs there waits for its clients to take it.
+    /// No request waits for the replica now: what runs there waits for its clients to take it.
     Unawaited {
         replica: ReplicaId,
     },
@@ -122,7 +122,7 @@ pub enum Failure {
     /// The connection broke after the request was sent, or what came was no answer. Also in the middle of
     /// an answer that another replica can go on with.
     Lost,
-    /// The connection broke after the request was sent, and nobody listens there any more.
+    /// The connection broke after the request was sent, and nothing listens there any more.
     Died,
     /// It was told to give up, because the replica hangs.
     Hung,
@@ -202,7 +202,7 @@ impl Action {
 /// Why a request is not sent, or not sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nobody can take it now.
+    /// No replica can take it now.
     NoReplica { retry_after: Duration },
     /// It was tried as often, or as widely, as it may be.
     TriesSpent,

@@ -82,11 +82,11 @@ pub struct Other {
 /// The reason in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Nobody else could take it.
+    /// No other replica could take it.
     Only,
     /// It has been elsewhere in vain.
     Retry,
-    /// Somebody must try whether the replica is back.
+    /// A request must try whether the replica is back.
     Trial,
     /// The replica takes no new sessions and keeps this one.
     Home,
@@ -94,7 +94,7 @@ pub enum Why {
     Cache,
     /// Waiting for a replica with more of the prompt would cost more than computing it here.
     Wait,
-    /// Nobody has any of the prompt, and here it is cheapest.
+    /// No replica has any of the prompt, and here it is cheapest.
     Cheapest,
     /// The policy says so and prices nothing.
     Rule,
@@ -119,11 +119,11 @@ impl Why {
         match self {
             Self::Only => "no other replica could take it",
             Self::Retry => "it has been elsewhere in vain",
-            Self::Trial => "somebody must try whether the replica is back",
+            Self::Trial => "a request must try whether the replica is back",
             Self::Home => "the replica takes no new sessions and keeps this one",
             Self::Cache => "no replica has more of the prompt in its cache",
             Self::Wait => "waiting for a replica with more of the prompt would cost more",
-            Self::Cheapest => "nobody has any of the prompt, and here it is cheapest",
+            Self::Cheapest => "no replica has any of the prompt, and here it is cheapest",
             Self::Rule => "the policy says so and prices nothing",
         }
     }

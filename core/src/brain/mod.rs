@@ -1,5 +1,5 @@
 //! The whole decision for one pool: events and time in, actions out. Five machines do it, each with its own state
-//! and none knowing another: `placement` says where, `admission` when, `books` what it costs, `health` who is well,
+//! and none knowing another: `placement` says where, `admission` when, `books` what it costs, `health` which replicas are well,
 //! `poison` what must not be sent. The brain is the match below: it tells the machines what happened and
 //! carries what they say from one to the next. It never waits, never reads a clock and never does what it
 //! decides: the driver does, under one lock per pool, and the simulator does the same in virtual time.

@@ -1,5 +1,5 @@
-//! What operators should know: every change of a replica's state with its reason, who is quarantined. The brain writes
-//! notices beside its actions; whoever drives it takes them and publishes them. They change nothing,
+//! What operators should know: every change of a replica's state with its reason, which requests are quarantined. The brain writes
+//! notices beside its actions; its driver takes them and publishes them. They change nothing,
 //! so a driver may leave them: what is not taken is bounded, and the oldest go first.
 
 use std::collections::VecDeque;

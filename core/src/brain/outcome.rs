@@ -12,7 +12,7 @@ use super::request::{Booking, Due};
 use super::{Brain, RETRY_AFTER};
 
 impl Brain {
-    /// A try failed. The order is that of what each step must know: who was in flight at a death is noted while
+    /// A try failed. The order is that of what each step must know: what was in flight at a death is noted while
     /// the request still is; the books are closed before it is placed again; blame comes before the next choice.
     pub(super) fn on_failed(
         &mut self,

@@ -33,10 +33,10 @@ struct Known {
 }
 
 /// What a new brain takes over from the one that panicked. A panic can come from what was learned, so the
-/// less, the safer; whoever rebuilds takes less each time that panics repeat.
+/// less, the safer; less is taken over each time that panics repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inherit {
-    /// The health of replicas, what tenants used, who is in quarantine, the homes of sessions and the
+    /// The health of replicas, what tenants used, what is in quarantine, the homes of sessions and the
     /// assignment.
     All,
     /// The health of replicas and what tenants used.

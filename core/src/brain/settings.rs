@@ -55,7 +55,7 @@ impl Default for WatchSettings {
     }
 }
 
-/// Who waits, where and for how long.
+/// Which requests wait, where and for how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineSettings {
     /// Whether requests wait here while every replica is past its knee.
@@ -68,7 +68,7 @@ pub struct LineSettings {
 }
 
 impl LineSettings {
-    /// Nobody waits here; engines have their own lines.
+    /// No request waits here; engines have their own lines.
     pub fn off() -> Self {
         Self { holds: false, gates: false, ..Self::default() }
     }
@@ -100,7 +100,7 @@ impl Default for SessionSettings {
 }
 
 impl Settings {
-    /// A policy alone: nobody waits at the router, as at most routers.
+    /// A policy alone: no request waits at the router, as at most routers.
     pub fn without_line(policy: PolicyKind) -> Self {
         Self { policy, line: LineSettings::off(), ..Self::default() }
     }

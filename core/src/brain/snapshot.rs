@@ -15,7 +15,7 @@ pub struct Snapshot {
     pub requests_in_flight: usize,
     /// Sessions that changed replica since the start.
     pub sessions_moved_total: u64,
-    /// Requests held in quarantine now, and times that somebody was put there since the start.
+    /// Requests held in quarantine now, and times that a request was put there since the start.
     pub quarantined: usize,
     pub quarantined_total: u64,
     /// How well lengths were predicted since the start.

@@ -150,8 +150,8 @@ impl Breaker {
         }
     }
 
-    /// Notes an answer: whatever it was before, the replica is up. Only where nobody listens, what
-    /// still comes was on its way before, and says nothing of who is there now.
+    /// Notes an answer: whatever it was before, the replica is up. Only where nothing listens, what
+    /// still comes was on its way before, and says nothing of what is there now.
     pub fn on_success(&mut self, now: Moment) {
         if let Standing::Out { reason: Reason::Unreachable, .. } = self.standing {
             return;
@@ -297,7 +297,7 @@ impl Breaker {
     }
 
     /// Notes that it could not be asked, or answered with an error: that is a failure, and so are the
-    /// connections it lost before. If nobody listens there, they were lost by its death. One that is out
+    /// connections it lost before. If nothing listens there, they were lost by its death. One that is out
     /// is asked again soon, because asking costs nothing.
     fn on_probe_failed(&mut self, now: Moment, is_refused: bool) {
         let losses = std::mem::take(&mut self.losses);

@@ -140,7 +140,7 @@ pub struct Ledger {
     load: Load,
     waiting: u32,
     answering: u32,
-    /// When the line of prompts last moved: somebody's first token, or the first to join it.
+    /// When the line of prompts last moved: a first token, or the first to join it.
     moved_at: Moment,
     /// All prompts that were read here, from zero again when that is full.
     prefilled_us: u64,

@@ -1,5 +1,5 @@
-//! What do we know of each replica? Who is there, what is booked there, how fast it is, whether it may
-//! be sent more. It never chooses and never asks: whoever holds the fleet tells it what happened.
+//! What do we know of each replica? Which replicas are there, what is booked there, how fast it is, whether it may
+//! be sent more. It never chooses and never asks: the brain tells it what happened.
 
 mod breaker;
 mod hang;
@@ -119,7 +119,7 @@ impl Replica {
         !self.leaving && self.breaker.admits(now) && has_room
     }
 
-    /// Tells whether it may be sent something when nobody else is there: it takes work, but too much
+    /// Tells whether it may be sent something when no other is there: it takes work, but too much
     /// for one that has just come back, or it is suspected, or its pause is over and it was not asked yet.
     pub fn admits_at_need(&self, now: Moment) -> bool {
         let suspect = matches!(self.breaker.standing(), Standing::Suspect { .. });
@@ -235,7 +235,7 @@ impl Fleet {
         self.replicas.retain(|it| it.id != id);
     }
 
-    /// Compares the replicas with each other: who is slow, and what engines say beyond our books.
+    /// Compares the replicas with each other: which is slow, and what engines say beyond our books.
     pub fn on_time(&mut self, now: Moment) {
         for it in &mut self.replicas {
             it.reported.on_time(now, it.in_flight);

@@ -1,5 +1,5 @@
 //! What others say of a replica's load: its engine, and other routers. Our own books are never
-//! doubted for it. An engine's word can only add requests that nobody we know of has sent, counts
+//! doubted for it. An engine's word can only add requests that no known router has sent, counts
 //! less the longer its figures stand still, and is bounded by what the other engines of the pool say
 //! and by what we have there ourselves. So a report that froze, or lies, neither starves a replica
 //! nor floods it. A rule that believed the newest figures would do both.
@@ -129,7 +129,7 @@ impl ReportedLoad {
         let (waiting, running) = (f64::from(report.waiting), f64::from(report.running));
         let waiting_share = waiting / (waiting + running);
         let strangers_running = count * (1.0 - waiting_share);
-        // Each is taken to hold as much as those who run there do on average.
+        // Each is taken to hold as much as those that run there do on average.
         let kv_each = report.kv_used_tokens() / running.max(1.0);
         Strangers {
             waiting: count * waiting_share,

@@ -21,7 +21,7 @@ pub struct Watch {
     /// When it was last asked for a token, and how long that may take; `None` once it is told.
     pub asked: Option<(Moment, Duration)>,
     pub last_asked: Moment,
-    /// Whether nobody listened at its address when it was last looked at.
+    /// Whether nothing listened at its address when it was last looked at.
     pub was_refused: bool,
     /// When it was asked for a token in vain, while it had work; a sign of life takes that back.
     pub mute_since: Option<Moment>,

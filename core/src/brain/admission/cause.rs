@@ -3,11 +3,11 @@
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Everybody who may take it is past its knee, as far as its class may fill a replica.
+    /// Every replica that may take it is past its knee, as far as its class may fill a replica.
     Knee,
     /// The same of its workload's subset, while others of the pool have room.
     Subset,
-    /// Its prompt is long, and enough replicas must stay free for those who matter more.
+    /// Its prompt is long, and enough replicas must stay free for classes that matter more.
     Door,
     /// It begins a session, and the KV of all replicas is full.
     Sessions,
@@ -35,7 +35,7 @@ impl Cause {
             Self::Knee => "every replica was as full as its class may fill it",
             Self::Subset => "every replica of its workload's subset was full, others were not",
             Self::Door => {
-                "its prompt is long, and replicas are kept free for those who matter more"
+                "its prompt is long, and replicas are kept free for classes that matter more"
             }
             Self::Sessions => "it begins a session, and the KV of all replicas was full",
             Self::Turn => "others went before it",

@@ -1,13 +1,13 @@
 //! How much of a replica each class may take while others are about. A request is held only for its
-//! own good or for somebody's who matters more: prompts wait at a replica for a small part of what
+//! own good or for that of a class that matters more: prompts wait at a replica for a small part of what
 //! their class is promised, those of lesser classes for a small part of that, and long prompts leave
-//! enough replicas free that somebody of the first class finds one. All of it is void for a class that
+//! enough replicas free that a request of the first class finds one. All of it is void for a class that
 //! waits all the time nevertheless: then there is more of it than there is room, and weights decide.
 //!
 //! Which classes are about is seen from the work they bring. Where there is only one, it is held for
-//! nobody but itself: while it would wait at a replica for a good part of what it was promised. That part
-//! shrinks as the line grows: once there is more than can be served in time, whoever is sent must find
-//! a short wait, or all of them are late and not only those who must be.
+//! no other class: while it would wait at a replica for a good part of what it was promised. That part
+//! shrinks as the line grows: once there is more than can be served in time, a request that is sent must find
+//! a short wait, or all of them are late and not only those that must be.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::lanes::{Fill, LaneKey};
 
 /// A prompt may wait at a replica for this part of its class's first-token target.
 const PATIENCE_PART: f64 = 8.0;
-/// Where no other class is about and nobody waits, for this part of it.
+/// Where no other class is about and no request waits, for this part of it.
 const ALONE_PART: f64 = 2.0;
 /// And for this part of what a higher class may wait, where one is about.
 const COURTESY_PART: f64 = 8.0;
@@ -152,7 +152,7 @@ impl Headroom {
         it.at = now;
     }
 
-    /// Takes in who waits and what the fleet can do.
+    /// Takes in what waits and what the fleet can do.
     pub(super) fn look(&mut self, now: Moment, line: &Line, capacity_per_min: Work) {
         let mut waiting = [false; CLASSES_MAX];
         for lane in line.lanes().map(LaneKey::from).filter(|it| !it.is_long) {
@@ -174,7 +174,7 @@ impl Headroom {
             };
             self.limits[class] = left.and(Limit { fill: 1.0, wait_ms });
             if it.waits_since.is_some() {
-                // Nobody goes past it to where it may not go itself.
+                // No request goes past it to where it may not go itself.
                 left = self.limits[class];
             }
             let share = it.share(now, capacity_per_min);
@@ -198,7 +198,7 @@ impl Headroom {
         })
     }
 
-    /// Tells whether no more than one class is about, so that there is nobody to leave room for.
+    /// Tells whether no more than one class is about, so that there is no other to leave room for.
     pub(super) fn is_alone(&self) -> bool {
         self.first.is_none()
     }

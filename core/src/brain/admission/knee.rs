@@ -3,7 +3,7 @@
 //! gets done, and KV memory that is used up. (How long prompts may wait for others to be read depends
 //! on whose they are: that is `headroom`.) The first is predicted from step times for the contexts that are really seen, and corrected live as
 //! congestion control does: first tokens that come far later than predicted say that the engine has
-//! a line of its own. Nobody sets a number of requests.
+//! a line of its own. No number of requests is set.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ const SEQUENCES_MAX: u32 = 512;
 const NEW_SHARE: f64 = 0.002;
 /// Requests after which the knees are looked up anew.
 const LOOK_STEP: u32 = 64;
-/// A first token that takes so many times as long as predicted, and more than anybody should wait, is
+/// A first token that takes this many times as long as predicted, and longer than any request should wait, is
 /// late.
 const LATE_FACTOR: f64 = 2.0;
 /// One that is late was behind a long prompt; so many in a row are behind a line.
 const LATE_IN_A_ROW: u32 = 16;
 /// What is left of the room of a replica whose first tokens are late.
 const LATE_CUT: f64 = 0.9;
-/// Below this share in use, KV memory holds nobody up.
+/// Below this share in use, KV memory holds no request up.
 const KV_TIGHT_SHARE: f64 = 0.8;
 /// What an engine said longer ago than this says nothing of now.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ pub(super) struct LaneKey {
     pub(super) is_fresh: bool,
     /// Its prompt takes so long to read that it must leave a door open.
     pub(super) is_long: bool,
-    /// Whose replicas it may use; anybody's if nobody is named.
+    /// The workload whose replicas it may use; any replica if none is named.
     pub(super) workload: Option<u32>,
     /// Where its cache is.
     pub(super) home: Option<ReplicaId>,
@@ -101,7 +101,7 @@ impl<'a> Scene<'a> {
         self.lets_in(lane, fills.clone()) && fills.any(|it| limit.admits(it))
     }
 
-    /// Tells whether anybody at all could go, as far as room goes.
+    /// Tells whether any request at all could go, as far as room goes.
     pub(super) fn has_room(self) -> bool {
         let limit = self.headroom.widest();
         self.fills.iter().any(|it| limit.admits(it))
@@ -141,7 +141,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Tells whether memory and those who matter more let a request in.
+    /// Tells whether memory and classes that matter more let a request in.
     fn lets_in(self, lane: LaneKey, fills: impl Iterator<Item = &'a Fill>) -> bool {
         (!lane.is_fresh || self.gate.is_open()) && (!lane.is_long || self.headroom.has_door(fills))
     }

@@ -1,7 +1,7 @@
-//! Where those who wait may go, in a pool that is divided: the replicas of their workload's subset, and
-//! beyond it those it may spill to once everybody inside has a longer line than the class should wait.
+//! Where requests that wait may go, in a pool that is divided: the replicas of their workload's subset, and
+//! beyond it those it may spill to once every replica inside has a longer line than the class should wait.
 //! The subsets decide that for one request at a time; here it is kept for every workload that waits, so
-//! that who goes next is found without asking them for each. It is looked up anew every second, and
+//! that the next one is found without asking them for each. It is looked up anew every second, and
 //! the pick itself asks the subsets again.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ const SPARE: usize = 64;
 pub(super) struct Reaches {
     /// By workload. About as many as wait, so bounded as the line is.
     table: FxHashMap<u32, Reach>,
-    /// By class: who waits longer inside may go beyond.
+    /// By class: a request that waits longer inside may go beyond.
     patience_ms: Vec<f64>,
 }
 

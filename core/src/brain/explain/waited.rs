@@ -23,7 +23,7 @@ pub struct Waited {
     pub ahead_mu: f64,
     pub wait_expected: Duration,
     /// How long its first token was expected to take once it is sent: at a replica that has nothing
-    /// else to do, or, for one that came too late for everybody, where it would have come soonest.
+    /// else to do, or, for one that came too late for every replica, where it would have come soonest.
     pub first_token_ms: f64,
     /// How long after its arrival its first token had to be there.
     pub first_token_within: Option<Duration>,

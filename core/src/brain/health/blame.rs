@@ -1,4 +1,4 @@
-//! Whose fault is it that a request was lost? A replica that is broken loses everybody's; a request that
+//! Whose fault is it that a request was lost? A replica that is broken loses all requests; a request that
 //! breaks its own connection is lost wherever it goes, and its sender could put out replica after replica
 //! with it. So a lost connection is only a question. A failed one for a token makes the replica guilty; the
 //! same request answered elsewhere does, but such blame never takes out the last of the pool; a token acquits

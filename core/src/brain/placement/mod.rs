@@ -60,7 +60,7 @@ impl Placement {
         self.spare = candidates;
     }
 
-    /// Finds who served a session last, unless that is too long ago.
+    /// Finds the replica that served a session last, unless that is too long ago.
     pub(super) fn home(&self, now: Moment, key: SliceKey) -> Option<ReplicaId> {
         self.sessions.home(now, key)
     }

@@ -1,4 +1,4 @@
-//! What is remembered of sessions: who served each one last, and when. A set-associative table of
+//! What is remembered of sessions: which replica served each one last, and when. A set-associative table of
 //! fixed size: 16 bytes a session, allocated once, the oldest of eight neighbours makes room. A map
 //! with a list for recency would take five times the bytes and grow in leaps under the lock.
 //!
@@ -43,13 +43,13 @@ impl Sessions {
         }
     }
 
-    /// Finds who served the session last, unless that is too long ago.
+    /// Finds the replica that served the session last, unless that is too long ago.
     pub(super) fn home(&self, now: Moment, key: SliceKey) -> Option<ReplicaId> {
         let entry = self.set(key).iter().find(|it| holds(it, key))?;
         self.is_live(entry, now).then(|| replica_of(entry))
     }
 
-    /// Notes that `replica` serves the session from now on; returns who did before.
+    /// Notes that `replica` serves the session from now on; returns which did before.
     pub(super) fn remember(
         &mut self,
         now: Moment,

@@ -1,6 +1,6 @@
 //! Is a workload one of several, or nearly all there is? A ring of what was served whole last. Where
-//! nobody sends a key, all requests are one workload, and to hold it would stop everybody for what two
-//! of them did.
+//! clients send no key, all requests are one workload, and to hold it would stop all of them for what two
+//! did.
 
 use std::collections::VecDeque;
 use std::time::Duration;

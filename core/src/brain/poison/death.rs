@@ -21,7 +21,7 @@ pub(super) struct Witness {
 pub(super) struct Death {
     pub(super) replica: ReplicaId,
     pub(super) at: Moment,
-    /// Whether something else than lost requests shows it: nobody listens there, it hangs, another
+    /// Whether something else than lost requests shows it: nothing listens there, it hangs, another
     /// process came. A connection can break without that.
     pub(super) confirmed: bool,
     /// In order.

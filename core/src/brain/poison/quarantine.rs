@@ -1,12 +1,12 @@
-//! Which request brings replicas down? Whoever is in flight when a replica dies or hangs comes under
-//! suspicion together with everybody else who was there; who then finishes elsewhere is cleared, and
-//! who stands out at the next death is quarantined: refused, so that it cannot walk through the
+//! Which request brings replicas down? All that is in flight when a replica dies or hangs comes under
+//! suspicion together; a request that then finishes elsewhere is cleared, and
+//! one that stands out at the next death is quarantined: refused, so that it cannot walk through the
 //! fleet. Suspects are spread over replicas when they are tried again (the brain does that), so that
 //! a second death tells them apart. What repeats is held in widening scopes: the request, its
 //! session, the new sessions of its workload, the workload.
 //!
-//! One death proves nothing, and a rack that loses power makes everybody a suspect alike: it takes at
-//! least two deaths, and fewer who were at as many of them than deaths. Completions weigh against
+//! One death proves nothing, and a rack that loses power makes all requests suspects alike: it takes at
+//! least two deaths, and fewer requests that were at as many of them than deaths. Completions weigh against
 //! deaths (`completions`), so that what is asked all day is not blamed for crashes it was merely there for.
 //! And a workload is held only where others are a real share of what is served (`company`): where clients
 //! send no key all are one workload, and to hold that one would do the attacker's work.
@@ -39,9 +39,9 @@ const CONFIRMED_IN: Duration = Duration::from_secs(60);
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// How long after an offence a workload is taken to go on offending.
 const OFFENDS_FOR: Duration = Duration::from_secs(60);
-/// So many completions of a prompt outweigh one death.
+/// This many completions of a prompt outweigh one death.
 const COMPLETIONS_PER_DEATH: u32 = 5;
-/// So many completions of a workload outweigh one of its sessions that offended.
+/// This many completions of a workload outweigh one of its sessions that offended.
 const COMPLETIONS_PER_OFFENCE: u32 = 20;
 
 /// What the operator may set about quarantine.
@@ -115,7 +115,7 @@ impl Quarantine {
         self.requests.len()
     }
 
-    /// Tells whether nobody is held and nobody suspected, as almost always.
+    /// Tells whether nothing is held and nothing suspected, as almost always.
     pub(super) fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.workloads.is_empty() && self.deaths.is_empty()
     }
@@ -154,7 +154,7 @@ impl Quarantine {
     }
 
     /// Notes that a replica died, or hangs, with these in flight. Said again for the same death, it
-    /// only adds who was not known to be there.
+    /// only adds what was not known to be there.
     pub(super) fn on_death(
         &mut self,
         now: Moment,

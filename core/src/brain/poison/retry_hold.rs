@@ -17,7 +17,7 @@ use crate::domain::{Moment, RequestId};
 const WAITING_MAX: usize = 1024;
 /// How long one waits at most.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Time between two looks at those who wait, when nothing else happens.
+/// Time between two looks at what waits, when nothing else happens.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The requests that wait, the first first.

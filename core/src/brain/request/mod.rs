@@ -24,7 +24,7 @@ pub(super) struct Booking {
     /// Whether it went to a replica that was out, to see whether it is back.
     pub(super) trial: bool,
     pub(super) past: Past,
-    /// Who served its session before, if that was somebody else.
+    /// The replica that served its session before, if that was another.
     pub(super) moved_from: Option<ReplicaId>,
     /// Where it was before, in vain.
     pub(super) tried: Vec<ReplicaId>,

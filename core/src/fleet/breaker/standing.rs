@@ -45,7 +45,7 @@ pub enum Probe {
     Stranger,
     /// It could not connect, or was answered with an error.
     Failed,
-    /// Nobody listens at its address: the process is gone.
+    /// Nothing listens at its address: the process is gone.
     Refused,
     /// Asked for a token, it gave none in time, and this is when it last sent a byte of anything.
     Mute { asked_at: Moment, last_byte_at: Option<Moment> },
@@ -56,10 +56,10 @@ pub enum Probe {
 /// Whether requests may go to the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Known, but nothing has come from it yet. Used only when nobody else is there.
+    /// Known, but nothing has come from it yet. Used only when no other is there.
     Joining,
     Up,
-    /// Something is wrong with it, perhaps. Used only when nobody else is there.
+    /// Something is wrong with it, perhaps. Used only when no other is there.
     Suspect {
         reason: Reason,
     },
@@ -68,7 +68,7 @@ pub enum Standing {
         until: Moment,
     },
     /// One request is on its way to find out whether it is back, because it cannot be asked for a token
-    /// or nobody else is there.
+    /// or no other is there.
     Trial {
         reason: Reason,
     },

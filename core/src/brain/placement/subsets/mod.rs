@@ -1,9 +1,9 @@
 //! Which replicas may a workload use? The slow loop of the brain: every few seconds it measures what
-//! workloads ask for, gives each as many replicas as it needs, and plans who they are. The picker
+//! workloads ask for, gives each as many replicas as it needs, and plans which ones. The picker
 //! then chooses among them. What a workload breaks it breaks there, and its caches are few.
 //!
 //! A pool with no more replicas than the floor is not divided at all, nor is one that has only seen
-//! one workload: there is nobody to protect from it. A dead replica is replaced at
+//! one workload: there is no other to protect from it. A dead replica is replaced at
 //! once by the next in rendezvous order, which is the same in every router; the plan follows later.
 
 mod orders;
@@ -41,7 +41,7 @@ const OUT_MAX: Duration = Duration::from_secs(60);
 const RETURN_MAX: Duration = Duration::from_secs(30);
 /// Workloads whose demand is known; any above a two-thousandth of all load is among them.
 const WORKLOADS_MAX: usize = 4096;
-/// Demand is an average over about half a minute, so that a burst does not move anybody.
+/// Demand is an average over about half a minute, so that a burst moves no workload.
 const DEMAND_HALF_LIFE: Duration = Duration::from_secs(20);
 
 /// What the planner is told of one replica.
@@ -88,7 +88,7 @@ pub(super) struct Subsets {
     /// Replicas that an assignment from before names, until when they are waited for.
     expected: Option<Moment>,
     orders: Orders,
-    /// Who is there has changed since the last round.
+    /// The replicas have changed since the last round.
     stale: bool,
     planned_at: Moment,
     balance: Balance,
@@ -126,7 +126,7 @@ impl Subsets {
         }
     }
 
-    /// Notes that who is there has changed.
+    /// Notes that the replicas have changed.
     pub(super) const fn touch(&mut self) {
         self.stale = true;
     }
@@ -135,12 +135,12 @@ impl Subsets {
         self.stale
     }
 
-    /// Tells whether a round is due: time has passed, or somebody has come or gone.
+    /// Tells whether a round is due: time has passed, or a replica has come or gone.
     pub(super) fn is_due(&self, now: Moment) -> bool {
         self.stale || PLAN_INTERVAL <= now.since(self.planned_at)
     }
 
-    /// Plans a round for those who are there.
+    /// Plans a round for the replicas that are there.
     pub(super) fn plan(&mut self, now: Moment, peers: impl Iterator<Item = Peer>) {
         self.stale = false;
         self.planned_at = now;
@@ -184,8 +184,8 @@ impl Subsets {
         self.deeds = plan.deeds;
     }
 
-    /// Lists whom to plan for: those who are there and not out for long, and for a while after a
-    /// start those who were there before.
+    /// Lists which replicas to plan for: those that are there and not out for long, and for a while after a
+    /// start those that were there before.
     fn members(&mut self, now: Moment) -> Vec<FleetMember> {
         let out: Vec<Place> = self.peers.iter().filter(|it| it.out).map(|it| it.place).collect();
         self.out_since.retain(|place, _| out.contains(place));
@@ -227,7 +227,7 @@ impl Subsets {
             let bounds = self.bounds_of(workload);
             // What is sent again and again because replicas die under it is not demand.
             let load = if self.troubles.has(now, workload) { 0.0 } else { load };
-            // Its part of the fleet is what it may have while nobody else wants it.
+            // Its part of the fleet is what it may have while no other wants it.
             let share = load / total.max(f64::MIN_POSITIVE) * f64::from(replicas) * capacity;
             let load = load.max(share * self.sizer.target());
             let size = self.sizer.size(now, workload, load, capacity, bounds);

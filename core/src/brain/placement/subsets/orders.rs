@@ -43,7 +43,7 @@ pub enum Order {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::brain) struct Orders {
     pub(super) drained: Vec<Place>,
-    /// Of those who are in one.
+    /// Of the replicas that are in one.
     pub(super) zones: BTreeMap<Place, u32>,
     pub(super) pinned: BTreeMap<u32, Vec<Place>>,
     pub(super) frozen: bool,

@@ -11,12 +11,12 @@ use crate::sharding::Slice;
 use super::steps::Step;
 use super::{OUT_MAX, Subsets};
 
-/// Whoever waits longer inside than this part of what its class promises for the first token may ask
+/// A request that waits longer inside than this part of what its class promises for the first token may ask
 /// beyond: a wait that long begins to show, and most of the promise is still there to be kept.
 const PATIENCE_PART: u32 = 50;
 
-/// Whoever is expected to wait for the first token inside for longer than this part of that promise may
-/// ask beyond, however short the lines are: a long prompt that nobody has, or no room for it.
+/// A request that is expected to wait for the first token inside for longer than this part of that promise may
+/// ask beyond, however short the lines are: a long prompt that no replica has, or no room for it.
 const PROMISE_PART: u32 = 10;
 
 /// Why a replica beyond the subset may take a request.
@@ -24,7 +24,7 @@ const PROMISE_PART: u32 = 10;
 pub enum Beyond {
     /// One of the subset takes nothing.
     StandIn,
-    /// Everybody in the subset has too long a line, or would be late with the first token.
+    /// Every replica of the subset has too long a line, or would be late with the first token.
     Load,
     /// The session went there before, and its cache is there.
     Home,
@@ -43,7 +43,7 @@ impl Beyond {
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::StandIn => "a replica of the subset takes nothing",
-            Self::Load => "nobody in the subset would begin to answer soon",
+            Self::Load => "no replica of the subset would begin to answer soon",
             Self::Home => "the session was there before",
         }
     }
@@ -129,7 +129,7 @@ impl Subsets {
     }
 
     /// Lists the replicas of a workload: those it is pinned or confined to, or those that were planned.
-    /// Nobody is confined to replicas that are gone for good.
+    /// No workload is confined to replicas that are gone for good.
     fn held(&self, now: Moment, key: SliceKey) -> Option<&[Place]> {
         let lookup = self.lookup.as_ref()?;
         let workload = key.workload();
@@ -198,7 +198,7 @@ impl Subsets {
 
     /// Adds replicas beyond the subset, at most `count` in all, in an order that is the workload's
     /// own and never more than it may spill to, dead or alive: what kills its replicas must not go
-    /// through the whole fleet. Whoever has a step open has that one only.
+    /// through the whole fleet. A workload that has a step open has that one only.
     fn extend(&self, now: Moment, key: SliceKey, count: usize, into: &mut Selection) {
         let Some(lookup) = &self.lookup else { return };
         let workload = key.workload();
@@ -225,7 +225,7 @@ impl Subsets {
         self.out_since.get(&place).is_some_and(|since| OUT_MAX <= now.since(*since))
     }
 
-    /// Tells whether somebody has a replica to himself.
+    /// Tells whether a workload has a replica to itself.
     fn is_reserved(&self, place: Place) -> bool {
         let Some(lookup) = &self.lookup else { return false };
         let exclusive = self.settings.workloads.iter().filter(|it| it.exclusive);

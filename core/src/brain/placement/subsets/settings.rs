@@ -26,11 +26,11 @@ pub struct WorkloadSettings {
     pub workload: u32,
     /// What people call it.
     pub name: String,
-    /// As for everybody where nothing is said.
+    /// As for all where nothing is said.
     pub floor: Option<u32>,
     pub cap: Option<u32>,
     pub spill: bool,
-    /// Nobody else uses its replicas.
+    /// No other workload uses its replicas.
     pub exclusive: bool,
 }
 

@@ -1,6 +1,6 @@
 //! One step at a time. Beyond its subset a workload begins on one replica, and on another only when that
 //! one has shown a sign of life since. Replicas that requests bring down show nothing, so however fast such
-//! requests come they reach their subset and a step more before anybody knows what is wrong. A workload
+//! requests come they reach their subset and a step more before it is known what is wrong. A workload
 //! that does no harm hardly notices: a replica at work is heard of many times a second.
 //!
 //! Sessions that live beyond the subset may go on there until the step is overdue: keeping each of them

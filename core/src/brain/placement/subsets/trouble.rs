@@ -1,7 +1,7 @@
-//! Whose requests do replicas die under? A workload of which nothing was served since a replica died or
+//! Under which workloads do replicas die? A workload of which nothing was served since a replica died or
 //! fell silent under it stays where it is: it does not grow, is not given others for the replicas it lost,
 //! and may ask one replica beyond its subset instead of several. A death is no load. One answer that
-//! began in time clears it, so a rack that loses power holds nobody for longer than it takes to serve one
+//! began in time clears it, so a rack that loses power holds no workload for longer than it takes to serve one
 //! request at the stand-in; an answer that came through a hang proves nothing.
 //!
 //! Where it happens again under a request sent since, the workload is tried one request at a time, after
@@ -18,13 +18,13 @@ use crate::domain::{Moment, Place, ReplicaId};
 
 /// Workloads remembered; the one that was noted first makes room.
 const WORKLOADS_MAX: usize = 256;
-/// How long a death is held against a workload that nobody hears of any more.
+/// How long a death is held against a workload of which nothing is heard any more.
 const TTL: Duration = Duration::from_secs(10 * 60);
 /// How long a workload pauses after its second loss in a row; doubles at each further one.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Where the doubling ends.
 const PAUSE_MAX: Duration = Duration::from_secs(80);
-/// A trial of which nobody hears any more, as when its client left, holds others up no longer than this.
+/// A trial of which nothing is heard any more, as when its client left, holds others up no longer than this.
 const TRIAL_MAX: Duration = Duration::from_secs(30);
 
 /// Lost connections of a workload of which it is open whether their replica is gone.

@@ -1,4 +1,4 @@
-//! What people see of an assignment: slices, who holds them and why, what they carry, and how well
+//! What people see of an assignment: slices, which replicas hold them and why, what they carry, and how well
 //! it is balanced.
 
 use std::sync::Arc;
