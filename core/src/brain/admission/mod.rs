@@ -354,6 +354,9 @@ impl Admission {
         now: Moment,
         open: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> bool {
+        if self.line.is_empty() {
+            return false;
+        }
         let mut fills = Vec::new();
         self.fill_all(now, open, &mut fills);
         let scene = self.scene(&fills);

@@ -203,6 +203,11 @@ impl Books {
         })
     }
 
+    /// Counts the accounts that were opened, and those that were closed.
+    pub(super) const fn changes(&self) -> u64 {
+        self.opened + self.closed
+    }
+
     /// Tells whether every account that was opened is open, or was closed once.
     pub(super) fn is_sound(&self) -> bool {
         let open = u64::try_from(self.requests.len()).unwrap_or(u64::MAX);
