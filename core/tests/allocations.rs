@@ -54,7 +54,9 @@ fn allocations(policy: PolicyKind, replicas: u32) -> u64 {
 fn a_decision_allocates_nothing_per_candidate() {
     for policy in [PolicyKind::PRICED, PolicyKind::SESSION, PolicyKind::POWER_OF_TWO] {
         let (few, many) = (allocations(policy, 8), allocations(policy, 512));
-        assert!(many <= few && few <= 2, "{policy}: {few} for 8 replicas, {many} for 512");
+        // In debug builds the invariants that follow every event take two more.
+        let most = if cfg!(debug_assertions) { 4 } else { 2 };
+        assert!(many <= few && few <= most, "{policy}: {few} for 8 replicas, {many} for 512");
     }
 }
 

@@ -32,7 +32,8 @@ pub fn broken(brain: &Brain, now: Moment, actions: &[Action]) -> Option<&'static
 /// What is booked at each replica, in number and in work, is exactly what was sent there and has not
 /// ended: to the microsecond and the token.
 pub fn ledger_matches_requests(brain: &Brain) -> bool {
-    let ids: Vec<ReplicaId> = brain.fleet.iter().map(|it| it.id).collect();
+    let mut ids: Vec<ReplicaId> = Vec::with_capacity(brain.fleet.iter().count());
+    ids.extend(brain.fleet.iter().map(|it| it.id));
     let mut sums = vec![(0, 0, Load::default()); ids.len()];
     for (_, booking) in brain.books.iter() {
         let Ok(at) = ids.binary_search(&booking.replica) else { return false };
