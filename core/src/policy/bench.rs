@@ -52,22 +52,13 @@ impl Bench {
 
     /// Says where a request of the session with that prompt would go.
     pub(super) fn pick_for(&mut self, session: u64, outline: &Outline) -> u32 {
-        self.ask(Ask {
-            now: self.now,
-            key: SliceKey(session),
-            outline,
-            home: None,
-            first_token: None,
-        })
+        self.pick_from(None, session, outline)
     }
 
     /// Says where the next request of a session would go that `home` served last.
-    pub(super) fn pick_from(&mut self, home: u32, outline: &Outline) -> u32 {
-        let home = Some(ReplicaId(home));
-        self.ask(Ask { now: self.now, key: SliceKey(1), outline, home, first_token: None })
-    }
-
-    fn ask(&mut self, ask: Ask<'_>) -> u32 {
+    pub(super) fn pick_from(&mut self, home: Option<u32>, session: u64, outline: &Outline) -> u32 {
+        let (key, home) = (SliceKey(session), home.map(ReplicaId));
+        let ask = Ask { now: self.now, key, outline, home, first_token: None };
         let chosen = self.policy.pick(&ask, &self.candidates, &mut self.chance);
         self.candidates[chosen].id.0
     }

@@ -79,9 +79,9 @@ fn a_session_leaves_its_replica_only_for_a_gain_that_is_noticed() {
     for home in 0..2 {
         // 1,000 tokens ahead are 24 ms, and 3,000 are 73 ms.
         let short = bench.send(&prompt(&[(1000, 10)]), home);
-        assert_eq!(bench.pick_from(home, &next), home, "a line that is hardly noticed");
+        assert_eq!(bench.pick_from(Some(home), 1, &next), home, "a line that is hardly noticed");
         let long = bench.send(&prompt(&[(2000, 20)]), home);
-        assert_eq!(bench.pick_from(home, &next), 1 - home);
+        assert_eq!(bench.pick_from(Some(home), 1, &next), 1 - home);
         for request in [short, long] {
             bench.answer(request, home);
             bench.end(request, home);
