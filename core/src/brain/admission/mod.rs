@@ -68,6 +68,10 @@ pub(super) struct Admission {
 pub(super) struct Fills(Vec<Fill>);
 
 impl Fills {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Makes the question whether a replica is among these and has room, within a limit or that of the home.
     pub(super) fn rooms(
         &self,
