@@ -227,7 +227,7 @@ impl Brain {
         let reach = self.placement.reach(now, key, &self.fleet);
         let reach = reach.map(|(inside, beyond)| Reach { key, inside, beyond });
         let placement = &self.placement;
-        self.admission.set_reach(key.workload(), reach, |it| placement.patience(it));
+        self.admission.set_reach(key.workload(), reach, |it| placement.spill_wait(it));
     }
 
     /// Looks up anew where those that wait may go.

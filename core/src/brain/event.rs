@@ -33,8 +33,8 @@ pub enum Event {
     Answering {
         request: RequestId,
     },
-    /// So many tokens of its answer have come so far. Said now and then, as [`streamed_is_due`]
-    /// tells, and not for every token.
+    /// Its answer has `output_tokens` tokens by now. Sent only when [`streamed_is_due`] says so, not for
+    /// every token.
     Streamed {
         request: RequestId,
         output_tokens: u32,
@@ -67,7 +67,7 @@ pub enum Event {
     Leaving {
         replica: ReplicaId,
     },
-    /// What tenants may use from now on; those not named may use what they like.
+    /// What tenants may use from now on; tenants that are not named have no limit.
     Contracted {
         limits: Vec<(Tenant, Limits)>,
     },

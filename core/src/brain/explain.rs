@@ -26,7 +26,7 @@ pub use waited::Waited;
 const MARKED_MAX: usize = 1024;
 /// Candidates that are written down, the cheapest first.
 const CONSIDERED_MAX: usize = 16;
-/// Whom else is asked.
+/// Policies that are asked as well, for comparison.
 const OTHERS: [PolicyKind; 4] = [
     PolicyKind::ROUND_ROBIN,
     PolicyKind::POWER_OF_TWO,
@@ -138,7 +138,7 @@ pub struct Shadows {
     pub others_ttft_ms: [(PolicyKind, f64); OTHERS.len()],
 }
 
-/// Who is marked, and what was found out about them.
+/// The requests that are marked for an explanation, and what was found out about each.
 #[derive(Debug)]
 pub(super) struct Explaining {
     marked: IndexMap<RequestId, Marked, FxBuildHasher>,

@@ -10,7 +10,7 @@ use crate::queue::Work;
 
 use super::{Action, Brain};
 
-/// What is worked out in two ways may differ by so much.
+/// The largest difference between two ways of computing one value.
 const ROUNDING: Duration = Duration::from_micros(10);
 
 /// Finds a rule that a brain breaks after an event or after time passed, and which brought these actions.
@@ -96,7 +96,7 @@ pub fn sends_are_allowed(brain: &Brain, actions: &[Action]) -> bool {
     })
 }
 
-/// Nobody waits while there is room for it.
+/// No request waits while there is room for it.
 pub fn nobody_waits_in_vain(brain: &Brain, now: Moment) -> bool {
     !brain.holds_in_vain(now)
 }

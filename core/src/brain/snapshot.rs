@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub replicas: Vec<ReplicaSnapshot>,
 }
 
-/// Who waits at one moment.
+/// The requests that wait at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSnapshot {
     pub waiting: usize,
@@ -173,8 +173,8 @@ impl Brain {
         self.placement.view(now)
     }
 
-    /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for people
-    /// who ask, not for decisions.
+    /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for the
+    /// operator interface, not for decisions.
     pub fn load(&self, now: Moment) -> Vec<ReplicaLoad> {
         let replicas = self.fleet.iter().map(|it| ReplicaLoad {
             id: it.id,

@@ -89,7 +89,7 @@ impl Bench {
     /// Sends one request of the session and says where it went.
     fn sent(&mut self, session: u32) -> (RequestId, ReplicaId) {
         let (request, actions) = self.arrive(session);
-        (request, target(&actions).expect("somebody takes it"))
+        (request, target(&actions).expect("a replica takes it"))
     }
 
     /// One whole good request; says where it went.

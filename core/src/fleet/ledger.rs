@@ -1,7 +1,7 @@
 //! What is booked on one replica: the work of every request that was sent there and has not ended, in
 //! whole microseconds and tokens, so that what is booked can be taken back exactly. A prompt counts
-//! until its first token, an answer for as much of it as is still to come. It knows no requests: who
-//! holds a charge hands it in again when it changes and once more when it is over.
+//! until its first token, an answer for as much of it as is still to come. It knows no requests: the
+//! holder of a charge hands it in again when it changes and once more when it is over.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -48,8 +48,8 @@ impl Load {
         ms(self.prefill_us + self.decode_us)
     }
 
-    /// Quotes a request that has not begun: so much of its prompt is cached, and its answer is
-    /// expected to have so many tokens.
+    /// Quotes a request that has not begun. `cached_tokens` of its prompt are cached; `output_tokens` are
+    /// expected of its answer.
     pub fn quote(
         cost: &RequestCost,
         outline: &Outline,
@@ -164,7 +164,7 @@ impl Ledger {
         self.prefilled_us
     }
 
-    /// Measures the prompts that were read since there were so many.
+    /// Measures the prompts that were read since `prefilled_us` was `before_us`.
     pub const fn prefilled_since(&self, before_us: u64) -> u64 {
         self.prefilled_us.wrapping_sub(before_us)
     }

@@ -10,8 +10,8 @@ use super::{HangDetector, SlowDetector};
 /// that are not full, and answers longer than expected, take more than the books say.
 const KV_FULL_SHARE: f64 = 0.7;
 
-/// For so long a report is believed that shows an engine at work; one that never changes again is
-/// frozen, and says nothing.
+/// How long a report that shows an engine at work is believed. One that never changes again is frozen
+/// and says nothing.
 const WORKING_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,9 +1,9 @@
-//! Is a replica past its knee? There it gets no more done for more requests, they only wait longer.
-//! Two things bring it there: so many answers at once that the next one slows all others as much as it
-//! gets done, and KV memory that is used up. (How long prompts may wait for others to be read depends
-//! on whose they are: that is `headroom`.) The first is predicted from step times for the contexts that are really seen, and corrected live as
-//! congestion control does: first tokens that come far later than predicted say that the engine has
-//! a line of its own. No number of requests is set.
+//! Is a replica past its knee? Beyond the knee more requests bring no more throughput; they only wait
+//! longer. Two things bring a replica there: a batch in which one more answer slows all others by as much
+//! as it gets done itself, and KV memory that is used up. (How long a prompt may wait for other prefills
+//! depends on its class: that is `headroom`.) The first is predicted from step times for the contexts that
+//! are really seen, and corrected live as congestion control does: first tokens that come far later than
+//! predicted say that the engine has a line of its own. No number of requests is configured.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const LOOK_STEP: u32 = 64;
 /// A first token that takes this many times as long as predicted, and longer than any request should wait, is
 /// late.
 const LATE_FACTOR: f64 = 2.0;
-/// One that is late was behind a long prompt; so many in a row are behind a line.
+/// A single late first token was behind a long prompt. This many in a row are behind a line in the engine.
 const LATE_IN_A_ROW: u32 = 16;
 /// What is left of the room of a replica whose first tokens are late.
 const LATE_CUT: f64 = 0.9;
@@ -40,8 +40,8 @@ pub(super) struct Knees {
     /// Of the requests that are seen, on average.
     context_tokens: f64,
     seen: u32,
-    /// How much later than predicted a first token may come.
-    patience_ms: f64,
+    /// How long a first token may take beyond [`LATE_FACTOR`] times its prediction before it is late.
+    late_margin_ms: f64,
 }
 
 #[derive(Debug)]
@@ -57,10 +57,10 @@ struct Knee {
 }
 
 impl Knees {
-    pub(super) fn new(patience: Duration) -> Self {
+    pub(super) fn new(late_margin: Duration) -> Self {
         let context_tokens = Mix::USUAL.context_tokens().into();
-        let patience_ms = span_ms(patience);
-        Self { replicas: FxHashMap::default(), context_tokens, seen: 0, patience_ms }
+        let late_margin_ms = span_ms(late_margin);
+        Self { replicas: FxHashMap::default(), context_tokens, seen: 0, late_margin_ms }
     }
 
     pub(super) fn on_joined(&mut self, replica: ReplicaId, hardware: &Hardware) {
@@ -86,8 +86,8 @@ impl Knees {
         }
     }
 
-    /// Corrects what was predicted by a first token: of a request sent then, so many in flight, that
-    /// should have taken so long.
+    /// Corrects the knee by a first token that took `taken_ms` instead of `predicted_ms`, of a request that
+    /// was sent at `sent_at`.
     pub(super) fn on_first_token(
         &mut self,
         replica: &Replica,
@@ -97,7 +97,7 @@ impl Knees {
     ) {
         let Some(knee) = self.replicas.get_mut(&replica.id) else { return };
         let in_flight = f64::from(replica.in_flight);
-        if LATE_FACTOR * predicted_ms + self.patience_ms < taken_ms {
+        if LATE_FACTOR * predicted_ms + self.late_margin_ms < taken_ms {
             knee.late += u32::from(knee.cut_at <= sent_at);
             if LATE_IN_A_ROW <= knee.late {
                 knee.seen_max = (LATE_CUT * in_flight.min(knee.sequences_max)).max(1.0);

@@ -17,7 +17,7 @@ pub(super) struct LaneKey {
     pub(super) class: u8,
     /// It begins a session and was not let in yet.
     pub(super) is_fresh: bool,
-    /// Its prompt takes so long to read that it must leave a door open.
+    /// Its prompt is long: it must leave some replicas free.
     pub(super) is_long: bool,
     /// The workload whose replicas it may use; any replica if none is named.
     pub(super) workload: Option<u32>,
@@ -84,7 +84,7 @@ impl<'a> Scene<'a> {
         let class = usize::from(lane.class);
         match lane.workload.and_then(|it| self.reaches.get(it)) {
             Some(reach) => {
-                let reached = reach.fills(self.fills, self.reaches.patience_ms(class));
+                let reached = reach.fills(self.fills, self.reaches.spill_wait_ms(class));
                 self.is_open_among(lane, home, strict, reached.chain(home))
             }
             None => self.is_open_among(lane, home, strict, self.fills.iter()),

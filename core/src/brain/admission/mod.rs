@@ -92,7 +92,7 @@ impl Fills {
     }
 }
 
-/// What a request that joins the line has to expect, for people who ask.
+/// What a request that joins the line has to expect, for its explanation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prospect {
     pub(super) cause: Cause,
@@ -107,7 +107,7 @@ impl Admission {
             line: Line::new(settings.limits, &settings.classes),
             contracts: Contracts::default(),
             gate: Gate::new(settings.gate),
-            knees: Knees::new(headroom.patience_min()),
+            knees: Knees::new(headroom.replica_wait_min()),
             drain_rate: DrainRate::new(Work::ZERO),
             headroom,
             reaches: Reaches::default(),

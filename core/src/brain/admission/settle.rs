@@ -56,7 +56,7 @@ impl Admission {
         self.gate.on_ended(now, booking.key, 0);
     }
 
-    /// Counts what a stream of that many tokens has used by now against its contract.
+    /// Counts what a stream with `output` tokens has used by now against its contract.
     pub(in crate::brain) fn on_streamed(
         &mut self,
         booking: &mut Booking,

@@ -17,7 +17,7 @@ mod traffic;
 
 type Verdict = Result<ReplicaId, Refusal>;
 
-/// A brain with its own clock; prompts are so long that one fills a replica until it is read.
+/// A brain with its own clock. One long prompt fills a replica until its prefill is done.
 struct Bench {
     brain: Brain,
     now: Moment,
@@ -212,7 +212,7 @@ fn beyond_a_contract_only_idle_capacity_is_used_and_the_books_close() {
     let (first, verdicts) = bench.arrive(1, 1_000, of(1, 1));
     assert_eq!(sent(&verdicts), [first]);
     let (second, verdicts) = bench.arrive(2, 1_000, of(1, 1));
-    assert_eq!(sent(&verdicts), [second], "nobody else wants it");
+    assert_eq!(sent(&verdicts), [second], "no other tenant wants it");
     let full = bench.fill();
     let (third, verdicts) = bench.arrive(3, 1_000, of(1, 1));
     let [(refused, Err(Refusal::OverContract { limit: "mu", retry_after }))] = verdicts[..] else {
@@ -310,7 +310,7 @@ fn one_that_waits_while_its_twin_is_quarantined_is_refused_when_its_turn_comes()
     assert_eq!(sent(&verdicts), [poison]);
     let others: Vec<u64> = (2..4).map(|it| bench.arrive(it, LONG, of(2, 1)).0).collect();
     let (twin, verdicts) = bench.arrive(1, LONG, of(1, 1));
-    assert_eq!(verdicts, [], "everybody is full");
+    assert_eq!(verdicts, [], "every replica is full");
     let died = Event::Failed { request: RequestId(poison), failure: Failure::Died };
     assert_eq!(sent(&bench.tell(died.clone())), [poison], "one death proves nothing");
     let verdicts = bench.tell(died);
@@ -365,7 +365,7 @@ fn session_of(workload: u64, session: u64) -> u64 {
     (workload * 0x1234_5678) << 32 | session
 }
 
-/// A pool of six in which every workload has two replicas, and may spill to so many more.
+/// A pool of six in which every workload has two replicas and may spill to `spill_max` more.
 fn in_twos(spill_max: u32) -> Bench {
     let subsets = SubsetSettings {
         floor: Some(2),

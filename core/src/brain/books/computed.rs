@@ -1,7 +1,7 @@
 //! What a request came to: as its engine says, within what is possible, and by prediction where it says
-//! nothing. Whoever leaves early has had a prompt read and an answer written, up to then; how much
-//! follows from the time that passed. If that were free, a client could have whatever it likes computed
-//! and leave before the first byte.
+//! nothing. A request that is cancelled has used prefill and decoding up to then; how much follows from
+//! the time that passed. If that were free, a client could have any prompt computed and leave before the
+//! first byte.
 
 use crate::cost::StepWork;
 use crate::domain::{Moment, Usage, span_ms, whole_u32};

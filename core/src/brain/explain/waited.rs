@@ -36,7 +36,7 @@ impl Waited {
         self.left_at.since(self.arrived_at)
     }
 
-    /// Notes that it may go. Whoever may in the moment of its arrival has waited for nothing.
+    /// Notes that the request may be sent. One that may be sent on arrival has not waited.
     pub(in super::super) fn go(&mut self, now: Moment) {
         self.left_at = now;
         self.cause = self.cause.filter(|_| self.arrived_at < now);

@@ -19,7 +19,7 @@ use super::settings::WatchSettings;
 
 /// Time between two looks at the fleet while it has work.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// After so long without a look the router itself was asleep, and silences say nothing.
+/// After this long without a look the router itself was asleep, and silences say nothing.
 const ASLEEP: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) enum Finding {
     Changed { replica: ReplicaId, before: State, now: State, silence: Option<Silence> },
     /// It hangs beyond doubt: what is there is to be given up.
     Hung { replica: ReplicaId },
-    /// It should be asked for one token, which may take that long.
+    /// It should be asked for one token, which may take up to `limit`.
     Ask { replica: ReplicaId, limit: Duration },
     /// Nothing listens at its address.
     Gone { replica: ReplicaId },

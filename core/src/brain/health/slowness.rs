@@ -36,7 +36,7 @@ pub(super) fn note_crowding(now: Moment, it: &mut Replica) {
     it.watch.on_booked(now, kv_tokens, report.as_ref());
 }
 
-/// Predicts a step of a replica with what is in flight there, each over so much context.
+/// Predicts a step of a replica with the requests in flight there, each with `context_tokens`.
 pub(super) fn step_ms(it: &Replica, context_tokens: u32) -> f64 {
     let batch = f64::from(it.in_flight.max(1));
     let context_tokens = batch * f64::from(context_tokens);

@@ -62,12 +62,12 @@ impl Placement {
         Some((inside, beyond))
     }
 
-    /// Tells how long a request may have to wait inside its subset before others are asked.
-    pub(in crate::brain) fn patience(
+    /// Tells how long a request may have to wait inside its subset before it may spill.
+    pub(in crate::brain) fn spill_wait(
         &self,
         promise: Option<std::time::Duration>,
     ) -> std::time::Duration {
-        self.subsets.patience(promise)
+        self.subsets.spill_wait(promise)
     }
 
     pub(in crate::brain) fn obey(&mut self, now: Moment, order: Order, fleet: &Fleet) {

@@ -85,7 +85,7 @@ fn subset(subsets: &mut At, key: SliceKey) -> Vec<Place> {
     subsets.at.chosen.clone()
 }
 
-/// Lists who may take the request at hand.
+/// Lists the replicas that may take the request at hand.
 fn allowed(subsets: &At) -> Vec<Place> {
     subsets.peers.iter().map(|it| it.place).filter(|it| subsets.allows(*it)).collect()
 }
@@ -112,7 +112,7 @@ fn only(takes: impl Fn(ReplicaId) -> bool) -> impl Fn(ReplicaId) -> Option<Sight
     move |it| Some(Sight { takes: takes(it), out: false, heard_at: Moment::MAX })
 }
 
-/// Keeps a workload at so many MU a minute for a while, planning as time goes.
+/// Keeps a workload at `mu_per_min` for these seconds, and plans when it is due.
 fn load(subsets: &mut At, workload: u32, mu_per_min: f64, seconds: std::ops::Range<u64>) {
     for second in seconds {
         for session in 0..10 {
@@ -159,8 +159,8 @@ fn a_session_may_stay_where_its_cache_is_unless_its_workload_is_in_trouble() {
     subsets.on_gone(ReplicaId(99));
     assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), well));
     assert_eq!(subsets.at.chosen, inside);
-    assert_eq!(subsets.patience(Some(Duration::from_secs(1))), Duration::from_millis(20));
-    assert_eq!(subsets.patience(None), Duration::from_secs(1));
+    assert_eq!(subsets.spill_wait(Some(Duration::from_secs(1))), Duration::from_millis(20));
+    assert_eq!(subsets.spill_wait(None), Duration::from_secs(1));
 }
 
 #[test]
@@ -227,7 +227,10 @@ fn alone_in_a_pool_a_workload_has_all_of_it_and_keeps_it_when_another_comes() {
     let mut subsets = At::new(SubsetSettings::default());
     subsets.plan(at_s(0), peers(12).into_iter());
     load(&mut subsets, 1, 50.0, 1..60);
-    assert!(!subsets.select(at_s(1), key(1, 7), None, well), "there is nobody to protect from it");
+    assert!(
+        !subsets.select(at_s(1), key(1, 7), None, well),
+        "there is no other workload to protect from it"
+    );
     load(&mut subsets, 2, 1.0, 60..63);
     assert_eq!(subset(&mut subsets, key(1, 7)).len(), 12);
     assert_eq!(subset(&mut subsets, key(2, 7)).len(), 2);
@@ -455,5 +458,5 @@ fn the_replicas_of_a_workload_are_spread_over_zones() {
         assert_eq!((places.len(), small.count()), (4, 2), "workload {workload}");
     }
     subsets.plan(at_s(4), all.iter().copied().take(12));
-    assert_eq!(subsets.orders.zones.len(), 12, "who left is forgotten");
+    assert_eq!(subsets.orders.zones.len(), 12, "a replica that left is forgotten");
 }

@@ -18,13 +18,13 @@ use crate::domain::{Moment, Place, ReplicaId};
 
 /// Workloads remembered; the one that was noted first makes room.
 const WORKLOADS_MAX: usize = 256;
-/// How long a death is held against a workload of which nothing is heard any more.
+/// How long a death is held against a workload that sends no more requests.
 const TTL: Duration = Duration::from_secs(10 * 60);
 /// How long a workload pauses after its second loss in a row; doubles at each further one.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Where the doubling ends.
 const PAUSE_MAX: Duration = Duration::from_secs(80);
-/// A trial of which nothing is heard any more, as when its client left, holds others up no longer than this.
+/// A trial without a result, as when its client left, holds others up no longer than this.
 const TRIAL_MAX: Duration = Duration::from_secs(30);
 
 /// Lost connections of a workload of which it is open whether their replica is gone.

@@ -1,4 +1,4 @@
-//! What people see of an assignment: slices, which replicas hold them and why, what they carry, and how well
+//! What operators see of an assignment: slices, which replicas hold them and why, what they carry, and how well
 //! it is balanced.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct SliceView {
     pub holders: Vec<Place>,
     pub why: SliceReason,
     pub since: u64,
-    /// Who held the state before.
+    /// The replica that held the state before.
     pub previous: Option<Place>,
     pub mu_per_min: f64,
 }
