@@ -2,8 +2,8 @@
 //! what each would have cost, and what other rules would have done with the same view. Nothing is
 //! computed for requests that are not marked, and nothing here changes a decision.
 //!
-//! What others would have done is asked of them one request at a time: they see the fleet as our
-//! choices made it, not as theirs would have. Over many requests that flatters them.
+//! The other policies are asked one request at a time: they see the fleet as the choices of this router
+//! made it, not as theirs would have. Over many requests that flatters them.
 
 mod waited;
 
@@ -84,9 +84,9 @@ pub struct Other {
 pub enum Why {
     /// No other replica could take it.
     Only,
-    /// It has been elsewhere in vain.
+    /// It failed at another replica before.
     Retry,
-    /// A request must try whether the replica is back.
+    /// The request is the trial that shows whether the replica is back.
     Trial,
     /// The replica takes no new sessions and keeps this one.
     Home,
@@ -96,7 +96,7 @@ pub enum Why {
     Wait,
     /// No replica has any of the prompt, and here it is cheapest.
     Cheapest,
-    /// The policy says so and prices nothing.
+    /// The policy chose it, and does not weigh in time.
     Rule,
 }
 
@@ -289,7 +289,7 @@ impl Explaining {
         self.marked.contains_key(&request)
     }
 
-    /// Takes the mark off a request that ended unasked.
+    /// Removes the mark of a request that ended before its explanation was taken.
     pub(super) fn forget(&mut self, request: RequestId) {
         self.marked.swap_remove(&request);
     }

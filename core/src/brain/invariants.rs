@@ -13,7 +13,7 @@ use super::{Action, Brain};
 /// The largest difference between two ways of computing one value.
 const ROUNDING: Duration = Duration::from_micros(10);
 
-/// Finds a rule that a brain breaks after an event or after time passed, and which brought these actions.
+/// Finds a rule that a brain breaks after an event, or after time passed, that brought these actions.
 pub fn broken(brain: &Brain, now: Moment, actions: &[Action]) -> Option<&'static str> {
     let rules: [(&'static str, bool); 9] = [
         ("the ledger is what requests are charged", ledger_matches_requests(brain)),
@@ -58,7 +58,8 @@ pub fn flights_match_requests(brain: &Brain) -> bool {
     brain.poison.matches(brain.books.iter())
 }
 
-/// What contracts hold is what those hold that wait or are in flight, whatever became of their tenants.
+/// What contracts hold in reserve is what requests that wait or are in flight hold, whatever became of their
+/// tenants.
 pub fn contracts_match_requests(brain: &Brain) -> bool {
     let in_flight =
         brain.books.iter().map(|it| it.1).chain(brain.poison.hold.iter().map(|it| &it.booking));

@@ -13,14 +13,14 @@ use crate::domain::{Moment, span_ms, span_of_ms};
 /// Below this no silence is called a hang. With the quarter second between two looks at the fleet, a
 /// hang is found within five seconds.
 const HUNG_MIN: Duration = Duration::from_millis(4500);
-/// How many times the expected silence is called a hang; three, less the time between two looks.
+/// A silence of this many times the expected one is a hang: three, less the time between two looks.
 const HUNG_FACTOR: f64 = 2.9;
 /// What share of that time makes a suspect: nothing new goes there, and it is asked for a token.
 const SUSPECT_SHARE: f64 = 0.5;
 /// A silence expected to be shorter than this says nothing about how good predictions are.
 const TELLING_MS: f64 = 500.0;
-/// The most times the prediction that a silence counts as: beyond it something is wrong with the
-/// replica rather than with the prediction.
+/// The largest ratio of a silence to its prediction that is learned: beyond it something is wrong with
+/// the replica rather than with the prediction.
 const STRETCH_MAX: f64 = 10.0;
 /// How much of what exceeds the prediction is forgotten at each silence that ends in time.
 const STRETCH_DECAY: f64 = 0.02;
@@ -41,14 +41,14 @@ pub enum SilentWork {
     Whole { prompt_tokens: u32, prefill_ms: f64, likely_ms: f64, longest_ms: f64 },
 }
 
-/// How long a replica with what it has may show no sign, in milliseconds.
+/// How long a replica may be silent given the work it has, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpectedSilence {
-    /// Until one token of a request that came now would be there.
+    /// Until the first token of a request sent now.
     pub token_ms: f64,
-    /// By what answers usually are.
+    /// If answers have their usual length.
     pub likely_ms: f64,
-    /// By what answers may be at most.
+    /// If answers have the greatest length they may have.
     pub longest_ms: f64,
 }
 
@@ -127,7 +127,7 @@ impl SilenceModel {
         ExpectedSilence { token_ms, likely_ms, longest_ms: longest_ms.max(likely_ms) }
     }
 
-    /// Says how long the question for one token may take a replica of which this is expected.
+    /// Says how long a probe for one token may take on a replica with this expected silence.
     pub fn question_limit(&self, expected: ExpectedSilence) -> Duration {
         hung_after(self.stretched(expected.token_ms)).mul_f64(SUSPECT_SHARE)
     }
@@ -137,11 +137,11 @@ impl SilenceModel {
     }
 }
 
-/// What is thought of a replica's silence.
+/// What a replica's silence means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HangVerdict {
     Well,
-    /// Silent for longer than it should be: worth a question, and nothing new goes there.
+    /// Silent for longer than it should be: it is probed, and nothing new goes there.
     Suspect(Silence),
     /// Silent beyond doubt.
     Hung(Silence),

@@ -14,7 +14,7 @@ const READ_MEMORY_MS: f64 = 10_000.0;
 /// The most that one request is booked with. A million of them add up to far less than overflows, and no
 /// router has as many in flight.
 const CHARGE_US_MAX: f64 = 1e12;
-/// What another router has booked is taken for this at most.
+/// The most that is counted of what another router has booked.
 const HEARD_MAX: u64 = 1 << 56;
 
 /// What one request weighs, or all of them at one replica. Sums are exact: what each request adds is
@@ -32,7 +32,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Moves what another router says to where it can be added up.
+    /// Bounds what another router reports, so that sums do not overflow.
     #[must_use]
     pub fn bounded(self) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl SubAssign for Load {
 pub struct Drift {
     pub predicted_us: u64,
     pub settled_us: u64,
-    /// How much too much or too little, each request on its own.
+    /// The sum of the absolute errors of all requests.
     pub missed_us: u64,
 }
 
@@ -219,7 +219,7 @@ impl Ledger {
     }
 
     /// Measures the prompts that are still to be read. What time has passed since the line moved was
-    /// spent on its head, but on no more than the head: a replica that hangs does not get shorter.
+    /// spent on its head, but on no more than the head: the line of a replica that hangs does not shrink.
     pub fn line_us(&self, now: Moment, pace: f64) -> u64 {
         let head = self.load.prefill_us / u64::from(self.waiting.max(1));
         let spent = us(span_ms(now.since(self.moved_at)) / pace);

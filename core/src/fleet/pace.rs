@@ -38,7 +38,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// How many times as long as predicted things take here, beside the other replicas.
+    /// The factor by which work takes longer here than predicted, relative to the other replicas.
     pub const fn factor(&self) -> f64 {
         self.factor
     }

@@ -18,12 +18,12 @@ const WORKING_FOR: Duration = Duration::from_secs(10);
 pub struct Watch {
     pub hang: HangDetector,
     pub slow: SlowDetector,
-    /// When it was last asked for a token, and how long that may take; `None` once it is told.
+    /// When it was last asked for a token, and how long that may take; `None` once the result is in.
     pub asked: Option<(Moment, Duration)>,
     pub last_asked: Moment,
     /// Whether nothing listened at its address when it was last looked at.
     pub was_refused: bool,
-    /// When it was asked for a token in vain, while it had work; a sign of life takes that back.
+    /// When it was asked for a token and gave none, while it had work; a sign of life clears this.
     pub mute_since: Option<Moment>,
     /// When its engine was last seen at work by its reports.
     worked_at: Option<Moment>,

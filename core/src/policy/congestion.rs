@@ -13,7 +13,7 @@ const MEMORY_S: f64 = 30.0;
 /// Load over what is left of a replica. At ten replicas in eleven busy the fleet is at its knee, and
 /// a line that grows has no average.
 const CROWDING_MAX: f64 = 10.0;
-/// How uneven work may be taken for: one huge prompt among small ones says little of the next.
+/// The greatest unevenness that is used: one huge prompt among small ones says little of the next.
 const UNEVENNESS_MAX: f64 = 10.0;
 
 /// Work that was sent lately, fading.
@@ -21,7 +21,7 @@ const UNEVENNESS_MAX: f64 = 10.0;
 pub(super) struct Congestion {
     requests: f64,
     work_ms: f64,
-    /// Of the work of each request.
+    /// The sum of the squares of each request's work.
     squares_ms2: f64,
     at: Moment,
 }

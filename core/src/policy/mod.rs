@@ -43,7 +43,7 @@ pub struct Ask<'a> {
     pub outline: &'a Outline,
     /// The replica that served its session last, if that is remembered.
     pub home: Option<ReplicaId>,
-    /// Within what its first token is promised, if anything is.
+    /// The TTFT that its class promises, if any.
     pub first_token: Option<Duration>,
 }
 

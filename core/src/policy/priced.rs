@@ -71,17 +71,17 @@ struct Price {
     own: f64,
     evict: f64,
     hold_up: f64,
-    /// How much of this work the others of the fleet would do in the same time, on average.
+    /// Its speed at this prompt, relative to the average replica of the fleet.
     speed: f64,
     traffic: Traffic,
 }
 
-/// What the load of the whole fleet makes of a millisecond.
+/// How the load of the whole fleet weighs a millisecond.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Traffic {
     /// How many others each millisecond of work delays.
     delayed: f64,
-    /// Requests on a replica, of those that make it busy.
+    /// Requests on an average replica, as a multiple of [`BUSY_REQUESTS`].
     busy: f64,
     /// The TTFT that counts double.
     long_ttft_ms: f64,
@@ -96,7 +96,7 @@ impl Price {
         let ttft = self.wait + self.own;
         let felt = ttft + ttft * ttft / self.traffic.long_ttft_ms;
         let again = ASKED_AGAIN * self.evict;
-        // Fewer come to a slow replica, so a millisecond there delays fewer.
+        // A slow replica gets fewer requests, so a millisecond there delays fewer.
         let crowd = self.traffic.delayed * self.speed * (self.own + again);
         felt + again + crowd + TOKENS_PER_FIRST * self.hold_up
     }
@@ -178,7 +178,7 @@ impl Policy for Priced {
 }
 
 impl Priced {
-    /// Prices every candidate; says what the load of the fleet makes of a millisecond.
+    /// Prices every candidate; returns the traffic they were priced with.
     fn weigh(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         self.residency.look_up(ask, candidates);
         let traffic = self.traffic(ask, candidates);
@@ -198,7 +198,7 @@ impl Priced {
         prices.min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |it| it.0)
     }
 
-    /// Estimates what a millisecond means on this fleet now.
+    /// Estimates the traffic of the fleet now, and the whole prompt's time at each candidate.
     fn traffic(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         let (own, all) = (in_flight_total(candidates), candidates.iter().map(in_flight).sum());
         let share = if own < all { own.max(1.0) / f64::max(all, 1.0) } else { 1.0 };
@@ -262,13 +262,13 @@ impl Priced {
 }
 
 /// Predicts how much longer the answer takes on a replica that is slower than its hardware promises.
-/// The price is about first tokens and about others; a client notices this too.
+/// The price covers the TTFT and other requests only; a client notices a slow answer too.
 fn slowness_ms(outline: &Outline, to: &Candidate) -> f64 {
     let output = f64::from(outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN));
     output * to.load.gap_ms() * (1.0 - 1.0 / to.load.pace).max(0.0)
 }
 
-/// Says how much more a gap between tokens is felt when it grows by `more`.
+/// Says how much more a gap between tokens costs when it grows by `more`.
 fn felt_more_ms(gap: f64, more: f64) -> f64 {
     more * (2.0 * gap + more) / GAP_MS
 }

@@ -4,10 +4,10 @@
 //! enough replicas free that a request of the first class finds one. All of it is void for a class that
 //! waits all the time nevertheless: then there is more of it than there is room, and weights decide.
 //!
-//! Which classes are about is seen from the work they bring. Where there is only one, it is held for
-//! no other class: while it would wait at a replica for a good part of what it was promised. That part
-//! shrinks as the line grows: once there is more than can be served in time, a request that is sent must find
-//! a short wait, or all of them are late and not only those that must be.
+//! Which classes are about is seen from the work they bring. Where there is only one, its requests are held
+//! for no other class, but only while they would wait at a replica for a good part of their target. That
+//! part shrinks as the line grows: under overload a request that is sent must find a short wait, or all
+//! requests are late and not only those that must be.
 
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ use super::lanes::{Fill, LaneKey};
 
 /// A prompt may wait at a replica for this part of its class's first-token target.
 const REPLICA_WAIT_PART: f64 = 8.0;
-/// Where no other class is about and no request waits, for this part of it.
+/// The same where no other class is about and no request waits.
 const ALONE_PART: f64 = 2.0;
-/// And for this part of what a higher class may wait, where one is about.
+/// Where a higher class is about, a prompt may wait for this part of what that class may wait.
 const COURTESY_PART: f64 = 8.0;
-/// How full lesser classes may make a replica then.
+/// How full lower classes may make a replica where a higher class is about.
 const COURTESY_FILL: f64 = 0.9;
 /// How full the first class makes the replicas that are kept free of long prompts. This decides how many
 /// are kept.
 const DOORS_FILL: f64 = 0.4;
-/// And at most this share of all.
+/// The largest share of all replicas that is kept free of long prompts.
 const DOORS_SHARE_MAX: f64 = 0.75;
-/// How long work is remembered.
+/// The time constant with which arrived work fades.
 const MEMORY_S: f64 = 30.0;
 /// A class that brings less than this share of what the fleet can do is not about.
 const ABSENT_SHARE: f64 = 0.001;
-/// A class that waits without a break for this part of the longest it may wait is overrun.
+/// A class that waits without a break for this part of its `wait_max` is overloaded.
 const OVERRUN_PART: u32 = 4;
-/// What a class without a target is taken to be promised.
+/// The first-token target of a class that sets none.
 const TARGET: Duration = Duration::from_secs(5);
 
 /// Up to where a request may fill a replica.
@@ -176,7 +176,7 @@ impl Headroom {
             };
             self.limits[class] = left.and(Limit { fill: 1.0, wait_ms });
             if it.waits_since.is_some() {
-                // No request goes past it to where it may not go itself.
+                // Lower classes may not go where this one may not, or they would overtake it.
                 left = self.limits[class];
             }
             let share = it.share(now, capacity_per_min);
@@ -228,7 +228,7 @@ impl Headroom {
             all += 1.0;
             free += if fill.wait_ms < first { 1.0 } else { 0.0 };
         }
-        // Of few replicas a whole one is kept, of one none.
+        // Of a few replicas one is kept whole; a single replica is not kept.
         let doors = (self.doors_share * all).ceil().min((DOORS_SHARE_MAX * all).floor());
         doors < free || doors < 1.0
     }

@@ -1,6 +1,6 @@
-//! Lanes of the line, as the brain uses them: requests that need the same to go. One that waits for its
-//! own replica, one that begins a session, one with a long prompt and one whose workload may use only
-//! some of the replicas each need something that others do not, and must not hold those up.
+//! Lanes of the line, as the brain uses them: a lane holds requests that can be sent under the same
+//! conditions. A request that waits for its own replica, begins a session, has a long prompt or belongs to a
+//! workload with a subset has conditions of its own, and must not hold up requests without them.
 
 use crate::domain::ReplicaId;
 use crate::queue::{Gate, Lane};
@@ -11,7 +11,7 @@ use super::reach::Reaches;
 
 const HOME_BITS: u32 = 25;
 
-/// What a request needs to go.
+/// The conditions under which a request can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LaneKey {
     pub(super) class: u8,
@@ -58,7 +58,7 @@ pub(super) struct Scene<'a> {
     pub(super) gate: &'a Gate,
     pub(super) headroom: &'a Headroom,
     pub(super) reaches: &'a Reaches,
-    /// How full those are that may take something, in order of id.
+    /// How full the replicas are that may take something, in order of id.
     pub(super) fills: &'a [Fill],
 }
 

@@ -17,7 +17,7 @@ pub struct Waited {
     pub tenant: Tenant,
     pub arrived_at: Moment,
     pub left_at: Moment,
-    /// What it waited for when it began to; nothing for one that did not.
+    /// What it waited for when it joined the line; `None` if it did not wait.
     pub cause: Option<Cause>,
     /// Model units that were to be sent before it when it came, and how long that was to take.
     pub ahead_mu: f64,

@@ -62,7 +62,8 @@ impl Placement {
     }
 
     /// Lists the replicas that may take something, with how long the next prompt would wait at each for what is
-    /// booked. They are the healthy ones; if there are none, the suspects; if none either, the unproven.
+    /// booked: the healthy ones; if there are none, suspects and those whose time out is over; at last those that
+    /// have not shown themselves.
     pub(in crate::brain) fn open<'a>(
         &'a self,
         now: Moment,
@@ -108,7 +109,7 @@ impl Placement {
         Ok(them.list[chosen].id)
     }
 
-    /// Leaves those out that would be too late by prediction; says how long the soonest would take.
+    /// Leaves out candidates that are predicted to be late; returns the shortest predicted TTFT.
     fn retain_timely(&mut self, ask: &Ask<'_>, them: &mut Candidates, due: Due) -> f64 {
         if due == Due::default() {
             return 0.0;

@@ -97,7 +97,7 @@ impl Placement {
     }
 
     /// Notes for its workload that a request lost its replica. `is_death` says that the replica is gone;
-    /// else it is open, unless the replica is known to be out.
+    /// else that is not known yet, unless the replica is out.
     pub(in crate::brain) fn on_lost(
         &mut self,
         now: Moment,

@@ -14,7 +14,7 @@ const MARGIN: f64 = 0.25;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::brain) struct CostEstimate {
     pub(in crate::brain) class: ClassId,
-    /// Within what its class promises the first token.
+    /// The TTFT that its class promises.
     pub(in crate::brain) first_token: Option<Duration>,
     pub(in crate::brain) tenant: Tenant,
     pub(in crate::brain) weight: Weight,
@@ -23,7 +23,7 @@ pub(in crate::brain) struct CostEstimate {
     pub(in crate::brain) tokens: u64,
     /// Whether its prompt is long: its prefill must leave other replicas free, as `headroom` defines.
     pub(in crate::brain) is_long: bool,
-    /// What was asked of it in time.
+    /// Its deadlines.
     pub(in crate::brain) due: Due,
     /// When it should be sent to meet its class's target.
     pub(in crate::brain) target: Option<Moment>,
@@ -45,7 +45,7 @@ pub(in crate::brain) fn target(now: Moment, first_token: Duration, first_token_m
     before(now + span_of_ms(span_ms(first_token) * (1.0 - MARGIN)), first_token_ms)
 }
 
-/// By when what must have happened; whatever was not asked for is `None`.
+/// The deadlines of a request; `None` where none was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::brain) struct Due {
     /// When it must be sent to be in time at a replica that has nothing else to do.

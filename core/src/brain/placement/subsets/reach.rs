@@ -141,8 +141,8 @@ impl Subsets {
     }
 
     /// Finds the only replica beyond its subset that a workload may use, if there is but one: the one it
-    /// went to last, which has shown no sign of life since. Once that is known to be down, it is whether
-    /// replicas died under the workload and nothing of it was served since.
+    /// went to last, which has shown no sign of life since. Once that replica is known to be down, the step
+    /// stays open only if replicas died under the workload and none of its requests was served since.
     fn step_of(
         &self,
         now: Moment,
@@ -273,7 +273,7 @@ impl Subsets {
         promise.map_or(longest, |it| longest.min(it / SPILL_WAIT_PART))
     }
 
-    /// Tells how long the first token may be expected to take inside the subset before others are asked.
+    /// Tells the longest TTFT that may be predicted inside the subset before the request may spill.
     pub(in crate::brain) fn first_token_max(promise: Duration) -> Duration {
         promise / PROMISE_PART
     }

@@ -22,7 +22,7 @@ pub struct AssignmentView {
     pub slices: Vec<SliceView>,
     pub workloads: Vec<WorkloadView>,
     pub hot_keys: Vec<KeyLoad>,
-    /// Replicas that two workloads with the least share on average.
+    /// How many replicas two workloads of the smallest size share on average.
     pub overlap_expected: f64,
     pub balance: Balance,
     /// Of the last round.
