@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::domain::{Report, RouterId};
 use crate::fleet::{Booked, Load};

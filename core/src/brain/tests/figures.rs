@@ -1,6 +1,9 @@
 //! Figures that make no sense: what an engine, a client or another router may say, and what it may not do.
 
+use proptest::prelude::*;
+
 use super::*;
+use crate::domain::Report;
 use crate::queue::{Limits, Tenant, Work};
 
 use super::super::hostile;
