@@ -15,6 +15,9 @@ use super::placement::{Candidates, Unpicked, candidate};
 use super::request::{Booking, CostEstimate};
 use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, Waited, books};
 
+/// How long a request waits for a replica to come back, where none takes anything.
+const REPLICA_WAIT_MAX: Duration = Duration::from_secs(3);
+
 impl Brain {
     /// Takes in a request that has just arrived: sends it, holds it, or refuses it.
     pub(super) fn on_arrived(&mut self, now: Moment, arrival: Arrival, actions: &mut Vec<Action>) {
@@ -49,7 +52,7 @@ impl Brain {
         there: &mut Candidates,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        if there.is_empty() {
+        if there.is_empty() && !self.expects_replica(now) {
             return Err(self.no_replica(now));
         }
         let request = arrival.request;
@@ -111,7 +114,10 @@ impl Brain {
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
         }
-        let ticket = self.admission.ticket(now, request, &parked);
+        let mut ticket = self.admission.ticket(now, request, &parked);
+        if there.is_empty() {
+            ticket.expires_at = ticket.expires_at.min(now + REPLICA_WAIT_MAX);
+        }
         self.explain_joining(now, &ticket, there);
         let mut displaced = Vec::new();
         let joined = self.admission.join(now, ticket, parked, &mut displaced);
@@ -252,6 +258,16 @@ impl Brain {
     ) {
         self.explaining.on_waited(request, |it| it.left_at = now);
         actions.push(Action::Refuse { request, refusal });
+    }
+
+    /// Tells whether a replica that is out will be tried again so soon that a request had better wait for it.
+    fn expects_replica(&self, now: Moment) -> bool {
+        self.settings.line.holds
+            && self.fleet.iter().filter(|it| !it.leaving).any(|it| match it.breaker.standing() {
+                Standing::Out { until, .. } => until <= now + REPLICA_WAIT_MAX,
+                Standing::Trial { .. } => true,
+                Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
+            })
     }
 
     /// Says when a replica may be there again.

@@ -286,8 +286,43 @@ fn with_nobody_there_the_refusal_says_when_somebody_may_be() {
         let (request, _) = bench.sent(0);
         bench.fail(request, Failure::Unreachable);
     }
+    // It will be tried again in two seconds, which a request may wait for; where none may wait, it is told.
+    let (_, actions) = bench.arrive(0);
+    assert_eq!(actions, []);
+    let mut bench = Bench::new(Settings::without_line(PolicyKind::SESSION), &[1.0]);
+    for _ in 0..3 {
+        let (request, _) = bench.sent(0);
+        bench.fail(request, Failure::Unreachable);
+    }
     let (request, actions) = bench.arrive(0);
     assert_eq!(actions, refuse(request, 2 * second));
+}
+
+#[test]
+fn a_request_waits_for_a_replica_that_is_tried_soon_and_no_longer_than_that() {
+    for comes_back in [true, false] {
+        let mut bench = Bench::new(by_session(), &[1.0]);
+        for _ in 0..3 {
+            let (request, _) = bench.sent(0);
+            bench.fail(request, Failure::Unreachable);
+        }
+        let (request, actions) = bench.arrive(1);
+        assert_eq!(actions, []);
+        bench.wait(2);
+        let replica = ReplicaId(0);
+        if comes_back {
+            let actions = bench.tell(Event::Probed { replica, probe: Probe::Passed });
+            assert!(actions.contains(&Action::Send { request, replica }), "{actions:?}");
+        } else {
+            bench.wait(2);
+            let actions = bench.time();
+            let is_told = |it: &Action| {
+                matches!(it, Action::Refuse { request: told, refusal: Refusal::WaitedOut { .. } }
+                    if *told == request)
+            };
+            assert!(actions.iter().any(is_told), "{actions:?}");
+        }
+    }
 }
 
 #[test]

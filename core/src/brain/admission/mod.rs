@@ -68,6 +68,10 @@ pub(super) struct Admission {
 pub(super) struct Fills(Vec<Fill>);
 
 impl Fills {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns a predicate: is a replica among these, and has it room within its limit?
     pub(super) fn rooms(
         &self,
