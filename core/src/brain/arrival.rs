@@ -102,7 +102,7 @@ impl Brain {
         done
     }
 
-    /// Has a request wait that may go to one of `there`, and cannot go at once.
+    /// Has a request join the line. It may go to one of `there`, but not at once.
     fn join_line(
         &mut self,
         now: Moment,
@@ -127,7 +127,7 @@ impl Brain {
         joined
     }
 
-    /// Places those of the requests that wait which may go, in their order.
+    /// Places the waiting requests that may go now, in their order.
     pub(super) fn pump(&mut self, now: Moment, actions: &mut Vec<Action>) {
         while let Some((request, refusal)) = self.admission.expired(now) {
             self.turn_away(now, request, refusal, actions);
@@ -137,7 +137,7 @@ impl Brain {
             let Some((request, parked)) = self.admission.next(now, &open) else { break };
             self.explaining.on_waited(request, |it| it.go(now));
             let work = parked.estimate.work;
-            // Replicas may have gone down under others like it while it waited.
+            // Replicas may have died under copies of it while it waited.
             let placed = if let Some(scope) = self.examine(now, parked.key, parked.fingerprint) {
                 self.admission.take_back(&parked.estimate);
                 Err(Refusal::Quarantined { scope })
@@ -223,7 +223,7 @@ impl Brain {
         actions.push(Action::Send { request, replica });
     }
 
-    /// Has admission look at all that may take something.
+    /// Has admission look at all replicas that may take something.
     fn look(&mut self, now: Moment) -> Fills {
         self.admission.look(now, self.placement.open(now, &self.fleet))
     }
@@ -233,17 +233,17 @@ impl Brain {
         let reach = self.placement.reach(now, key, &self.fleet);
         let reach = reach.map(|(inside, beyond)| Reach { key, inside, beyond });
         let placement = &self.placement;
-        self.admission.set_reach(key.workload(), reach, |it| placement.patience(it));
+        self.admission.set_reach(key.workload(), reach, |it| placement.spill_wait(it));
     }
 
-    /// Looks up anew where those that wait may go.
+    /// Looks up again where the waiting requests may go.
     pub(super) fn refresh_reaches(&mut self, now: Moment) {
         for key in self.admission.reached() {
             self.find_reach(now, key);
         }
     }
 
-    /// Tells whether a request waits that could go.
+    /// Tells whether some request waits although it could go.
     pub(super) fn holds_in_vain(&self, now: Moment) -> bool {
         self.admission.holds_in_vain(now, self.placement.open(now, &self.fleet))
     }
