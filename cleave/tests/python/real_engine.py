@@ -128,7 +128,11 @@ def hit_rate(replicas: list[str], policy: str) -> float:
 def test_sessions_that_stick_hit_more_than_sessions_that_wander(replicas: list[str]) -> None:
     wandering = hit_rate(replicas, "round_robin")
     sticking = hit_rate(replicas, "session")
-    print(f"\nprefix hit rate: round_robin {wandering:.3f}, session {sticking:.3f}")
+    weighing = hit_rate(replicas, "priced")
+    print(
+        f"\nprefix hit rate: round_robin {wandering:.3f}, session {sticking:.3f}, "
+        f"priced (the default) {weighing:.3f}"
+    )
     # A session that sticks misses its first turn of four; one that wanders misses one per replica.
     assert 0.65 < sticking
     assert wandering + 0.1 < sticking
