@@ -17,6 +17,7 @@ mod session;
 mod steering;
 mod token;
 mod usage;
+mod word;
 
 pub use api::{Api, BadPath, Effect, Route};
 pub use engine::{read_birth, read_report};
