@@ -3,6 +3,7 @@
 //! names. It reads in place and never rebuilds a client's body.
 
 mod api;
+mod content;
 mod depth;
 mod engine;
 mod error;
