@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use clap::ValueEnum as _;
 use cleave_core::brain;
-use cleave_core::cost::{CostBook, StepTimes};
 use cleave_core::policy::PolicyKind;
 use cleave_core::queue::{Limits, Work};
 use cleave_sim::engine;
@@ -25,7 +23,7 @@ use super::scenario::{
     Span, WorkloadSection,
 };
 use super::{load, routers};
-use crate::hardware::Hardware;
+use crate::hardware;
 
 /// One comparison: policies and seeds over one workload on one fleet.
 #[derive(Clone, Debug)]
@@ -276,7 +274,7 @@ fn fleet(
     classes: &mut [ReplicaClass],
     costs: Option<&Path>,
 ) -> anyhow::Result<Vec<ReplicaSettings>> {
-    let book = costs.map(read_costs).transpose()?.unwrap_or_default();
+    let book = costs.map(hardware::read_costs).transpose()?.unwrap_or_default();
     let mut replicas = Vec::new();
     let block_tokens = classes.first().map_or(0, |it| it.block_tokens);
     for it in classes {
@@ -287,7 +285,8 @@ fn fleet(
         ensure!(0 < it.max_seqs, "max_seqs must be 1 or more");
         ensure!(it.speed.is_finite() && 0.0 < it.speed, "speed must be above 0");
         ensure!(it.weight.is_finite() && 0.0 <= it.weight, "weight must be 0 or more");
-        let mut times = times_of(it.hardware.get_or_insert_with(|| usual(&book)), &book)?;
+        let mut times =
+            hardware::times_of(it.hardware.get_or_insert_with(|| hardware::usual(&book)), &book)?;
         times.floor_ms /= it.speed;
         times.new_token_ms /= it.speed;
         times.attention_ms /= it.speed;
@@ -304,31 +303,6 @@ fn fleet(
     }
     ensure!(!replicas.is_empty(), "the fleet has no replicas");
     Ok(replicas)
-}
-
-/// Reads a file that `cleave calibrate` wrote.
-fn read_costs(file: &Path) -> anyhow::Result<CostBook> {
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    toml::from_str(&text).with_context(|| format!("{} is no file of costs", file.display()))
-}
-
-/// Names the hardware of replicas that name none: the first class of the file of costs, if there is one.
-fn usual(book: &CostBook) -> String {
-    let first = book.iter().next().map(|it| it.class.as_str());
-    first.unwrap_or_else(|| Hardware::default().as_str()).to_owned()
-}
-
-/// Finds step times by the name of a class in the file of costs, or of what is built in.
-fn times_of(name: &str, book: &CostBook) -> anyhow::Result<StepTimes> {
-    if let Some(found) = book.iter().find(|it| it.class == name) {
-        return Ok(found.step);
-    }
-    Hardware::from_str(name, false).map(Hardware::times).map_err(|_| {
-        let known = Hardware::value_variants().iter().map(|it| it.as_str());
-        let known: Vec<_> = book.iter().map(|it| it.class.as_str()).chain(known).collect();
-        anyhow::anyhow!("no hardware is called {name:?}; there are: {}", known.join(", "))
-    })
 }
 
 fn view(it: RouterSection) -> anyhow::Result<View> {

@@ -15,6 +15,9 @@ use super::placement::{Candidates, Unpicked, candidate};
 use super::request::{Booking, CostEstimate};
 use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, Waited, books};
 
+/// How long a request waits for a replica to come back, where none takes anything.
+const REPLICA_WAIT_MAX: Duration = Duration::from_secs(3);
+
 impl Brain {
     /// Takes in a request that has just arrived: sends it, holds it, or refuses it.
     pub(super) fn on_arrived(&mut self, now: Moment, arrival: Arrival, actions: &mut Vec<Action>) {
@@ -49,7 +52,7 @@ impl Brain {
         there: &mut Candidates,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        if there.is_empty() {
+        if there.is_empty() && !self.expects_replica(now) {
             return Err(self.no_replica(now));
         }
         let request = arrival.request;
@@ -99,7 +102,7 @@ impl Brain {
         done
     }
 
-    /// Has a request wait that may go to one of `there`, and cannot go at once.
+    /// Has a request join the line. It may go to one of `there`, but not at once.
     fn join_line(
         &mut self,
         now: Moment,
@@ -111,7 +114,10 @@ impl Brain {
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
         }
-        let ticket = self.admission.ticket(now, request, &parked);
+        let mut ticket = self.admission.ticket(now, request, &parked);
+        if there.is_empty() {
+            ticket.expires_at = ticket.expires_at.min(now + REPLICA_WAIT_MAX);
+        }
         self.explain_joining(now, &ticket, there);
         let mut displaced = Vec::new();
         let joined = self.admission.join(now, ticket, parked, &mut displaced);
@@ -121,7 +127,7 @@ impl Brain {
         joined
     }
 
-    /// Places those of the requests that wait which may go, in their order.
+    /// Places the waiting requests that may go now, in their order.
     pub(super) fn pump(&mut self, now: Moment, actions: &mut Vec<Action>) {
         while let Some((request, refusal)) = self.admission.expired(now) {
             self.turn_away(now, request, refusal, actions);
@@ -131,7 +137,7 @@ impl Brain {
             let Some((request, parked)) = self.admission.next(now, &open) else { break };
             self.explaining.on_waited(request, |it| it.go(now));
             let work = parked.estimate.work;
-            // Replicas may have gone down under others like it while it waited.
+            // Replicas may have died under copies of it while it waited.
             let placed = if let Some(scope) = self.examine(now, parked.key, parked.fingerprint) {
                 self.admission.take_back(&parked.estimate);
                 Err(Refusal::Quarantined { scope })
@@ -217,7 +223,7 @@ impl Brain {
         actions.push(Action::Send { request, replica });
     }
 
-    /// Has admission look at all that may take something.
+    /// Has admission look at all replicas that may take something.
     fn look(&mut self, now: Moment) -> Fills {
         self.admission.look(now, self.placement.open(now, &self.fleet))
     }
@@ -227,17 +233,17 @@ impl Brain {
         let reach = self.placement.reach(now, key, &self.fleet);
         let reach = reach.map(|(inside, beyond)| Reach { key, inside, beyond });
         let placement = &self.placement;
-        self.admission.set_reach(key.workload(), reach, |it| placement.patience(it));
+        self.admission.set_reach(key.workload(), reach, |it| placement.spill_wait(it));
     }
 
-    /// Looks up anew where those that wait may go.
+    /// Looks up again where the waiting requests may go.
     pub(super) fn refresh_reaches(&mut self, now: Moment) {
         for key in self.admission.reached() {
             self.find_reach(now, key);
         }
     }
 
-    /// Tells whether a request waits that could go.
+    /// Tells whether some request waits although it could go.
     pub(super) fn holds_in_vain(&self, now: Moment) -> bool {
         self.admission.holds_in_vain(now, self.placement.open(now, &self.fleet))
     }
@@ -252,6 +258,16 @@ impl Brain {
     ) {
         self.explaining.on_waited(request, |it| it.left_at = now);
         actions.push(Action::Refuse { request, refusal });
+    }
+
+    /// Tells whether a replica that is out will be tried again so soon that a request had better wait for it.
+    fn expects_replica(&self, now: Moment) -> bool {
+        self.settings.line.holds
+            && self.fleet.iter().filter(|it| !it.leaving).any(|it| match it.breaker.standing() {
+                Standing::Out { until, .. } => until <= now + REPLICA_WAIT_MAX,
+                Standing::Trial { .. } => true,
+                Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
+            })
     }
 
     /// Says when a replica may be there again.

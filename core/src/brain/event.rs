@@ -1,4 +1,4 @@
-//! The words between the brain and its driver.
+//! The messages between the brain and its driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,32 +33,32 @@ pub enum Event {
     Answering {
         request: RequestId,
     },
-    /// So many tokens of its answer have come so far. Said now and then, as [`streamed_is_due`]
-    /// tells, and not for every token.
+    /// Its answer has `output_tokens` tokens by now. Sent only when [`streamed_is_due`] says so, not for
+    /// every token.
     Streamed {
         request: RequestId,
         output_tokens: u32,
     },
-    /// It is over; said once for every request that was sent and not refused, and for one that left
-    /// before its verdict came.
+    /// The request is over. Sent once for every request that was sent and not refused, and for one whose
+    /// client left before its verdict came.
     Ended {
         request: RequestId,
         outcome: Outcome,
-        /// What the engine says it came to, as far as it says.
+        /// The usage that the engine reported, as far as it did.
         usage: Usage,
     },
     Joined {
         replica: ReplicaId,
         name: String,
         weight: f64,
-        /// What work takes there.
+        /// How long work takes there.
         hardware: Arc<Hardware>,
     },
     Weighed {
         replica: ReplicaId,
         weight: f64,
     },
-    /// The operator says otherwise than before what work takes there.
+    /// The operator changed the hardware class of the replica.
     Classed {
         replica: ReplicaId,
         hardware: Arc<Hardware>,
@@ -67,7 +67,7 @@ pub enum Event {
     Leaving {
         replica: ReplicaId,
     },
-    /// What tenants may use from now on; those not named may use what they like.
+    /// What tenants may use from now on; tenants that are not named have no limit.
     Contracted {
         limits: Vec<(Tenant, Limits)>,
     },
@@ -77,13 +77,13 @@ pub enum Event {
     },
     /// An operator has ordered something about subsets, or an earlier run left them.
     Ordered(Order),
-    /// The replica's engine said how it is.
+    /// The replica's engine reported its load.
     Reported {
         replica: ReplicaId,
         report: Report,
     },
-    /// When a byte of any answer last came from the replica. Told before the brain is woken, so that
-    /// drivers need not speak of every byte.
+    /// When a byte of any answer last came from the replica. Sent before the brain is woken, so that
+    /// drivers need not report every byte.
     Sign {
         replica: ReplicaId,
         at: Moment,
@@ -96,10 +96,10 @@ pub enum Event {
     Restarted {
         replica: ReplicaId,
     },
-    /// Another router said what it has booked; each word of it replaces its last.
+    /// Another router reported what it has booked; each report replaces its previous one.
     Heard {
         router: RouterId,
-        /// When it was so, by our own clock.
+        /// When the report was true, by the clock of this router.
         taken_at: Moment,
         loads: Vec<HeardLoad>,
     },
@@ -130,7 +130,7 @@ pub enum Failure {
     Status,
     /// An answer that says the replica is full.
     Busy,
-    /// The router itself had nothing left to connect with; nothing is said of the replica.
+    /// The router itself could not open a connection, as when it has no ports left; the replica is not at fault.
     Ours,
 }
 
@@ -145,8 +145,8 @@ pub enum Outcome {
     Cut,
 }
 
-/// Tells whether a stream that has grown from `before` to `now` tokens is to be spoken of: at 8, 16
-/// and 32 tokens and every 32 from there, so that a driver may ask at every token and tell hardly any.
+/// Tells whether a stream that has grown from `before` to `now` tokens is to be reported: at 8, 16 and 32
+/// tokens and every 32 from there. A driver may ask at every token and reports few.
 pub const fn streamed_is_due(before: u32, now: u32) -> bool {
     milestone(before) != milestone(now)
 }
@@ -181,7 +181,7 @@ pub enum Action {
         request: RequestId,
         replica: ReplicaId,
     },
-    /// Ask the replica for one token and tell what came of it, at the latest after `limit`.
+    /// Ask the replica for one token and report the result, at the latest after `limit`.
     Ask {
         replica: ReplicaId,
         limit: Duration,
@@ -206,12 +206,12 @@ pub enum Refusal {
     NoReplica { retry_after: Duration },
     /// It was tried as often, or as widely, as it may be.
     TriesSpent,
-    /// The fleet has had as many retries as it can bear.
+    /// The retry budget is spent.
     BudgetSpent,
-    /// Replicas went down while it, or others like it, were served there.
+    /// Replicas went down while it, or a request in the same scope, was served there.
     Quarantined { scope: QuarantineScope },
-    /// A replica went down while it was served there, and it has waited for long enough for word of
-    /// another copy of it, or of that replica.
+    /// A replica went down while it was served there, and it has waited as long as it may for the result of
+    /// another copy of it, or of a probe of that replica.
     Suspected { retry_after: Duration },
     /// The line is full, and this request or its tenant has the least claim to a place in it.
     LineFull { retry_after: Duration },

@@ -2,8 +2,8 @@
 //! what each would have cost, and what other rules would have done with the same view. Nothing is
 //! computed for requests that are not marked, and nothing here changes a decision.
 //!
-//! What others would have done is asked of them one request at a time: they see the fleet as our
-//! choices made it, not as theirs would have. Over many requests that flatters them.
+//! The other policies are asked one request at a time: they see the fleet as the choices of this router
+//! made it, not as theirs would have. Over many requests that flatters them.
 
 mod waited;
 
@@ -26,7 +26,7 @@ pub use waited::Waited;
 const MARKED_MAX: usize = 1024;
 /// Candidates that are written down, the cheapest first.
 const CONSIDERED_MAX: usize = 16;
-/// Whom else is asked.
+/// Policies that are asked as well, for comparison.
 const OTHERS: [PolicyKind; 4] = [
     PolicyKind::ROUND_ROBIN,
     PolicyKind::POWER_OF_TWO,
@@ -84,9 +84,9 @@ pub struct Other {
 pub enum Why {
     /// No other replica could take it.
     Only,
-    /// It has been elsewhere in vain.
+    /// It failed at another replica before.
     Retry,
-    /// A request must try whether the replica is back.
+    /// The request is the trial that shows whether the replica is back.
     Trial,
     /// The replica takes no new sessions and keeps this one.
     Home,
@@ -96,7 +96,7 @@ pub enum Why {
     Wait,
     /// No replica has any of the prompt, and here it is cheapest.
     Cheapest,
-    /// The policy says so and prices nothing.
+    /// The policy chose it, and does not weigh in time.
     Rule,
 }
 
@@ -138,7 +138,7 @@ pub struct Shadows {
     pub others_ttft_ms: [(PolicyKind, f64); OTHERS.len()],
 }
 
-/// Who is marked, and what was found out about them.
+/// The requests that are marked for an explanation, and what was found out about each.
 #[derive(Debug)]
 pub(super) struct Explaining {
     marked: IndexMap<RequestId, Marked, FxBuildHasher>,
@@ -289,7 +289,7 @@ impl Explaining {
         self.marked.contains_key(&request)
     }
 
-    /// Takes the mark off a request that ended unasked.
+    /// Removes the mark of a request that ended before its explanation was taken.
     pub(super) fn forget(&mut self, request: RequestId) {
         self.marked.swap_remove(&request);
     }

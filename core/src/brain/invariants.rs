@@ -10,10 +10,10 @@ use crate::queue::Work;
 
 use super::{Action, Brain};
 
-/// What is worked out in two ways may differ by so much.
+/// The largest difference between two ways of computing one value.
 const ROUNDING: Duration = Duration::from_micros(10);
 
-/// Finds a rule that a brain breaks after an event or after time passed, and which brought these actions.
+/// Finds a rule that a brain breaks after an event, or after time passed, that brought these actions.
 pub fn broken(brain: &Brain, now: Moment, actions: &[Action]) -> Option<&'static str> {
     let rules: [(&'static str, bool); 9] = [
         ("the ledger is what requests are charged", ledger_matches_requests(brain)),
@@ -58,7 +58,8 @@ pub fn flights_match_requests(brain: &Brain) -> bool {
     brain.poison.matches(brain.books.iter())
 }
 
-/// What contracts hold is what those hold that wait or are in flight, whatever became of their tenants.
+/// What contracts hold in reserve is what requests that wait or are in flight hold, whatever became of their
+/// tenants.
 pub fn contracts_match_requests(brain: &Brain) -> bool {
     let in_flight =
         brain.books.iter().map(|it| it.1).chain(brain.poison.hold.iter().map(|it| &it.booking));
@@ -96,7 +97,7 @@ pub fn sends_are_allowed(brain: &Brain, actions: &[Action]) -> bool {
     })
 }
 
-/// Nobody waits while there is room for it.
+/// No request waits while there is room for it.
 pub fn nobody_waits_in_vain(brain: &Brain, now: Moment) -> bool {
     !brain.holds_in_vain(now)
 }

@@ -1,8 +1,9 @@
-//! The whole decision for one pool: events and time in, actions out. Five machines do it, each with its own state
-//! and none knowing another: `placement` says where, `admission` when, `books` what it costs, `health` which replicas are well,
-//! `poison` what must not be sent. The brain is the match below: it tells the machines what happened and
-//! carries what they say from one to the next. It never waits, never reads a clock and never does what it
-//! decides: the driver does, under one lock per pool, and the simulator does the same in virtual time.
+//! The whole decision for one pool: events and time in, actions out. Five machines do it, each with its
+//! own state and none knowing another: `placement` says where, `admission` when, `books` what it costs,
+//! `health` which replicas are well, `poison` what must not be sent. The brain is the match below: it
+//! tells the machines what happened and carries what they say from one to the next. It never waits,
+//! never reads a clock and never does what it decides: the driver does, under one lock per pool, and
+//! the simulator does the same in virtual time.
 
 mod admission;
 mod arrival;
@@ -60,9 +61,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What a refused client is told to wait when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// In debug builds, a brain with no more requests than this is checked after every event, and a busier one at
-/// every so many accounts that are opened or closed.
+/// In debug builds, a brain with no more requests than this is checked after every event.
 const CHECKED_ALWAYS: usize = 64;
+/// A busier one is checked each time this many accounts were opened or closed.
 const CHECKED_EVERY: u64 = 16;
 
 /// The state machine of one pool.
@@ -209,8 +210,8 @@ impl Brain {
         debug_assert_eq!(self.broken(now, &actions[before..]), None);
     }
 
-    /// Finds a broken invariant, for debug builds. Checking goes through all that is in flight or waits, so of a
-    /// busy brain it is done now and then; the swarm and the property of a hostile driver check every event.
+    /// Finds a broken invariant, for debug builds. A check goes through all requests in flight and in the
+    /// line, so a busy brain is not checked at every event; the swarm and the property of a hostile driver do.
     fn broken(&self, now: Moment, actions: &[Action]) -> Option<&'static str> {
         let is_busy = CHECKED_ALWAYS < self.books.len() + self.admission.line().len();
         if is_busy && !self.books.changes().is_multiple_of(CHECKED_EVERY) {

@@ -1,6 +1,7 @@
-//! What operators should know: every change of a replica's state with its reason, which requests are quarantined. The brain writes
-//! notices beside its actions; its driver takes them and publishes them. They change nothing,
-//! so a driver may leave them: what is not taken is bounded, and the oldest go first.
+//! What operators should know: every change of a replica's state with its reason, which requests are
+//! quarantined. The brain writes notices beside its actions; its driver takes them and publishes them.
+//! They change nothing, so a driver may leave them: what is not taken is bounded, and the oldest go
+//! first.
 
 use std::collections::VecDeque;
 
@@ -16,7 +17,7 @@ const NOTICES_MAX: usize = 1024;
 /// One thing that operators should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A replica is there; its state is told from here on.
+    /// A replica joined; changes of its state are reported from here on.
     Joined { replica: ReplicaId },
     /// A replica's state changed; for a hang, the silence that showed it.
     Changed { replica: ReplicaId, before: State, now: State, silence: Option<Silence> },

@@ -51,7 +51,7 @@ impl Brain {
         if let Some(booking) = self.detain(now, request, booking, actions) {
             self.place_again(now, HeldBack { request, booking, since: now }, actions);
         }
-        // 7. The replica leaves if that was its last.
+        // 7. The replica is released if it leaves and that was its last request.
         self.release_if_done(failed, actions);
     }
 
@@ -65,7 +65,7 @@ impl Brain {
         let Some(booking) = self.books.get_mut(request) else { return };
         let (replica, sent_at) = (booking.replica, booking.account.sent_at);
         let suspects = health::take_outdone(&mut booking.suspects);
-        // Whatever comes of it now, its first token was in time or was not.
+        // Its deadlines are met or missed by now, so a later try of it has none.
         booking.estimate.due = Due::default();
         booking.past.has_begun = true;
         if is_first {

@@ -127,7 +127,7 @@ impl Brain {
             new.change(*id, |it| it.leaving = true);
             new.release_if_done(*id, actions);
         }
-        // That all of them have joined is no news.
+        // Operators know these replicas, so their joining is not reported again.
         new.notices = Notices::default();
         new
     }

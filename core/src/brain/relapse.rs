@@ -14,7 +14,7 @@ const CALM: Duration = Duration::from_secs(10);
 /// Panics in a row after which a new brain inherits all, and then at least the books.
 const INHERIT_ALL_MAX: u32 = 2;
 const INHERIT_BOOKS_MAX: u32 = 4;
-/// Panics in a row that cost no pause.
+/// The most panics in a row without a pause.
 const FREE_MAX: u32 = 8;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Replica;
 
 use super::event::{Action, Refusal};
-use super::health::anybody_is_up;
+use super::health::any_is_up;
 use super::placement::{Candidates, Unpicked};
 use super::poison::{Clearance, HeldBack, Poison, QuarantineScope};
 use super::request::{Booking, Fingerprint, Past};
@@ -47,7 +47,7 @@ impl Brain {
         Some(scope)
     }
 
-    /// Says whether a request that has waited since then may be sent.
+    /// Says whether a request that has waited since `since` may be sent.
     fn clear(&mut self, now: Moment, since: Moment, booking: &Booking) -> Clearance {
         if let Some(scope) = self.examine(now, booking.key, booking.fingerprint) {
             return Clearance::Refuse(Refusal::Quarantined { scope });
@@ -56,7 +56,7 @@ impl Brain {
         self.poison.clearance(now, since, booking, pauses)
     }
 
-    /// Has a request wait that may not go now; hands it back if it may.
+    /// Holds back a request that may not be sent now; returns it if it may.
     pub(super) fn detain(
         &mut self,
         now: Moment,
@@ -81,7 +81,7 @@ impl Brain {
         if self.poison.hold.is_empty() {
             return;
         }
-        // One that goes is in flight for those behind it.
+        // A request that is sent counts as in flight for the requests behind it.
         let mut waiting = self.poison.hold.take(now);
         for _ in 0..waiting.len() {
             let Some(it) = waiting.pop_front() else { break };
@@ -121,8 +121,8 @@ impl Brain {
         if self.settings.retries.tries_max <= booking.tries() {
             return Err(Refusal::TriesSpent);
         }
-        // What lost a replica, perhaps by its own doing, is no trial for one that is out.
-        if booking.past.was_lost && !anybody_is_up(&self.fleet) && self.somebody_may_come(booking) {
+        // A request that lost a replica may have caused that, so it is no trial for one that is out.
+        if booking.past.was_lost && !any_is_up(&self.fleet) && self.one_may_come_back(booking) {
             return Err(Refusal::TriesSpent);
         }
         let (ask, due) = (booking.ask(now), booking.estimate.due);
@@ -147,17 +147,18 @@ impl Brain {
         }
     }
 
-    /// Tells whether a request for which no replica is left may wait for one that is out to come back. Not
-    /// the first of a session that was lost before its answer began: that may be what brought its replica down.
+    /// Tells whether a request for which no replica is left may wait for one that is out to come back. The
+    /// first request of a session may not if it was lost before its answer began: it may be what brought its
+    /// replica down.
     fn may_await(&self, now: Moment, since: Moment, booking: &Booking) -> bool {
         let Past { is_first, has_begun, was_lost } = booking.past;
         let is_risky = is_first && was_lost && !has_begun;
         let may_try = !is_risky && booking.tries() < self.settings.retries.tries_max;
-        may_try && self.poison.hold.has_room(now, since) && self.somebody_may_come(booking)
+        may_try && self.poison.hold.has_room(now, since) && self.one_may_come_back(booking)
     }
 
-    /// Tells whether a replica where the request was not yet may come back.
-    fn somebody_may_come(&self, booking: &Booking) -> bool {
+    /// Tells whether a replica may come back at which the request was not tried.
+    fn one_may_come_back(&self, booking: &Booking) -> bool {
         let may_come = |it: &Replica| {
             let is_untried = !it.leaving && 0.0 < it.weight && !booking.tried.contains(&it.id);
             is_untried && it.breaker.may_come_back()

@@ -11,7 +11,7 @@ use super::health::{self, Finding, Health};
 use super::{Brain, Notice};
 
 impl Brain {
-    /// Adds a replica to everything that keeps something of each.
+    /// Adds a replica to every machine that keeps state by replica.
     pub(super) fn join(
         &mut self,
         id: ReplicaId,
@@ -85,7 +85,7 @@ impl Brain {
         }
     }
 
-    /// Changes what is known of a replica, and notes it for operators if its state is another now.
+    /// Changes what is known of a replica, and notes it for operators if its state changed.
     pub(super) fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Replica)) {
         let found = health::change(&mut self.fleet, replica, change);
         if let Some(Finding::Changed { replica, before, now, silence }) = found {

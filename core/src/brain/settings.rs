@@ -78,7 +78,7 @@ impl Default for LineSettings {
     fn default() -> Self {
         Self {
             holds: true,
-            // By KV alone it makes new sessions wait where compute is idle, so it is asked for.
+            // It looks at KV only and so lets new sessions wait while compute is idle: off unless set.
             gates: false,
             limits: queue::QueueLimits::default(),
             gate: GateSettings::default(),

@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub replicas: Vec<ReplicaSnapshot>,
 }
 
-/// Who waits at one moment.
+/// The requests that wait at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSnapshot {
     pub waiting: usize,
@@ -59,13 +59,13 @@ pub struct ReplicaSnapshot {
     pub sessions: u32,
     pub sent_total: u64,
     pub failed_total: u64,
-    /// What its engine said last, as old as it is.
+    /// The last report of its engine, however old.
     pub report: Option<Report>,
     /// What this router has booked there, in model units.
     pub in_flight_mu: f64,
     /// What it makes in a minute, in model units, as fast as it has shown itself to be.
     pub capacity_mu_per_min: f64,
-    /// How many times as long as its hardware promises things take.
+    /// The ratio of the time that work takes there to the time its hardware promises.
     pub pace: f64,
     pub drift: Drift,
 }
@@ -76,7 +76,7 @@ pub struct ReplicaLoad {
     pub id: ReplicaId,
     pub name: String,
     pub in_flight: u32,
-    /// Whose coefficients its work is priced with.
+    /// The hardware class whose coefficients price its work.
     pub class: String,
     /// Work and KV of the requests in flight, as this router expects them.
     pub booked: Load,
@@ -152,7 +152,7 @@ impl Brain {
         tenants.map(|(tenant, waiting, usage)| TenantSnapshot { tenant, waiting, usage }).collect()
     }
 
-    /// How far predictions were off, for each workload that was there lately.
+    /// How far predictions were off, for each workload seen lately.
     pub fn workload_drifts(&self) -> Vec<WorkloadDrift> {
         self.books.drifts().collect()
     }
@@ -173,8 +173,8 @@ impl Brain {
         self.placement.view(now)
     }
 
-    /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for people
-    /// who ask, not for decisions.
+    /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for the
+    /// operator interface, not for decisions.
     pub fn load(&self, now: Moment) -> Vec<ReplicaLoad> {
         let replicas = self.fleet.iter().map(|it| ReplicaLoad {
             id: it.id,

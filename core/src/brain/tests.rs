@@ -5,17 +5,16 @@ mod books;
 mod figures;
 mod hangs;
 mod poison;
+mod policy;
+mod property;
 mod record;
 
-use std::sync::{Arc, Mutex};
-
-use proptest::prelude::*;
-use rand_pcg::Pcg64Mcg;
+use std::sync::Arc;
 
 use super::*;
-use crate::domain::{Extent, Outline, Place, ReplicaId, Report, RequestId, SliceKey, Usage};
+use crate::domain::{Extent, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use crate::fleet::Probe;
-use crate::policy::{Ask, Candidate, Policy, PolicyKind};
+use crate::policy::PolicyKind;
 use crate::queue::Claim;
 
 /// A brain with its own clock and request numbers.
@@ -89,7 +88,7 @@ impl Bench {
     /// Sends one request of the session and says where it went.
     fn sent(&mut self, session: u32) -> (RequestId, ReplicaId) {
         let (request, actions) = self.arrive(session);
-        (request, target(&actions).expect("somebody takes it"))
+        (request, target(&actions).expect("a replica takes it"))
     }
 
     /// One whole good request; says where it went.
@@ -126,123 +125,6 @@ fn target(actions: &[Action]) -> Option<ReplicaId> {
         | Action::GiveUp { .. }
         | Action::Ask { .. } => None,
     })
-}
-
-/// A policy that takes the first and writes down what it is told.
-#[derive(Clone, Debug, Default)]
-struct Diary(Arc<Mutex<Vec<String>>>);
-
-impl Diary {
-    fn note(&self, line: String) {
-        self.0.lock().unwrap().push(line);
-    }
-
-    fn read(&self) -> String {
-        std::mem::take(&mut *self.0.lock().unwrap()).join(", ")
-    }
-}
-
-impl Policy for Diary {
-    fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], _: &mut Pcg64Mcg) -> usize {
-        let waiting = candidates[0].report.map(|it| it.waiting);
-        self.note(format!("{} tokens, {waiting:?} waiting", ask.outline.prompt_tokens));
-        0
-    }
-
-    fn on_joined(&mut self, replica: ReplicaId, _: Place) {
-        self.note(format!("{replica} joined"));
-    }
-
-    fn on_sent(&mut self, request: RequestId, ask: &Ask<'_>, to: &Candidate) -> usize {
-        self.note(format!("{request} of {} sent to {}", ask.outline.prompt_tokens, to.id));
-        0
-    }
-
-    fn on_first_token(&mut self, _: Moment, request: RequestId, _: ReplicaId) {
-        self.note(format!("{request} answering"));
-    }
-
-    fn on_ended(&mut self, _: Moment, request: RequestId, replica: ReplicaId) {
-        self.note(format!("{request} ended at {replica}"));
-    }
-
-    fn on_left(&mut self, replica: ReplicaId) {
-        self.note(format!("{replica} left"));
-    }
-}
-
-#[test]
-fn a_policy_is_told_what_becomes_of_each_try() {
-    let diary = Diary::default();
-    let mut bench = Bench::session(0);
-    bench.brain.placement.set_policy(Box::new(diary.clone()));
-    bench.join(0, 1.0);
-    bench.join(1, 1.0);
-    let report = Report {
-        taken_at: bench.now,
-        waiting: 3,
-        running: 0,
-        waiting_tokens: None,
-        kv_used_share: 0.5,
-        kv_tokens_max: None,
-    };
-    bench.tell(Event::Reported { replica: ReplicaId(0), report });
-    bench.tell(Event::Reported { replica: ReplicaId(9), report });
-    assert_eq!(diary.read(), "r0 joined, r1 joined");
-
-    let (request, key) = (RequestId(7), SliceKey(0));
-    let outline = Outline { prompt_tokens: 50, ..Outline::default() };
-    bench.tell(Event::Arrived {
-        request,
-        key,
-        outline,
-        extent: Extent::default(),
-        claim: Claim::default(),
-    });
-    assert_eq!(diary.read(), "50 tokens, Some(3) waiting, 7 of 50 sent to r0");
-    bench.tell(Event::Failed { request, failure: Failure::Busy });
-    assert_eq!(diary.read(), "7 ended at r0, 50 tokens, None waiting, 7 of 50 sent to r1");
-    bench.tell(Event::Answering { request });
-    bench.tell(Event::Answering { request });
-    bench.tell(Event::Leaving { replica: ReplicaId(1) });
-    bench.tell(ended(request, Outcome::Done));
-    bench.tell(ended(request, Outcome::Done));
-    assert_eq!(diary.read(), "7 answering, 7 ended at r1, r1 left");
-}
-
-#[test]
-fn lengths_are_estimated_for_the_policy_and_learned_from_what_engines_say() {
-    let diary = Diary::default();
-    let mut bench = Bench::session(1);
-    bench.brain.placement.set_policy(Box::new(diary.clone()));
-    let extent = Extent { model: 5, text_bytes: 6000, ..Extent::default() };
-    let key = SliceKey(3);
-    let mut serve = |number, outline| {
-        let request = RequestId(number);
-        bench.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
-        let booked = bench.brain.load(bench.now);
-        bench.tell(Event::Answering { request });
-        let answering = bench.brain.load(bench.now);
-        let usage = Usage { input: Some(2000), output: Some(10), cached: None };
-        bench.tell(Event::Ended { request, outcome: Outcome::Done, usage });
-        (booked, answering, bench.brain.snapshot().misses)
-    };
-    let (booked, answering, misses) = serve(0, Outline::default());
-    assert_eq!((booked[0].in_flight, booked[0].output_tokens), (1, 256));
-    assert_eq!((booked[0].waiting_prompt_tokens, booked[0].answering_prompt_tokens), (1500, 0));
-    assert_eq!(
-        (answering[0].waiting_prompt_tokens, answering[0].answering_prompt_tokens),
-        (0, 1500)
-    );
-    assert_eq!((misses.input.missed_tokens, misses.output.missed_tokens), (500, 246));
-    diary.read();
-    (1..300).for_each(|it| _ = serve(it, Outline::default()));
-    diary.read();
-    serve(300, Outline::default());
-    let read = diary.read();
-    assert!(read.starts_with("19") || read.starts_with("20"), "{read}");
-    serve(301, Outline { prompt_tokens: 77, ..Outline::default() });
-    assert!(diary.read().starts_with("77 tokens"), "what is known is kept");
 }
 
 #[test]
@@ -404,8 +286,43 @@ fn with_nobody_there_the_refusal_says_when_somebody_may_be() {
         let (request, _) = bench.sent(0);
         bench.fail(request, Failure::Unreachable);
     }
+    // It will be tried again in two seconds, which a request may wait for; where none may wait, it is told.
+    let (_, actions) = bench.arrive(0);
+    assert_eq!(actions, []);
+    let mut bench = Bench::new(Settings::without_line(PolicyKind::SESSION), &[1.0]);
+    for _ in 0..3 {
+        let (request, _) = bench.sent(0);
+        bench.fail(request, Failure::Unreachable);
+    }
     let (request, actions) = bench.arrive(0);
     assert_eq!(actions, refuse(request, 2 * second));
+}
+
+#[test]
+fn a_request_waits_for_a_replica_that_is_tried_soon_and_no_longer_than_that() {
+    for comes_back in [true, false] {
+        let mut bench = Bench::new(by_session(), &[1.0]);
+        for _ in 0..3 {
+            let (request, _) = bench.sent(0);
+            bench.fail(request, Failure::Unreachable);
+        }
+        let (request, actions) = bench.arrive(1);
+        assert_eq!(actions, []);
+        bench.wait(2);
+        let replica = ReplicaId(0);
+        if comes_back {
+            let actions = bench.tell(Event::Probed { replica, probe: Probe::Passed });
+            assert!(actions.contains(&Action::Send { request, replica }), "{actions:?}");
+        } else {
+            bench.wait(2);
+            let actions = bench.time();
+            let is_told = |it: &Action| {
+                matches!(it, Action::Refuse { request: told, refusal: Refusal::WaitedOut { .. } }
+                    if *told == request)
+            };
+            assert!(actions.iter().any(is_told), "{actions:?}");
+        }
+    }
 }
 
 #[test]
@@ -438,112 +355,5 @@ fn nothing_ends_twice() {
         // A request that reports a failure waits for a verdict.
         let refusal = Refusal::Restarted { retry_after: RETRY_AFTER };
         assert_eq!(bench.fail(request, Failure::Status), [Action::Refuse { request, refusal }]);
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Arrive(u32),
-    Fail(prop::sample::Index, Failure),
-    Answer(prop::sample::Index),
-    Stream(prop::sample::Index, u32),
-    End(prop::sample::Index, Outcome),
-    Join(f64),
-    Weigh(prop::sample::Index, f64),
-    Leave(prop::sample::Index),
-    Probe(prop::sample::Index, Probe),
-    Wait(u64),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let index = any::<prop::sample::Index>;
-    let failure = prop::sample::select(vec![
-        Failure::Unreachable,
-        Failure::Late,
-        Failure::Lost,
-        Failure::Died,
-        Failure::Ours,
-        Failure::Hung,
-        Failure::Status,
-        Failure::Busy,
-    ]);
-    let outcome = prop::sample::select(vec![Outcome::Done, Outcome::Cancelled, Outcome::Cut]);
-    let weight = prop::sample::select(vec![0.0, 0.5, 1.0, 3.0]);
-    let probe = prop::sample::select(vec![
-        Probe::Passed,
-        Probe::Failed,
-        Probe::Refused,
-        Probe::Generated,
-        Probe::Unable,
-        Probe::Stranger,
-        Probe::Mute { asked_at: Moment::ZERO, last_byte_at: None },
-    ]);
-    prop_oneof![
-        8 => (0_u32..50).prop_map(Step::Arrive),
-        4 => (index(), failure).prop_map(|(it, failure)| Step::Fail(it, failure)),
-        4 => index().prop_map(Step::Answer),
-        4 => (index(), 0_u32..2000).prop_map(|(it, tokens)| Step::Stream(it, tokens)),
-        4 => (index(), outcome).prop_map(|(it, outcome)| Step::End(it, outcome)),
-        1 => weight.clone().prop_map(Step::Join),
-        1 => (index(), weight).prop_map(|(it, weight)| Step::Weigh(it, weight)),
-        1 => index().prop_map(Step::Leave),
-        2 => (index(), probe).prop_map(|(it, probe)| Step::Probe(it, probe)),
-        2 => (0_u64..100).prop_map(Step::Wait),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn the_books_balance_whatever_happens(
-        steps in prop::collection::vec(step(), 1..300),
-        policy in prop::sample::select(PolicyKind::SERVED.to_vec()),
-    ) {
-        let mut bench = Bench::new(Settings { policy, ..Settings::default() }, &[1.0, 2.0]);
-        let mut joined = 2;
-        let replica = |it: prop::sample::Index, joined: u32| {
-            ReplicaId(u32::try_from(it.index(usize::try_from(joined).unwrap())).unwrap())
-        };
-        let request = |it: prop::sample::Index, bench: &Bench| {
-            RequestId(u64::try_from(it.index(usize::try_from(bench.requests).unwrap().max(1))).unwrap())
-        };
-        for step in steps {
-            match step {
-                Step::Arrive(session) => _ = bench.arrive(session),
-                Step::Fail(it, failure) => {
-                    let request = request(it, &bench);
-                    bench.fail(request, failure);
-                }
-                Step::Answer(it) => {
-                    let request = request(it, &bench);
-                    bench.tell(Event::Answering { request });
-                }
-                Step::Stream(it, output_tokens) => {
-                    let request = request(it, &bench);
-                    bench.tell(Event::Streamed { request, output_tokens });
-                }
-                Step::End(it, outcome) => {
-                    let request = request(it, &bench);
-                    bench.tell(ended(request, outcome));
-                }
-                Step::Join(weight) => {
-                    bench.join(joined, weight);
-                    joined += 1;
-                }
-                Step::Weigh(it, weight) => {
-                    bench.tell(Event::Weighed { replica: replica(it, joined), weight });
-                }
-                Step::Leave(it) => _ = bench.tell(Event::Leaving { replica: replica(it, joined) }),
-                Step::Probe(it, probe) => {
-                    bench.tell(Event::Probed { replica: replica(it, joined), probe });
-                }
-                Step::Wait(seconds) => bench.wait(seconds),
-            }
-            bench.time();
-        }
-        // When everything ends, nothing is left on the books.
-        for number in 0..bench.requests {
-            bench.tell(ended(RequestId(number), Outcome::Done));
-        }
-        prop_assert_eq!(bench.brain.snapshot().requests_in_flight, 0);
     }
 }

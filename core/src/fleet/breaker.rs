@@ -34,7 +34,7 @@ const TRICKLE_FIRST: u32 = 2;
 const ONE_DEATH: Duration = Duration::from_secs(2);
 /// How long it is out when a request brought it down: it comes back as soon as it is started again.
 const EXCUSED_PAUSE: Duration = Duration::from_millis(500);
-/// Beyond this it is filled like any other.
+/// From this many on there is no limit on what it has in flight.
 const TRICKLE_MAX: u32 = 64;
 
 impl Default for BreakerSettings {
@@ -50,7 +50,7 @@ pub struct Breaker {
     standing: Standing,
     /// Failures since the last success.
     failures: u32,
-    /// Connections lost since the last success or token, of which it is open what they show.
+    /// Connections lost since the last success or token, of which the cause is not known yet.
     losses: u32,
     /// How often it has been put out since it was last up for long.
     strikes: u32,
@@ -136,7 +136,7 @@ impl Breaker {
             Standing::Out { reason, until } => {
                 until <= now && !self.proved && reason != Reason::WrongModel
             }
-            // A trial may take as long as its client likes.
+            // A trial lasts as long as its client keeps the request open.
             Standing::Trial { .. } => !self.proved,
             Standing::Up | Standing::Suspect { .. } => 0 < self.losses,
             Standing::Joining => false,
@@ -172,8 +172,8 @@ impl Breaker {
         self.standing = Standing::Up;
     }
 
-    /// Notes a lost connection, of which it is open what it shows. A trial that was lost shows nothing
-    /// either, but where there is no other way to try the replica it must do.
+    /// Notes a lost connection, of which the cause is not known yet. That holds for a lost trial too, but
+    /// where there is no other way to test the replica it counts.
     pub fn on_loss(&mut self, now: Moment) {
         self.losses = self.losses.saturating_add(1);
         match self.standing {
@@ -267,7 +267,7 @@ impl Breaker {
         }
     }
 
-    /// Notes that it gave a token for which it was asked then: it is back, unless that was before it was
+    /// Notes that it gave a token for the probe sent at `asked_at`: it is back, unless that was before it was
     /// put out, or its pause is not over and others are there. A hung one that gives a token hangs no more.
     /// It is on probation: its first failure puts it out again, its first answer ends that.
     pub fn on_generated(&mut self, now: Moment, asked_at: Moment, is_needed: bool) {

@@ -13,18 +13,18 @@ use crate::domain::{Moment, span_ms, span_of_ms};
 /// Below this no silence is called a hang. With the quarter second between two looks at the fleet, a
 /// hang is found within five seconds.
 const HUNG_MIN: Duration = Duration::from_millis(4500);
-/// How many times the expected silence is called a hang; three, less the time between two looks.
+/// A silence of this many times the expected one is a hang: three, less the time between two looks.
 const HUNG_FACTOR: f64 = 2.9;
 /// What share of that time makes a suspect: nothing new goes there, and it is asked for a token.
 const SUSPECT_SHARE: f64 = 0.5;
 /// A silence expected to be shorter than this says nothing about how good predictions are.
 const TELLING_MS: f64 = 500.0;
-/// Silences never count as longer than so many times the prediction: beyond it something is wrong
-/// with the replica rather than with the prediction.
+/// The largest ratio of a silence to its prediction that is learned: beyond it something is wrong with
+/// the replica rather than with the prediction.
 const STRETCH_MAX: f64 = 10.0;
 /// How much of what exceeds the prediction is forgotten at each silence that ends in time.
 const STRETCH_DECAY: f64 = 0.02;
-/// Until a pool has shown that it reads faster, a token of prompt may take so long.
+/// How long a token of prompt may take until the pool has shown that it reads faster.
 const TOKEN_MS_UNKNOWN: f64 = 1.0;
 /// A prompt shorter than this does not show how fast a replica reads.
 const TELLING_TOKENS: u32 = 1000;
@@ -32,7 +32,7 @@ const TELLING_TOKENS: u32 = 1000;
 /// What one request does that can keep a replica silent, in predicted milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SilentWork {
-    /// A stream whose prompt is being read, or waits for it: so many tokens, so long.
+    /// A stream in prefill or waiting for it: the tokens of its prompt, and how long they should take.
     Reading { prompt_tokens: u32, prefill_ms: f64 },
     /// A stream that shows tokens.
     Writing,
@@ -41,14 +41,14 @@ pub enum SilentWork {
     Whole { prompt_tokens: u32, prefill_ms: f64, likely_ms: f64, longest_ms: f64 },
 }
 
-/// How long a replica with what it has may show no sign, in milliseconds.
+/// How long a replica may be silent given the work it has, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpectedSilence {
-    /// Until one token of a request that came now would be there.
+    /// Until the first token of a request sent now.
     pub token_ms: f64,
-    /// By what answers usually are.
+    /// If answers have their usual length.
     pub likely_ms: f64,
-    /// By what answers may be at most.
+    /// If answers have the greatest length they may have.
     pub longest_ms: f64,
 }
 
@@ -68,7 +68,7 @@ impl Default for SilenceModel {
 }
 
 impl SilenceModel {
-    /// Notes how long a prompt took to its first token, of which so many tokens were not cached.
+    /// Notes the TTFT of a prompt of which `new_tokens` were not cached.
     pub fn on_first_token(&mut self, new_tokens: u32, took: Duration) {
         let took_ms = span_ms(took);
         let telling = TELLING_TOKENS <= new_tokens;
@@ -127,7 +127,7 @@ impl SilenceModel {
         ExpectedSilence { token_ms, likely_ms, longest_ms: longest_ms.max(likely_ms) }
     }
 
-    /// Says how long the question for one token may take a replica of which this is expected.
+    /// Says how long a probe for one token may take on a replica with this expected silence.
     pub fn question_limit(&self, expected: ExpectedSilence) -> Duration {
         hung_after(self.stretched(expected.token_ms)).mul_f64(SUSPECT_SHARE)
     }
@@ -137,11 +137,11 @@ impl SilenceModel {
     }
 }
 
-/// What is thought of a replica's silence.
+/// What a replica's silence means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HangVerdict {
     Well,
-    /// Silent for longer than it should be: worth a question, and nothing new goes there.
+    /// Silent for longer than it should be: it is probed, and nothing new goes there.
     Suspect(Silence),
     /// Silent beyond doubt.
     Hung(Silence),
@@ -184,9 +184,9 @@ impl HangDetector {
         }
     }
 
-    /// Judges the silence that goes on, of a replica with work of which this much is expected. Where
-    /// answers may take longer than they should, a question for one token decides: `mute` says that
-    /// it was not answered.
+    /// Judges the present silence of a replica; its work explains a silence of `expected`. Where answers
+    /// may take longer than they should, a probe for one token decides: `mute` says that it was not
+    /// answered.
     pub fn judge(
         &mut self,
         now: Moment,
@@ -214,7 +214,7 @@ impl HangDetector {
     }
 }
 
-/// After how long a silence is called a hang when this much of it was expected.
+/// How long a silence must last to be called a hang, when `expected` of it was predicted.
 fn hung_after(expected: Duration) -> Duration {
     HUNG_MIN.max(expected.mul_f64(HUNG_FACTOR))
 }
@@ -306,7 +306,7 @@ mod tests {
         assert!(matches!(judge(4750, false), HangVerdict::Suspect(_)), "it may be a long one");
         assert!(matches!(judge(4750, true), HangVerdict::Hung(_)), "but it gives no token");
         assert!(matches!(judge(60_000, false), HangVerdict::Suspect(_)));
-        assert!(matches!(judge(120_000, false), HangVerdict::Hung(_)), "nobody writes for so long");
+        assert!(matches!(judge(120_000, false), HangVerdict::Hung(_)), "no answer takes this long");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is booked on one replica: the work of every request that was sent there and has not ended, in
 //! whole microseconds and tokens, so that what is booked can be taken back exactly. A prompt counts
-//! until its first token, an answer for as much of it as is still to come. It knows no requests: who
-//! holds a charge hands it in again when it changes and once more when it is over.
+//! until its first token, an answer for as much of it as is still to come. It knows no requests: the
+//! holder of a charge hands it in again when it changes and once more when it is over.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -14,7 +14,7 @@ const READ_MEMORY_MS: f64 = 10_000.0;
 /// The most that one request is booked with. A million of them add up to far less than overflows, and no
 /// router has as many in flight.
 const CHARGE_US_MAX: f64 = 1e12;
-/// What another router has booked is taken for this at most.
+/// The most that is counted of what another router has booked.
 const HEARD_MAX: u64 = 1 << 56;
 
 /// What one request weighs, or all of them at one replica. Sums are exact: what each request adds is
@@ -32,7 +32,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Moves what another router says to where it can be added up.
+    /// Bounds what another router reports, so that sums do not overflow.
     #[must_use]
     pub fn bounded(self) -> Self {
         Self {
@@ -48,8 +48,8 @@ impl Load {
         ms(self.prefill_us + self.decode_us)
     }
 
-    /// Quotes a request that has not begun: so much of its prompt is cached, and its answer is
-    /// expected to have so many tokens.
+    /// Quotes a request that has not begun. `cached_tokens` of its prompt are cached; `output_tokens` are
+    /// expected of its answer.
     pub fn quote(
         cost: &RequestCost,
         outline: &Outline,
@@ -106,7 +106,7 @@ impl SubAssign for Load {
 pub struct Drift {
     pub predicted_us: u64,
     pub settled_us: u64,
-    /// How much too much or too little, each request on its own.
+    /// The sum of the absolute errors of all requests.
     pub missed_us: u64,
 }
 
@@ -164,7 +164,7 @@ impl Ledger {
         self.prefilled_us
     }
 
-    /// Measures the prompts that were read since there were so many.
+    /// Measures the prompts that were read since `prefilled_us` was `before_us`.
     pub const fn prefilled_since(&self, before_us: u64) -> u64 {
         self.prefilled_us.wrapping_sub(before_us)
     }
@@ -219,7 +219,7 @@ impl Ledger {
     }
 
     /// Measures the prompts that are still to be read. What time has passed since the line moved was
-    /// spent on its head, but on no more than the head: a replica that hangs does not get shorter.
+    /// spent on its head, but on no more than the head: the line of a replica that hangs does not shrink.
     pub fn line_us(&self, now: Moment, pace: f64) -> u64 {
         let head = self.load.prefill_us / u64::from(self.waiting.max(1));
         let spent = us(span_ms(now.since(self.moved_at)) / pace);

@@ -33,7 +33,7 @@ pub struct Replica {
     pub name: String,
     /// Its share of sessions.
     pub weight: f64,
-    /// What work takes there.
+    /// How long work takes there.
     pub hardware: Arc<Hardware>,
     /// It takes nothing more and goes when it is done.
     pub leaving: bool,
@@ -48,7 +48,7 @@ pub struct Replica {
     pub pace: Pace,
     /// What its engine and other routers say.
     pub reported: ReportedLoad,
-    /// What reading a prompt took there on average, by the cost model.
+    /// The average prefill of a request there, by the cost model.
     pub prefill_ms_mean: f64,
     /// How it does its work.
     pub watch: Watch,
@@ -131,7 +131,7 @@ impl Replica {
         !self.leaving && self.breaker.standing() == Standing::Joining
     }
 
-    /// Tells whether others than this router have given it work, and its engine is at it.
+    /// Tells whether its engine is at work for other routers or clients.
     pub fn has_foreign_work(&self, now: Moment) -> bool {
         let foreign = 1.0 <= self.reported.strangers(now)
             || 0 < self.reported.booked_elsewhere(now).in_flight;
@@ -177,7 +177,7 @@ impl Replica {
         self.hardware.mu(self.ledger.load().work_ms())
     }
 
-    /// What it makes in a minute, as fast as it has shown itself to be.
+    /// How much work it does in a minute at the pace it has shown.
     pub fn capacity_mu_per_min(&self) -> f64 {
         self.hardware.capacity_mu_per_min / self.pace.factor()
     }
@@ -194,7 +194,7 @@ impl Replica {
     }
 }
 
-/// Takes a weight that is none for zero: a replica that takes no new sessions.
+/// Treats an invalid weight as zero: such a replica takes no new sessions.
 fn sensible(weight: f64) -> f64 {
     if weight.is_finite() { weight.max(0.0) } else { 0.0 }
 }

@@ -38,7 +38,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// How many times as long as predicted things take here, beside the other replicas.
+    /// The factor by which work takes longer here than predicted, relative to the other replicas.
     pub const fn factor(&self) -> f64 {
         self.factor
     }
@@ -92,7 +92,7 @@ mod tests {
         Moment::ZERO + Duration::from_secs(seconds)
     }
 
-    /// Lets each replica serve requests that take so many times as long as predicted.
+    /// Lets each replica serve requests that take its ratio times as long as predicted.
     fn fleet(ratios: &[f64], requests: u32) -> Vec<Pace> {
         let mut paces: Vec<Pace> = ratios.iter().map(|_| Pace::default()).collect();
         for (pace, ratio) in paces.iter_mut().zip(ratios) {
@@ -113,9 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_wrong_about_all_alike_corrects_nobody() {
+    fn a_prediction_that_is_wrong_about_all_replicas_alike_corrects_none() {
         assert!(fleet(&[2.0, 2.0, 2.0], 60).iter().all(|it| (it.factor() - 1.0).abs() < 1e-9));
-        assert!((fleet(&[2.5], 60)[0].factor() - 1.0).abs() < 1e-9, "nobody to compare with");
+        assert!(
+            (fleet(&[2.5], 60)[0].factor() - 1.0).abs() < 1e-9,
+            "no other replica to compare with"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What others say of a replica's load: its engine, and other routers. Our own books are never
-//! doubted for it. An engine's word can only add requests that no known router has sent, counts
-//! less the longer its figures stand still, and is bounded by what the other engines of the pool say
-//! and by what we have there ourselves. So a report that froze, or lies, neither starves a replica
-//! nor floods it. A rule that believed the newest figures would do both.
+//! The load of a replica as its engine and other routers report it. Reports never overrule the books of
+//! this router. An engine's report can only add requests that no known router has sent. It counts less
+//! the longer its figures stand still, and is bounded by the reports of the other engines of the pool and
+//! by what this router has there itself. So a report that is frozen or wrong neither starves a replica nor
+//! floods it. A rule that believed the newest figures would do both.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Booked {
     pub in_flight: u32,
 }
 
-/// Requests that are there beside those that routers know of; fractions, because doubt is one.
+/// Requests at an engine that no router knows of. They are fractions, because old reports count in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Strangers {
     pub waiting: f64,
@@ -39,7 +39,7 @@ pub struct Strangers {
     pub kv_tokens: f64,
 }
 
-/// What is heard of one replica.
+/// What is reported of one replica.
 #[derive(Debug, Default)]
 pub struct ReportedLoad {
     report: Option<Report>,
@@ -64,7 +64,7 @@ impl ReportedLoad {
         self.report = Some(report);
     }
 
-    /// Takes in what another router says; the newest word of each counts.
+    /// Takes in the report of another router; the newest report of each counts.
     pub fn on_heard(&mut self, router: RouterId, taken_at: Moment, booked: Booked) {
         let in_flight = booked.in_flight.min(IN_FLIGHT_MAX);
         let booked = Booked { load: booked.load.bounded(), in_flight };
@@ -87,7 +87,7 @@ impl ReportedLoad {
         self.peaks[0] = self.peaks[0].max(in_flight);
     }
 
-    /// Forgets what is too old to be told.
+    /// Forgets reports that are too old.
     pub fn on_time(&mut self, now: Moment, in_flight: u32) {
         self.heard.retain(|it| now.since(it.1) <= HEARD_AGE_MAX);
         if PEAK_SPAN <= now.since(self.turned_at) {
@@ -108,8 +108,9 @@ impl ReportedLoad {
         sum
     }
 
-    /// Counts the requests that the engine has beside all that routers know of. Ours are counted at
-    /// their most of late: a report is old when it comes, and what ended since is no stranger.
+    /// Counts the requests that the engine has beside all that routers know of. Requests of this router
+    /// count at their recent peak: a report is old when it comes, and a request that ended since is no
+    /// stranger.
     pub fn strangers(&self, now: Moment) -> f64 {
         let Some(report) = self.report else { return 0.0 };
         let own = self.peaks[0].max(self.peaks[1]);
@@ -118,7 +119,7 @@ impl ReportedLoad {
         f64::from(there.saturating_sub(known))
     }
 
-    /// Says how many strangers to reckon with, where the engines of the pool speak of `usual` each.
+    /// Says how many strangers to expect, where the engines of the pool usually report `usual` each.
     pub fn reckon(&self, now: Moment, own_in_flight: u32, usual: f64) -> Strangers {
         let Some(report) = self.report else { return Strangers::default() };
         let strangers = self.strangers(now).min(2.0 * usual + f64::from(own_in_flight) + 1.0);
@@ -129,7 +130,7 @@ impl ReportedLoad {
         let (waiting, running) = (f64::from(report.waiting), f64::from(report.running));
         let waiting_share = waiting / (waiting + running);
         let strangers_running = count * (1.0 - waiting_share);
-        // Each is taken to hold as much as those that run there do on average.
+        // Each is assumed to hold as much KV as the average request that runs there.
         let kv_each = report.kv_used_tokens() / running.max(1.0);
         Strangers {
             waiting: count * waiting_share,
@@ -144,7 +145,7 @@ impl ReportedLoad {
     }
 }
 
-/// Finds what the engines of a pool usually speak of.
+/// Finds the number that the engines of a pool usually report.
 pub(super) fn median(mut counts: Vec<f64>) -> f64 {
     counts.sort_by(f64::total_cmp);
     counts.get(counts.len() / 2).copied().unwrap_or(0.0)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::domain::Moment;
 
-/// How many times the pool's median is too slow.
+/// A ratio of this many times the pool's median is slow.
 const SLOW_FACTOR: f64 = 4.0;
 /// How long it must last.
 const SLOW_FOR: Duration = Duration::from_secs(10);
@@ -15,7 +15,7 @@ const SLOW_FOR: Duration = Duration::from_secs(10);
 const GAPS_MIN: u32 = 16;
 /// Replicas that must have shown their speed before one is called slow against the others.
 const PEERS_MIN: usize = 3;
-/// Gaps further back than this say nothing of how it is now.
+/// Gaps older than this are not used.
 const REMEMBERED: Duration = Duration::from_secs(30);
 /// Weight of a new gap.
 const NEW_SHARE: f64 = 0.1;
@@ -52,7 +52,7 @@ impl SlowDetector {
 
     /// Tells whether it has been slow for too long against `median`, that of its class.
     pub fn is_slow(&mut self, now: Moment, median: f64) -> bool {
-        // One that was slow when it was last heard of, long ago, may be well by now.
+        // A replica whose last gaps are old may be well by now.
         let is_fresh = now.since(self.noted_at) < REMEMBERED;
         let slow = is_fresh && self.ratio().is_some_and(|it| SLOW_FACTOR * median < it);
         self.slow_since = if slow { self.slow_since.or(Some(now)) } else { None };

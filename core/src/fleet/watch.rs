@@ -10,20 +10,20 @@ use super::{HangDetector, SlowDetector};
 /// that are not full, and answers longer than expected, take more than the books say.
 const KV_FULL_SHARE: f64 = 0.7;
 
-/// For so long a report is believed that shows an engine at work; one that never changes again is
-/// frozen, and says nothing.
+/// How long a report that shows an engine at work is believed. One that never changes again is frozen
+/// and says nothing.
 const WORKING_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
     pub hang: HangDetector,
     pub slow: SlowDetector,
-    /// When it was last asked for a token, and how long that may take; `None` once it is told.
+    /// When it was last asked for a token, and how long that may take; `None` once the result is in.
     pub asked: Option<(Moment, Duration)>,
     pub last_asked: Moment,
     /// Whether nothing listened at its address when it was last looked at.
     pub was_refused: bool,
-    /// When it was asked for a token in vain, while it had work; a sign of life takes that back.
+    /// When it was asked for a token and gave none, while it had work; a sign of life clears this.
     pub mute_since: Option<Moment>,
     /// When its engine was last seen at work by its reports.
     worked_at: Option<Moment>,

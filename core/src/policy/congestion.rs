@@ -1,10 +1,10 @@
-//! What a millisecond of work costs those who come after it. On an idle fleet it delays nobody; on a
-//! busy one everybody who joins the line before it is empty again, so that the same prompt is worth
-//! computing again at night and not at noon. How many wait behind it on average is what Pollaczek and
+//! What a millisecond of work costs the requests that come after it. On an idle fleet it delays none. On
+//! a busy one it delays every request that joins the line before that is empty again, so the same prompt
+//! is worth computing again at night and not at noon. How many wait behind it on average is what Pollaczek and
 //! Khinchine say of a line with one server: it grows with the load and with how uneven the work is,
 //! and both are measured here. A weight instead would be right for one load.
 //!
-//! It knows what this router sent and nothing of other routers; whoever asks says what share that is.
+//! It knows what this router sent and nothing of other routers; the caller says what share that is.
 
 use crate::domain::Moment;
 
@@ -13,7 +13,7 @@ const MEMORY_S: f64 = 30.0;
 /// Load over what is left of a replica. At ten replicas in eleven busy the fleet is at its knee, and
 /// a line that grows has no average.
 const CROWDING_MAX: f64 = 10.0;
-/// How uneven work may be taken for: one huge prompt among small ones says little of the next.
+/// The greatest unevenness that is used: one huge prompt among small ones says little of the next.
 const UNEVENNESS_MAX: f64 = 10.0;
 
 /// Work that was sent lately, fading.
@@ -21,7 +21,7 @@ const UNEVENNESS_MAX: f64 = 10.0;
 pub(super) struct Congestion {
     requests: f64,
     work_ms: f64,
-    /// Of the work of each request.
+    /// The sum of the squares of each request's work.
     squares_ms2: f64,
     at: Moment,
 }
@@ -35,8 +35,8 @@ impl Congestion {
         self.at = now;
     }
 
-    /// Estimates how many requests a millisecond of work delays, on a fleet of so many replicas of
-    /// whose work `share` is this router's.
+    /// Estimates how many requests a millisecond of work delays, on a fleet of `replicas` where this router
+    /// sends `share` of the work.
     pub(super) fn delayed(&self, now: Moment, replicas: f64, share: f64) -> f64 {
         if self.work_ms <= 0.0 {
             return 0.0;
@@ -56,8 +56,7 @@ impl Congestion {
         self.requests * self.squares_ms2 / self.work_ms.powi(2)
     }
 
-    /// Predicts how long a request of usual size takes to its first token where a millisecond of work
-    /// delays so many.
+    /// Predicts the TTFT of a request of usual size where a millisecond of work delays `delayed` requests.
     pub(super) fn usual_ms(&self, delayed: f64) -> f64 {
         if self.requests <= 0.0 { 0.0 } else { self.work_ms / self.requests * (1.0 + delayed) }
     }

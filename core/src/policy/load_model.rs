@@ -32,7 +32,7 @@ pub struct LoadModel {
 }
 
 impl LoadModel {
-    /// Predicts how long reading `new` prompt tokens over `cached` ones takes, with nobody ahead.
+    /// Predicts how long reading `new` prompt tokens over `cached` ones takes, with no request ahead.
     pub fn prefill_ms(&self, new: u32, cached: u32) -> f64 {
         self.pace * self.step.step_ms(&StepWork::of(new, cached))
     }

@@ -43,7 +43,7 @@ pub struct Ask<'a> {
     pub outline: &'a Outline,
     /// The replica that served its session last, if that is remembered.
     pub home: Option<ReplicaId>,
-    /// Within what its first token is promised, if anything is.
+    /// The TTFT that its class promises, if any.
     pub first_token: Option<Duration>,
 }
 
@@ -61,8 +61,8 @@ pub struct Candidate {
     pub load: LoadModel,
 }
 
-/// A rule for choosing one of several replicas. Whoever asks it also tells it what came of it, so
-/// that a rule can keep its own account of what lies where; it is never told the truth of an engine.
+/// A rule for choosing one of several replicas. The caller also reports what became of each choice, so
+/// that a rule can keep its own account of what is cached where; it never sees the state of an engine.
 pub trait Policy: Debug + Send {
     /// Returns the position of the chosen candidate. There is always at least one, in order of id.
     fn pick(&mut self, ask: &Ask<'_>, candidates: &[Candidate], chance: &mut Pcg64Mcg) -> usize;
@@ -83,7 +83,7 @@ pub trait Policy: Debug + Send {
         0
     }
 
-    /// Shows how the rule weighs every candidate, for people who ask why. Changes nothing that later
+    /// Shows how the rule weighs every candidate, for explanations. Changes nothing that later
     /// choices depend on. A rule that does not weigh in time shows nothing.
     fn terms(&mut self, _: &Ask<'_>, _: &[Candidate], _: &mut Vec<Terms>) {}
 

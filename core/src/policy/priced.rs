@@ -1,10 +1,9 @@
-//! Prices every replica in milliseconds and takes the cheapest: what the request would wait there and
-//! what its prompt would take (the longer, the more a further millisecond counts), what that work
-//! costs those who come later, what it pushes out of the
-//! cache that must then be computed again, and what it does to the answers being written there. A
-//! session stays where its cache is because it is cheap there, and leaves when waiting costs more than
-//! computing its prompt elsewhere does to everybody. Nothing is pinned and nothing is compared with a
-//! threshold, so there is nothing to tune per workload.
+//! Prices every replica in milliseconds and takes the cheapest. The price is the sum of the TTFT of the
+//! request there (its wait and its prefill; the longer, the more a further millisecond counts), the delay
+//! of later requests by its prefill, the prefill of what it pushes out of the cache, and the slower
+//! decoding of the answers there. A session stays where its cache is because it is cheap there. It leaves
+//! when waiting costs more than computing its prompt elsewhere costs all requests. Nothing is pinned and
+//! nothing is compared with a threshold, so there is nothing to tune per workload.
 //!
 //! Times are those of each replica's own hardware at its own pace, so mixed fleets need no weights.
 
@@ -18,24 +17,24 @@ use super::congestion::Congestion;
 use super::residency::Residency;
 use super::{Ask, Candidate, Policy, Terms, in_flight_total, rendezvous};
 
-/// How many of the tokens that are pushed out somebody will ask for again while they would still have
-/// been there. Caches forget the oldest first, and returns thin out with age about as fast as age
-/// grows, so this hardly depends on how large a cache is; on recorded conversations and agents it is
-/// a tenth to a quarter.
+/// The share of the evicted tokens that are asked for again within the time they would have stayed.
+/// Caches evict the oldest first, and returns thin out with age about as fast as age grows, so this
+/// hardly depends on how large a cache is. On recorded conversations and agents it is a tenth to a
+/// quarter.
 const ASKED_AGAIN: f64 = 0.2;
-/// A millisecond more between all tokens of an answer is minded like so many before its first: what
+/// A millisecond more between all tokens of an answer counts like this many milliseconds of TTFT: what
 /// is commonly promised is a first token within 5 s and 80 ms between tokens.
 const TOKENS_PER_FIRST: f64 = 5_000.0 / 80.0;
-/// A wait of twice what is usual counts double. What is usual moves with the load, so that the last
-/// in a line are spared on a busy fleet and caches still decide on one that is overrun.
-const PATIENCE: f64 = 2.0;
-/// Shorter waits than this are never long, however short the usual ones are.
-const PATIENCE_MS_MIN: f64 = 5_000.0;
-/// The gap between tokens that is commonly promised. A gap is felt by its square over this: readers
-/// do not notice much shorter ones, and mind one that is twice as long more than twice as much.
+/// A TTFT of this many times the usual one is long: it counts double. The usual TTFT moves with the load,
+/// so that the last in a line are spared on a busy fleet and caches still decide on an overloaded one.
+const LONG_TTFT_FACTOR: f64 = 2.0;
+/// A TTFT is never long below this, however short the usual one is.
+const LONG_TTFT_MS_MIN: f64 = 5_000.0;
+/// The gap between tokens that is commonly promised. A gap costs its square over this: readers hardly
+/// notice much shorter gaps, and a gap twice as long is more than twice as bad.
 const GAP_MS: f64 = 80.0;
 /// A pause in an answer is noticed; that it lasts longer than this hardly makes it worse. Without
-/// a bound the longest prompts would wait for a replica on which nobody writes.
+/// a bound the longest prompts would wait for a replica that writes no answer.
 const PAUSE_MS_MAX: f64 = 500.0;
 /// Where work is more uneven than this, the longest prompts are so rare that they had better wait,
 /// and the bound on pauses grows with the square of it.
@@ -47,9 +46,9 @@ const NOTICED_MS: f64 = 50.0;
 /// noticed, so that routers agree without talking. On a busy fleet others pay for the difference: it
 /// shrinks with how many a millisecond delays, and halves with this many requests on a replica.
 const BUSY_REQUESTS: f64 = 5.0;
-/// What an answer is taken for when nobody expects anything.
+/// The assumed length of an answer for which there is no estimate.
 const OUTPUT_TOKENS_UNKNOWN: u32 = 256;
-/// Shorter answers mind a pause no more than this: there is not much of them to pause.
+/// Shorter answers are priced as if they had this many tokens: there is not much of them to pause.
 const OUTPUT_TOKENS_MIN: u32 = 4;
 /// Evicted context is taken to be as deep as this request's, but at least this.
 const DEPTH_TOKENS_MIN: u32 = 1_000;
@@ -72,20 +71,20 @@ struct Price {
     own: f64,
     evict: f64,
     hold_up: f64,
-    /// How much of this work the others of the fleet would do in the same time, on average.
+    /// Its speed at this prompt, relative to the average replica of the fleet.
     speed: f64,
     traffic: Traffic,
 }
 
-/// What the load of the whole fleet makes of a millisecond.
+/// How the load of the whole fleet weighs a millisecond.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Traffic {
     /// How many others each millisecond of work delays.
     delayed: f64,
-    /// Requests on a replica, of those that make it busy.
+    /// Requests on an average replica, as a multiple of [`BUSY_REQUESTS`].
     busy: f64,
-    /// The wait that counts double.
-    patience_ms: f64,
+    /// The TTFT that counts double.
+    long_ttft_ms: f64,
     /// How long a pause is counted for at most.
     pause_ms_max: f64,
     /// What the whole prompt takes on an average replica.
@@ -95,9 +94,9 @@ struct Traffic {
 impl Price {
     fn total_ms(&self) -> f64 {
         let ttft = self.wait + self.own;
-        let felt = ttft + ttft * ttft / self.traffic.patience_ms;
+        let felt = ttft + ttft * ttft / self.traffic.long_ttft_ms;
         let again = ASKED_AGAIN * self.evict;
-        // Fewer come to a slow replica, so a millisecond there delays fewer.
+        // A slow replica gets fewer requests, so a millisecond there delays fewer.
         let crowd = self.traffic.delayed * self.speed * (self.own + again);
         felt + again + crowd + TOKENS_PER_FIRST * self.hold_up
     }
@@ -179,7 +178,7 @@ impl Policy for Priced {
 }
 
 impl Priced {
-    /// Prices every candidate; says what the load of the fleet makes of a millisecond.
+    /// Prices every candidate; returns the traffic they were priced with.
     fn weigh(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         self.residency.look_up(ask, candidates);
         let traffic = self.traffic(ask, candidates);
@@ -199,7 +198,7 @@ impl Priced {
         prices.min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |it| it.0)
     }
 
-    /// Estimates what a millisecond means on this fleet now.
+    /// Estimates the traffic of the fleet now, and the whole prompt's time at each candidate.
     fn traffic(&mut self, ask: &Ask<'_>, candidates: &[Candidate]) -> Traffic {
         let (own, all) = (in_flight_total(candidates), candidates.iter().map(in_flight).sum());
         let share = if own < all { own.max(1.0) / f64::max(all, 1.0) } else { 1.0 };
@@ -217,11 +216,12 @@ impl Priced {
         }));
         let cold_ms: f64 = self.colds_ms.iter().sum();
         let delayed = self.congestion.delayed(ask.now, replicas, share);
-        let patience_ms = PATIENCE_MS_MIN.max(PATIENCE * self.congestion.usual_ms(delayed));
+        let long_ttft_ms =
+            LONG_TTFT_MS_MIN.max(LONG_TTFT_FACTOR * self.congestion.usual_ms(delayed));
         let giants = (self.congestion.unevenness() / UNEVENNESS_USUAL).max(1.0);
         let pause_ms_max = PAUSE_MS_MAX * giants * giants;
         let busy = f64::max(own, all) / replicas / BUSY_REQUESTS;
-        Traffic { delayed, busy, patience_ms, pause_ms_max, cold_ms: cold_ms / replicas }
+        Traffic { delayed, busy, long_ttft_ms, pause_ms_max, cold_ms: cold_ms / replicas }
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
@@ -230,8 +230,8 @@ impl Priced {
         let own = if is_cold { self.colds_ms[position] } else { own_ms(outline, to, held) };
         let own = own + self.adapter_ms(outline, to);
         let output = outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN);
-        // Whoever writes there pauses for our prompt, which spreads over all of the answer, and then
-        // goes a little slower at every token. Answers there are taken to be as long as ours.
+        // Each answer written there pauses for this prefill, spread over all of its tokens, and then gets
+        // a little slower at every token. Answers there are assumed to be as long as this one.
         let pause = own.min(traffic.pause_ms_max) / f64::from(output.max(OUTPUT_TOKENS_MIN));
         let slower = to.load.sequence_ms(outline.prompt_tokens);
         Price {
@@ -262,13 +262,13 @@ impl Priced {
 }
 
 /// Predicts how much longer the answer takes on a replica that is slower than its hardware promises.
-/// The price is about first tokens and about others; a client notices this too.
+/// The price covers the TTFT and other requests only; a client notices a slow answer too.
 fn slowness_ms(outline: &Outline, to: &Candidate) -> f64 {
     let output = f64::from(outline.output_tokens.unwrap_or(OUTPUT_TOKENS_UNKNOWN));
     output * to.load.gap_ms() * (1.0 - 1.0 / to.load.pace).max(0.0)
 }
 
-/// Says how much more a gap between tokens is felt when it grows by `more`.
+/// Says how much more a gap between tokens costs when it grows by `more`.
 fn felt_more_ms(gap: f64, more: f64) -> f64 {
     more * (2.0 * gap + more) / GAP_MS
 }

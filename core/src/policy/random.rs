@@ -27,6 +27,6 @@ pub(super) fn draw(from: &[Candidate], skip: Option<usize>, chance: &mut Pcg64Mc
         }
         last = position;
     }
-    // Rounding may leave a crumb beyond the last one.
+    // Rounding may leave the draw beyond the last candidate.
     last
 }

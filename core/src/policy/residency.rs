@@ -49,7 +49,7 @@ impl Residency {
         (0..self.depths.len()).map(|it| self.blocks(it)).max().unwrap_or(0)
     }
 
-    /// Finds who holds most of the prompt, candidate or not.
+    /// Finds the replica that holds most of the prompt, candidate or not.
     pub fn deepest(&mut self, ask: &Ask<'_>) -> Option<(ReplicaId, usize)> {
         let (replica, blocks) = self.index.deepest(&ask.outline.blocks)?;
         Some((replica, usize::try_from(blocks).ok()?))

@@ -12,7 +12,7 @@ use super::{Ask, Candidate, Policy, lowest};
 #[derive(Debug, Default)]
 pub(super) struct RoundRobin {
     passes: BTreeMap<ReplicaId, f64>,
-    /// The pass of the last choice; whoever is new starts here, not at zero, or it would be flooded.
+    /// The pass of the last choice. A new replica starts here, not at zero, or it would be flooded.
     now: f64,
 }
 
@@ -32,7 +32,7 @@ impl Policy for RoundRobin {
 
 impl RoundRobin {
     fn pass(&self, id: ReplicaId) -> f64 {
-        // Who was away does not catch up on what it missed.
+        // A replica that was away does not catch up on what it missed.
         self.passes.get(&id).copied().unwrap_or(self.now).max(self.now)
     }
 }

@@ -29,7 +29,7 @@ fn ask(session: u32) -> Ask<'static> {
     Ask { now: Moment::ZERO, key, outline: &NOTHING, home: None, first_token: None }
 }
 
-/// Counts who is chosen over `asks` requests of different sessions.
+/// Counts how often each replica is chosen over `asks` requests of different sessions.
 fn tally(name: PolicyKind, candidates: &[Candidate], asks: u32) -> Vec<u32> {
     let mut policy = name.make();
     let mut chance = Pcg64Mcg::seed_from_u64(7);

@@ -5,8 +5,6 @@ use crate::finding::Finding;
 use crate::source::{Source, identifiers};
 
 const FILE_LINES_MAX: usize = 400;
-/// Rooms with files that are still to be split.
-const LONG_FILES: [&str; 2] = ["core/src/brain/", "core/src/policy/"];
 const METRICS_FOLDER: &str = "io/src/telemetry/metrics/";
 const MARKERS: [&str; 3] = ["TODO", "FIXME", "XXX"];
 
@@ -19,8 +17,7 @@ const CRATES: [&str; 3] = ["cleave_core", "cleave_io", "cleave_sim"];
 
 pub(super) fn too_long(source: &Source) -> Option<Finding> {
     let lines = source.text.lines().count();
-    let is_split = !LONG_FILES.iter().any(|it| source.path.starts_with(it));
-    (is_split && FILE_LINES_MAX < lines).then(|| {
+    (FILE_LINES_MAX < lines).then(|| {
         Finding::new(&source.path, lines, format!("{lines} lines, at most {FILE_LINES_MAX}"))
     })
 }

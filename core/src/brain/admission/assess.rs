@@ -59,7 +59,7 @@ impl Parked {
 }
 
 impl Admission {
-    /// Works out what a request will cost on that hardware, and by when it must go. `home` is where its cache is,
+    /// Works out what a request will cost on `hardware`, and by when it must be sent. `home` is where its cache is,
     /// and `is_divided` says that its workload may use only some of the replicas.
     pub(in crate::brain) fn assess(
         &mut self,

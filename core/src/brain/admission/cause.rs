@@ -5,7 +5,7 @@
 pub enum Cause {
     /// Every replica that may take it is past its knee, as far as its class may fill a replica.
     Knee,
-    /// The same of its workload's subset, while others of the pool have room.
+    /// Every replica of its workload's subset is, while others of the pool have room.
     Subset,
     /// Its prompt is long, and enough replicas must stay free for classes that matter more.
     Door,
@@ -13,7 +13,7 @@ pub enum Cause {
     Sessions,
     /// There is room, and others go before it.
     Turn,
-    /// It is beyond its tenant's contract, and nothing is idle. Such a one does not wait.
+    /// It is beyond its tenant's contract, and no capacity is idle. It is refused rather than held.
     Contract,
 }
 

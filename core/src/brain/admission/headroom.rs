@@ -4,10 +4,10 @@
 //! enough replicas free that a request of the first class finds one. All of it is void for a class that
 //! waits all the time nevertheless: then there is more of it than there is room, and weights decide.
 //!
-//! Which classes are about is seen from the work they bring. Where there is only one, it is held for
-//! no other class: while it would wait at a replica for a good part of what it was promised. That part
-//! shrinks as the line grows: once there is more than can be served in time, a request that is sent must find
-//! a short wait, or all of them are late and not only those that must be.
+//! Which classes are about is seen from the work they bring. Where there is only one, its requests are held
+//! for no other class, but only while they would wait at a replica for a good part of their target. That
+//! part shrinks as the line grows: under overload a request that is sent must find a short wait, or all
+//! requests are late and not only those that must be.
 
 use std::time::Duration;
 
@@ -17,24 +17,25 @@ use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 use super::lanes::{Fill, LaneKey};
 
 /// A prompt may wait at a replica for this part of its class's first-token target.
-const PATIENCE_PART: f64 = 8.0;
-/// Where no other class is about and no request waits, for this part of it.
+const REPLICA_WAIT_PART: f64 = 8.0;
+/// The same where no other class is about and no request waits.
 const ALONE_PART: f64 = 2.0;
-/// And for this part of what a higher class may wait, where one is about.
+/// Where a higher class is about, a prompt may wait for this part of what that class may wait.
 const COURTESY_PART: f64 = 8.0;
-/// How full lesser classes may make a replica then.
+/// How full lower classes may make a replica where a higher class is about.
 const COURTESY_FILL: f64 = 0.9;
-/// So many replicas are kept free of long prompts that the first class fills this share of them.
+/// How full the first class makes the replicas that are kept free of long prompts. This decides how many
+/// are kept.
 const DOORS_FILL: f64 = 0.4;
-/// And at most this share of all.
+/// The largest share of all replicas that is kept free of long prompts.
 const DOORS_SHARE_MAX: f64 = 0.75;
-/// How long work is remembered.
+/// The time constant with which arrived work fades.
 const MEMORY_S: f64 = 30.0;
 /// A class that brings less than this share of what the fleet can do is not about.
 const ABSENT_SHARE: f64 = 0.001;
-/// A class that waits without a break for this part of the longest it may wait is overrun.
+/// A class that waits without a break for this part of its `wait_max` is overloaded.
 const OVERRUN_PART: u32 = 4;
-/// What a class without a target is taken to be promised.
+/// The first-token target of a class that sets none.
 const TARGET: Duration = Duration::from_secs(5);
 
 /// Up to where a request may fill a replica.
@@ -85,8 +86,9 @@ struct Demand {
 }
 
 impl Demand {
-    fn patience_ms(&self) -> f64 {
-        self.target_ms / PATIENCE_PART
+    /// Says how long its prompts may wait at a replica.
+    fn replica_wait_ms(&self) -> f64 {
+        self.target_ms / REPLICA_WAIT_PART
     }
 
     /// Says what share of the fleet it asks for.
@@ -103,7 +105,7 @@ impl Demand {
 
     /// Says what it leaves to lesser classes.
     fn leaves(&self, now: Moment) -> Limit {
-        let wait_ms = self.patience_ms();
+        let wait_ms = self.replica_wait_ms();
         if self.is_overrun(now) {
             Limit { fill: 1.0, wait_ms }
         } else {
@@ -111,12 +113,12 @@ impl Demand {
         }
     }
 
-    /// Says how long a prompt may wait at a replica where no other class is about, when so much of the
-    /// class waits here.
+    /// Says how long a prompt may wait at a replica when no other class is about and `waiting` of the class
+    /// stands in line here.
     fn alone_ms(&self, waiting: Work, capacity_per_min: Work) -> f64 {
         let line_ms = waiting.as_mu() / capacity_per_min.as_mu().max(f64::MIN_POSITIVE) * 60e3;
         let grown = (line_ms / self.target_ms).min(1.0);
-        self.target_ms / (ALONE_PART + grown * (PATIENCE_PART - ALONE_PART))
+        self.target_ms / (ALONE_PART + grown * (REPLICA_WAIT_PART - ALONE_PART))
     }
 
     fn kept(&self, now: Moment) -> f64 {
@@ -134,14 +136,14 @@ impl Headroom {
             waits_since: None,
         };
         let demands: Vec<Demand> = classes.iter().map(|it| demand(it.1)).collect();
-        let own = |it: &Demand| Limit { fill: 1.0, wait_ms: it.patience_ms() };
+        let own = |it: &Demand| Limit { fill: 1.0, wait_ms: it.replica_wait_ms() };
         let limits = demands.iter().map(own).collect();
         Self { demands, limits, first: None, doors_share: 0.0 }
     }
 
-    /// Says how long the most urgent class lets prompts wait.
-    pub(super) fn patience_min(&self) -> Duration {
-        let all = self.demands.iter().map(Demand::patience_ms);
+    /// Says how long prompts of the most urgent class may wait at a replica.
+    pub(super) fn replica_wait_min(&self) -> Duration {
+        let all = self.demands.iter().map(Demand::replica_wait_ms);
         span_of_ms(all.fold(f64::INFINITY, f64::min))
     }
 
@@ -170,11 +172,11 @@ impl Headroom {
             let wait_ms = if is_alone {
                 it.alone_ms(line.class(ClassId(id)).work, capacity_per_min)
             } else {
-                it.patience_ms()
+                it.replica_wait_ms()
             };
             self.limits[class] = left.and(Limit { fill: 1.0, wait_ms });
             if it.waits_since.is_some() {
-                // No request goes past it to where it may not go itself.
+                // Lower classes may not go where this one may not, or they would overtake it.
                 left = self.limits[class];
             }
             let share = it.share(now, capacity_per_min);
@@ -189,7 +191,7 @@ impl Headroom {
         }
     }
 
-    /// Says how far the class with the most patience may fill a replica.
+    /// Says how far the class with the widest limits may fill a replica.
     pub(super) fn widest(&self) -> Limit {
         let none = Limit { fill: 0.0, wait_ms: 0.0 };
         self.limits.iter().fold(none, |all, it| Limit {
@@ -207,25 +209,26 @@ impl Headroom {
         self.limits[self.known(class)]
     }
 
-    /// Tells whether a prompt takes so long to read that it must leave a door open: longer than the
-    /// first class waits, or so long that it cannot meet a target itself.
+    /// Tells whether a prompt is long, so that it must leave some replicas free: its prefill takes longer
+    /// than the first class may wait at a replica, or than its own target.
     pub(super) fn is_long(&self, class: usize, prefill_ms: f64) -> bool {
         let class = self.known(class);
         let first = self.first.unwrap_or(class).min(class);
         let own_ms = self.demands[class].target_ms;
-        let bearable_ms = if first < class { self.demands[first].patience_ms() } else { own_ms };
+        let bearable_ms =
+            if first < class { self.demands[first].replica_wait_ms() } else { own_ms };
         bearable_ms < prefill_ms
     }
 
     /// Tells whether enough of these replicas would be free if one more read a long prompt.
     pub(super) fn has_door<'a>(&self, fills: impl IntoIterator<Item = &'a Fill>) -> bool {
-        let first = self.first.map_or(f64::INFINITY, |it| self.demands[it].patience_ms());
+        let first = self.first.map_or(f64::INFINITY, |it| self.demands[it].replica_wait_ms());
         let (mut all, mut free) = (0.0, 0.0);
         for fill in fills {
             all += 1.0;
             free += if fill.wait_ms < first { 1.0 } else { 0.0 };
         }
-        // Of few replicas a whole one is kept, of one none.
+        // Of a few replicas one is kept whole; a single replica is not kept.
         let doors = (self.doors_share * all).ceil().min((DOORS_SHARE_MAX * all).floor());
         doors < free || doors < 1.0
     }
@@ -251,7 +254,7 @@ mod tests {
         Line::new(QueueLimits::default(), &Classes::default())
     }
 
-    /// Classes that have brought so much of what the fleet can do for a while.
+    /// Classes that have brought these shares of what the fleet can do for a while.
     fn busy(shares: [f64; 3]) -> Headroom {
         let mut headroom = Headroom::new(&Classes::default());
         for second in 0..120 {

@@ -1,9 +1,9 @@
-//! Is a replica past its knee? There it gets no more done for more requests, they only wait longer.
-//! Two things bring it there: so many answers at once that the next one slows all others as much as it
-//! gets done, and KV memory that is used up. (How long prompts may wait for others to be read depends
-//! on whose they are: that is `headroom`.) The first is predicted from step times for the contexts that are really seen, and corrected live as
-//! congestion control does: first tokens that come far later than predicted say that the engine has
-//! a line of its own. No number of requests is set.
+//! Is a replica past its knee? Beyond the knee more requests bring no more throughput; they only wait
+//! longer. Two things bring a replica there: a batch in which one more answer slows all others by as much
+//! as it gets done itself, and KV memory that is used up. (How long a prompt may wait for other prefills
+//! depends on its class: that is `headroom`.) The first is predicted from step times for the contexts that
+//! are really seen, and corrected live as congestion control does: first tokens that come far later than
+//! predicted say that the engine has a line of its own. No number of requests is configured.
 
 use std::time::Duration;
 
@@ -16,51 +16,50 @@ use crate::fleet::{Replica, ms};
 /// The knee is where this share of the highest throughput is reached.
 const SHARE_OF_BEST: f64 = 0.98;
 const SEQUENCES_MAX: u32 = 512;
-/// How much one request's context counts against all before it. Little, because the longest in a
-/// thousand would otherwise pass for all.
+/// The weight of one request's context in the average. Small, so that one very long request in a
+/// thousand does not dominate.
 const NEW_SHARE: f64 = 0.002;
-/// Requests after which the knees are looked up anew.
+/// Requests after which the knees are computed again.
 const LOOK_STEP: u32 = 64;
-/// A first token that takes this many times as long as predicted, and longer than any request should wait, is
-/// late.
+/// A first token is late if it takes this many times as long as predicted, and the margin on top.
 const LATE_FACTOR: f64 = 2.0;
-/// One that is late was behind a long prompt; so many in a row are behind a line.
+/// A single late first token was behind a long prompt. This many in a row are behind a line in the engine.
 const LATE_IN_A_ROW: u32 = 16;
-/// What is left of the room of a replica whose first tokens are late.
+/// The factor by which a replica's room shrinks when its first tokens are late.
 const LATE_CUT: f64 = 0.9;
 /// Below this share in use, KV memory holds no request up.
 const KV_TIGHT_SHARE: f64 = 0.8;
-/// What an engine said longer ago than this says nothing of now.
+/// A report older than this is not used.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// Where the knees of all replicas are.
 #[derive(Debug)]
 pub(super) struct Knees {
     replicas: FxHashMap<ReplicaId, Knee>,
-    /// Of the requests that are seen, on average.
+    /// The average context of the requests that were seen.
     context_tokens: f64,
     seen: u32,
-    /// How much later than predicted a first token may come.
-    patience_ms: f64,
+    /// How long a first token may take beyond [`LATE_FACTOR`] times its prediction before it is late.
+    late_margin_ms: f64,
 }
 
 #[derive(Debug)]
 struct Knee {
     times: StepTimes,
     sequences_max: f64,
-    /// What the replica has shown it can run without a line of its own, where that is less.
+    /// How many requests the replica has shown it can run without a line of its own, where that is less.
     seen_max: f64,
     /// How many first tokens in a row were late.
     late: u32,
-    /// When that was last cut; what was sent before says nothing new.
+    /// When `seen_max` was last cut; requests sent before that are not counted again.
     cut_at: Moment,
 }
 
 impl Knees {
-    pub(super) fn new(patience: Duration) -> Self {
+    pub(super) fn new(late_margin: Duration) -> Self {
         let context_tokens = Mix::USUAL.context_tokens().into();
-        let patience_ms = span_ms(patience);
-        Self { replicas: FxHashMap::default(), context_tokens, seen: 0, patience_ms }
+        let late_margin_ms = span_ms(late_margin);
+        Self { replicas: FxHashMap::default(), context_tokens, seen: 0, late_margin_ms }
     }
 
     pub(super) fn on_joined(&mut self, replica: ReplicaId, hardware: &Hardware) {
@@ -86,8 +85,8 @@ impl Knees {
         }
     }
 
-    /// Corrects what was predicted by a first token: of a request sent then, so many in flight, that
-    /// should have taken so long.
+    /// Corrects the knee by a first token that took `taken_ms` instead of `predicted_ms`, of a request that
+    /// was sent at `sent_at`.
     pub(super) fn on_first_token(
         &mut self,
         replica: &Replica,
@@ -97,7 +96,7 @@ impl Knees {
     ) {
         let Some(knee) = self.replicas.get_mut(&replica.id) else { return };
         let in_flight = f64::from(replica.in_flight);
-        if LATE_FACTOR * predicted_ms + self.patience_ms < taken_ms {
+        if LATE_FACTOR * predicted_ms + self.late_margin_ms < taken_ms {
             knee.late += u32::from(knee.cut_at <= sent_at);
             if LATE_IN_A_ROW <= knee.late {
                 knee.seen_max = (LATE_CUT * in_flight.min(knee.sequences_max)).max(1.0);
@@ -108,7 +107,7 @@ impl Knees {
         }
         knee.late = 0;
         if knee.seen_max <= in_flight + 1.0 {
-            // All that is there is in time: it may well run more.
+            // At its limit and still in time: the replica can probably run more.
             knee.seen_max += 1.0;
         }
     }
@@ -135,8 +134,8 @@ fn kv_fill(now: Moment, replica: &Replica) -> f64 {
     let report = replica.reported.report();
     let fresh = report.filter(|it| now.since(it.taken_at) <= REPORT_AGE_MAX);
     match fresh {
-        // What requests share is counted once by the engine and often by us: it decides whether
-        // memory is tight, and we by how much, because we know of what was sent since.
+        // The engine counts a shared prefix once, the ledger once per request. So the engine decides
+        // whether memory is tight. The ledger decides by how much: it knows what was sent since.
         Some(Report { kv_used_share, kv_tokens_max: Some(max), .. })
             if 0 < max && KV_TIGHT_SHARE <= kv_used_share =>
         {
@@ -148,8 +147,8 @@ fn kv_fill(now: Moment, replica: &Replica) -> f64 {
     }
 }
 
-/// Finds the least number of answers at once that reaches most of what can be reached. Prompts are left
-/// out: they are read one after the other, and have a limit of their own.
+/// Finds the smallest batch with [`SHARE_OF_BEST`] of the highest decoding throughput. Prefills are left
+/// out: they run one after the other and have a limit of their own.
 fn knee(times: &StepTimes, context: f64) -> f64 {
     let rate = |sequences: u32| {
         let new_tokens = f64::from(sequences);

@@ -1,6 +1,6 @@
-//! Lanes of the line, as the brain uses them: requests that need the same to go. One that waits for its
-//! own replica, one that begins a session, one with a long prompt and one whose workload may use only
-//! some of the replicas each need something that others do not, and must not hold those up.
+//! Lanes of the line, as the brain uses them: a lane holds requests that can be sent under the same
+//! conditions. A request that waits for its own replica, begins a session, has a long prompt or belongs to a
+//! workload with a subset has conditions of its own, and must not hold up requests without them.
 
 use crate::domain::ReplicaId;
 use crate::queue::{Gate, Lane};
@@ -11,13 +11,13 @@ use super::reach::Reaches;
 
 const HOME_BITS: u32 = 25;
 
-/// What a request needs to go.
+/// The conditions under which a request can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LaneKey {
     pub(super) class: u8,
     /// It begins a session and was not let in yet.
     pub(super) is_fresh: bool,
-    /// Its prompt takes so long to read that it must leave a door open.
+    /// Its prompt is long: it must leave some replicas free.
     pub(super) is_long: bool,
     /// The workload whose replicas it may use; any replica if none is named.
     pub(super) workload: Option<u32>,
@@ -58,7 +58,7 @@ pub(super) struct Scene<'a> {
     pub(super) gate: &'a Gate,
     pub(super) headroom: &'a Headroom,
     pub(super) reaches: &'a Reaches,
-    /// How full those are that may take something, in order of id.
+    /// How full the replicas are that may take something, in order of id.
     pub(super) fills: &'a [Fill],
 }
 
@@ -84,7 +84,7 @@ impl<'a> Scene<'a> {
         let class = usize::from(lane.class);
         match lane.workload.and_then(|it| self.reaches.get(it)) {
             Some(reach) => {
-                let reached = reach.fills(self.fills, self.reaches.patience_ms(class));
+                let reached = reach.fills(self.fills, self.reaches.spill_wait_ms(class));
                 self.is_open_among(lane, home, strict, reached.chain(home))
             }
             None => self.is_open_among(lane, home, strict, self.fills.iter()),

@@ -38,7 +38,7 @@ use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
 pub(super) use settle::Bill;
 
-/// Capacity is idle below this part of a class's limits: what is beyond a contract may have it.
+/// Capacity is idle below this part of a class's limits: requests beyond their contract may use it.
 const IDLE_PART: f64 = 0.5;
 /// How far past its limits a session's own replica may be and still get it when others have room: its
 /// cache is there.
@@ -54,9 +54,9 @@ pub(super) struct Admission {
     drain_rate: DrainRate,
     headroom: Headroom,
     reaches: Reaches,
-    /// The requests in the line. As many, so bounded as it is.
+    /// The requests in the line, one for each ticket there, so bounded as the line is.
     parked: IndexMap<RequestId, Parked, FxBuildHasher>,
-    /// A buffer that is done with, for the next look.
+    /// The buffer of an earlier look, to be used again.
     spare: Vec<Fill>,
     capacity_per_min: Work,
     /// What retries may add to the load.
@@ -68,7 +68,11 @@ pub(super) struct Admission {
 pub(super) struct Fills(Vec<Fill>);
 
 impl Fills {
-    /// Makes the question whether a replica is among these and has room, within a limit or that of the home.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns a predicate: is a replica among these, and has it room within its limit?
     pub(super) fn rooms(
         &self,
         limit: Limit,
@@ -92,7 +96,7 @@ impl Fills {
     }
 }
 
-/// What a request that joins the line has to expect, for people who ask.
+/// What a request that joins the line has to expect, for its explanation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prospect {
     pub(super) cause: Cause,
@@ -107,7 +111,7 @@ impl Admission {
             line: Line::new(settings.limits, &settings.classes),
             contracts: Contracts::default(),
             gate: Gate::new(settings.gate),
-            knees: Knees::new(headroom.patience_min()),
+            knees: Knees::new(headroom.replica_wait_min()),
             drain_rate: DrainRate::new(Work::ZERO),
             headroom,
             reaches: Reaches::default(),
@@ -119,14 +123,14 @@ impl Admission {
         }
     }
 
-    /// Within what the class of a claim promises the first token.
+    /// The TTFT that the class of a claim promises.
     pub(super) fn promise(&self, claim: &Claim) -> Option<Duration> {
         let classes = &self.settings.classes;
         classes.get(claim.class.unwrap_or(classes.default_id())).first_token
     }
 
-    /// Reserves what a request will use of its contract. `there` is where it may go: what is beyond a contract
-    /// may have what is idle there.
+    /// Reserves what a request will use of its contract. `there` is where it may go: a request beyond its
+    /// contract may use idle capacity there.
     pub(super) fn reserve<'a>(
         &mut self,
         now: Moment,
@@ -192,12 +196,12 @@ impl Admission {
         }));
     }
 
-    /// Tells whether a request may pass without a stop to one of these.
+    /// Tells whether a request may go to one of these without joining the line.
     pub(super) fn admits(&self, parked: &Parked, there: &Fills) -> bool {
         self.line.is_empty() && self.scene(&there.0).admits(parked.lane(), there.0.iter())
     }
 
-    /// Counts a request that passes without a stop.
+    /// Counts a request that does not join the line.
     pub(super) fn pass(&mut self, now: Moment, parked: &Parked) {
         let CostEstimate { class, tenant, weight, work, .. } = parked.estimate;
         self.line.pass(class, tenant, weight, work);
@@ -272,7 +276,7 @@ impl Admission {
         Prospect { cause, ahead: self.line.ahead(now, ticket), wait }
     }
 
-    /// Takes out one whose time is over, and says why it is refused.
+    /// Takes out a request whose time is over, and says why it is refused.
     pub(super) fn expired(&mut self, now: Moment) -> Option<(RequestId, Refusal)> {
         let ticket = self.line.expired(now)?;
         let retry_after = self.retry_after(now, &ticket);
@@ -348,7 +352,7 @@ impl Admission {
         Scene { gate, headroom, reaches, fills }
     }
 
-    /// Tells whether a request waits that could go.
+    /// Tells whether some request waits although it could go.
     pub(super) fn holds_in_vain<'a>(
         &self,
         now: Moment,

@@ -22,8 +22,8 @@ const SPARE: usize = 64;
 pub(super) struct Reaches {
     /// By workload. About as many as wait, so bounded as the line is.
     table: FxHashMap<u32, Reach>,
-    /// By class: a request that waits longer inside may go beyond.
-    patience_ms: Vec<f64>,
+    /// By class: a request that would wait longer than this inside its subset may go beyond.
+    spill_wait_ms: Vec<f64>,
 }
 
 /// Where the requests of one workload may go.
@@ -36,14 +36,15 @@ pub(in crate::brain) struct Reach {
 }
 
 impl Reach {
-    /// Lists how full those are that may take a request which is content to wait so long.
+    /// Lists how full the replicas are that may take a request. Those beyond the subset are among them only
+    /// if the wait at each replica inside is longer than `spill_wait_ms`.
     pub(super) fn fills<'a>(
         &'a self,
         fills: &'a [Fill],
-        patience_ms: f64,
+        spill_wait_ms: f64,
     ) -> impl Iterator<Item = &'a Fill> + Clone {
         let of = |ids: &'a [ReplicaId]| ids.iter().filter_map(|it| fill_of(fills, *it));
-        let spills = of(&self.inside).all(|it| patience_ms < it.wait_ms);
+        let spills = of(&self.inside).all(|it| spill_wait_ms < it.wait_ms);
         of(&self.inside).chain(of(if spills { &self.beyond } else { &[] }))
     }
 }
@@ -53,8 +54,8 @@ impl Reaches {
         self.table.get(&workload)
     }
 
-    pub(super) fn patience_ms(&self, class: usize) -> f64 {
-        self.patience_ms.get(class).copied().unwrap_or(0.0)
+    pub(super) fn spill_wait_ms(&self, class: usize) -> f64 {
+        self.spill_wait_ms.get(class).copied().unwrap_or(0.0)
     }
 }
 
@@ -79,21 +80,21 @@ impl Admission {
         self.reaches.table.values().map(|it| it.key).collect()
     }
 
-    /// Notes where requests of a workload may go; everywhere, if the pool is not divided any more. `patience` says
-    /// how long one may wait inside its subset that was promised its first token within that time.
+    /// Notes where requests of a workload may go; everywhere, if the pool is not divided any more. `spill_wait`
+    /// turns the TTFT promised to a class into how long its requests may wait inside their subset.
     pub(in crate::brain) fn set_reach(
         &mut self,
         workload: u32,
         reach: Option<Reach>,
-        patience: impl Fn(Option<Duration>) -> Duration,
+        spill_wait: impl Fn(Option<Duration>) -> Duration,
     ) {
         let Some(reach) = reach else {
             self.reaches.table.remove(&workload);
             return;
         };
         let classes = self.settings.classes.iter();
-        let patience_ms = classes.map(|it| span_ms(patience(it.1.first_token)));
-        self.reaches.patience_ms = patience_ms.collect();
+        let spill_wait_ms = classes.map(|it| span_ms(spill_wait(it.1.first_token)));
+        self.reaches.spill_wait_ms = spill_wait_ms.collect();
         self.reaches.table.insert(workload, reach);
     }
 

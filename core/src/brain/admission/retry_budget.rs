@@ -29,7 +29,7 @@ impl RetryBudget {
         Self { share, reserve, common: reserve, own }
     }
 
-    /// Notes that a request of the workload came while that many were in flight.
+    /// Notes that a request of the workload arrived while `in_flight` requests were in flight.
     pub(in crate::brain) fn on_arrival(&mut self, workload: u32, in_flight: usize) {
         // A fleet with more in flight loses more at once when a replica dies: the balance may grow
         // to what is in flight, so that each of those can go elsewhere once.

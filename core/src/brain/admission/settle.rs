@@ -56,7 +56,7 @@ impl Admission {
         self.gate.on_ended(now, booking.key, 0);
     }
 
-    /// Counts what a stream of that many tokens has used by now against its contract.
+    /// Counts what a stream with `output` tokens has used by now against its contract.
     pub(in crate::brain) fn on_streamed(
         &mut self,
         booking: &mut Booking,
@@ -64,7 +64,7 @@ impl Admission {
         output: u32,
     ) {
         let account = &booking.account;
-        // Only of a stream is the first byte the first token.
+        // The first byte is the first token only if the answer streams.
         if let (0, Some(first)) = (account.streamed_tokens, account.first) {
             let taken_ms = span_ms(first.at.since(account.sent_at));
             self.knees.on_first_token(replica, account.sent_at, taken_ms, account.ttft_ms);
@@ -101,14 +101,14 @@ impl Admission {
         self.knees.on_left(replica);
     }
 
-    /// Learns how much those replicas can do and hold that are open to new sessions and stay.
+    /// Measures the capacity and KV memory of the replicas that take new sessions and stay.
     pub(in crate::brain) fn measure<'a>(
         &mut self,
         there: impl Iterator<Item = &'a Replica> + Clone,
     ) {
         let capacity: f64 = there.clone().map(|it| it.hardware.capacity_mu_per_min).sum();
         let told = there.clone().filter_map(|it| it.reported.report()?.kv_tokens_max);
-        // Those that do not tell are taken to be like those that do.
+        // Replicas that report no memory are assumed to have as much as those that do, on average.
         let count = u64::try_from(told.clone().count()).unwrap_or(0);
         let all = u64::try_from(there.count()).unwrap_or(0);
         let kv_tokens = told.sum::<u64>() * all / count.max(1);

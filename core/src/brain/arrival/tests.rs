@@ -13,11 +13,12 @@ use super::super::{
     SubsetSettings, TenantSnapshot, Waited,
 };
 
+mod divided;
 mod traffic;
 
 type Verdict = Result<ReplicaId, Refusal>;
 
-/// A brain with its own clock; prompts are so long that one fills a replica until it is read.
+/// A brain with its own clock. One long prompt fills a replica until its prefill is done.
 struct Bench {
     brain: Brain,
     now: Moment,
@@ -212,7 +213,7 @@ fn beyond_a_contract_only_idle_capacity_is_used_and_the_books_close() {
     let (first, verdicts) = bench.arrive(1, 1_000, of(1, 1));
     assert_eq!(sent(&verdicts), [first]);
     let (second, verdicts) = bench.arrive(2, 1_000, of(1, 1));
-    assert_eq!(sent(&verdicts), [second], "nobody else wants it");
+    assert_eq!(sent(&verdicts), [second], "no other tenant wants it");
     let full = bench.fill();
     let (third, verdicts) = bench.arrive(3, 1_000, of(1, 1));
     let [(refused, Err(Refusal::OverContract { limit: "mu", retry_after }))] = verdicts[..] else {
@@ -310,7 +311,7 @@ fn one_that_waits_while_its_twin_is_quarantined_is_refused_when_its_turn_comes()
     assert_eq!(sent(&verdicts), [poison]);
     let others: Vec<u64> = (2..4).map(|it| bench.arrive(it, LONG, of(2, 1)).0).collect();
     let (twin, verdicts) = bench.arrive(1, LONG, of(1, 1));
-    assert_eq!(verdicts, [], "everybody is full");
+    assert_eq!(verdicts, [], "every replica is full");
     let died = Event::Failed { request: RequestId(poison), failure: Failure::Died };
     assert_eq!(sent(&bench.tell(died.clone())), [poison], "one death proves nothing");
     let verdicts = bench.tell(died);
@@ -358,86 +359,6 @@ fn without_a_line_too_what_cannot_be_in_time_is_not_sent() {
     let first_token_by = Some(bench.now + Duration::from_secs(20));
     let (request, verdicts) = bench.arrive(2, 100, Claim { first_token_by, ..of(1, 1) });
     assert_eq!(sent(&verdicts), [request]);
-}
-
-/// Sessions of a workload.
-fn session_of(workload: u64, session: u64) -> u64 {
-    (workload * 0x1234_5678) << 32 | session
-}
-
-/// A pool of six in which every workload has two replicas, and may spill to so many more.
-fn in_twos(spill_max: u32) -> Bench {
-    let subsets = SubsetSettings {
-        floor: Some(2),
-        cap: 2,
-        spill_max: Some(spill_max),
-        ..SubsetSettings::default()
-    };
-    let mut bench = Bench::divided(6, holding(), subsets);
-    // It is divided once two workloads were seen.
-    for workload in [1, 2] {
-        let (request, _) = bench.arrive(session_of(workload, 0), 100, of(workload, 1));
-        bench.answer(request);
-        bench.end(request, Usage::default());
-    }
-    bench.wait(5.0);
-    bench
-}
-
-#[test]
-fn who_finds_its_own_subset_full_waits_for_it_and_holds_nobody_else_up() {
-    let mut bench = in_twos(0);
-    let mut inside = Vec::new();
-    for session in 1..3 {
-        let (request, verdicts) = bench.arrive(session_of(1, session), LONG, of(1, 1));
-        assert_eq!(sent(&verdicts), [request]);
-        inside.push((request, verdicts[0].1.unwrap()));
-    }
-    let (waits, verdicts) = bench.arrive(session_of(1, 3), 100, of(1, 1));
-    assert_eq!(verdicts, [], "four others are idle, and are not its own");
-    let (other, verdicts) = bench.arrive(session_of(2, 3), 100, of(2, 1));
-    assert_eq!(sent(&verdicts), [other], "it waits for nothing");
-    bench.wait(0.1);
-    let verdicts = bench.answer(inside[0].0);
-    assert_eq!(verdicts, [(waits, Ok(inside[0].1))]);
-    assert_eq!(bench.waited(waits).cause, Some(Cause::Subset));
-    assert_eq!(bench.waited(other).cause, None);
-}
-
-#[test]
-fn who_may_spill_does_so_before_it_waits() {
-    let mut bench = in_twos(1);
-    let mut placed = Vec::new();
-    for session in 1..4 {
-        let (request, verdicts) = bench.arrive(session_of(1, session), LONG, of(1, 1));
-        assert_eq!(sent(&verdicts), [request]);
-        placed.push(verdicts[0].1.unwrap());
-    }
-    placed.sort_unstable();
-    placed.dedup();
-    assert_eq!(placed.len(), 3, "two of its own and one beyond");
-    let (request, verdicts) = bench.arrive(session_of(1, 4), 100, of(1, 1));
-    assert_eq!(verdicts, []);
-    assert!(bench.brain.snapshot().queue.waiting == 1);
-    assert!(bench.wait(0.1).is_empty());
-    let (verdicts, waited) = (bench.wait(5.0), bench.waited(request));
-    assert_eq!(sent(&verdicts), [request], "their prompts are read by now");
-    assert!(Duration::from_secs(5) < waited.span(), "{waited:?}");
-}
-
-#[test]
-fn beyond_a_contract_the_idle_of_others_is_not_idle_for_it() {
-    let mut bench = in_twos(0);
-    let limits = Limits { work_per_min: Some(Work::from_mu(0.001)), ..Limits::default() };
-    bench.tell(Event::Contracted { limits: vec![(Tenant(1), limits)] });
-    for session in 1..3 {
-        let (request, verdicts) = bench.arrive(session_of(1, session), LONG, of(3, 1));
-        assert_eq!(sent(&verdicts), [request]);
-    }
-    bench.arrive(session_of(1, 3), 100, of(1, 1));
-    let (request, verdicts) = bench.arrive(session_of(1, 4), 100, of(1, 1));
-    assert!(matches!(verdicts[..], [(_, Err(Refusal::OverContract { .. }))]), "{verdicts:?}");
-    assert_eq!(bench.waited(request).cause, Some(Cause::Contract));
 }
 
 #[test]

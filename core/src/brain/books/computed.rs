@@ -1,7 +1,7 @@
 //! What a request came to: as its engine says, within what is possible, and by prediction where it says
-//! nothing. Whoever leaves early has had a prompt read and an answer written, up to then; how much
-//! follows from the time that passed. If that were free, a client could have whatever it likes computed
-//! and leave before the first byte.
+//! nothing. A request that is cancelled has used prefill and decoding up to then; how much follows from
+//! the time that passed. If that were free, a client could have any prompt computed and leave before the
+//! first byte.
 
 use crate::cost::StepWork;
 use crate::domain::{Moment, Usage, span_ms, whole_u32};
@@ -10,11 +10,11 @@ use crate::tokens::{Possible, Seen};
 
 use super::super::request::Booking;
 
-/// How long an answer may be of which its client does not say it.
+/// The longest answer if the client sets no limit.
 const OUTPUT_TOKENS_MAX: u32 = 8192;
-/// A stream that shows fewer tokens than this may write what it does not show: thoughts, calls of tools.
+/// A stream that shows fewer tokens than this may write hidden ones: reasoning, tool calls.
 const SHOWN_TOKENS_MIN: u32 = 16;
-/// How many tokens come at most between two words of a stream.
+/// The most tokens between two `Streamed` events of a stream.
 const STREAMED_STEP: u32 = 32;
 /// How far what a replica has shown is believed to differ from what its hardware promises.
 const SPEED_RANGE: (f64, f64) = (0.25, 16.0);
@@ -22,7 +22,7 @@ const SPEED_RANGE: (f64, f64) = (0.25, 16.0);
 /// Tokens that were computed for a request, or found in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::brain) struct Computed {
-    /// Of the prompt, those that were not cached.
+    /// Tokens of the prompt that were not cached.
     pub(in crate::brain) new: u32,
     pub(in crate::brain) cached: u32,
     pub(in crate::brain) output: u32,
@@ -31,7 +31,7 @@ pub(in crate::brain) struct Computed {
 /// Bounds what an engine says of a request that was sent and is over.
 pub(in crate::brain) fn believed(now: Moment, booking: &Booking, usage: Usage) -> Usage {
     let (streamed, took) = (booking.account.streamed_tokens, now.since(booking.account.sent_at));
-    // Streams are spoken of now and then, so some more may have come.
+    // Progress is reported every few tokens, so a few more may have come.
     let streamed = if streamed == 0 { 0 } else { streamed.saturating_add(STREAMED_STEP) };
     let seen = Seen { took, streamed, ..Seen::default() };
     Possible::new(&booking.extent, booking.outline.prompt_tokens, seen).bound(usage)

@@ -25,7 +25,7 @@ impl PrefillTimers {
         self.0.first().map(|it| it.0)
     }
 
-    /// Takes one of which it is time.
+    /// Takes a request whose prompt should have been read by `now`.
     pub(super) fn take(&mut self, now: Moment) -> Option<RequestId> {
         let first = self.0.first().copied().filter(|it| it.0 <= now)?;
         self.0.remove(&first);

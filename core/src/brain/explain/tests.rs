@@ -79,7 +79,7 @@ fn leaving_the_cache_for_a_shorter_line_is_said_to_be_that() {
     let mut fleet = Fleet::new(PolicyKind::PRICED, 2);
     let (request, first) = fleet.send(1, 0);
     fleet.end(request);
-    // Prompts of others stand in line at its home, because nobody else takes them.
+    // Other prompts stand in line at its home, because no other replica takes them.
     let other = ReplicaId(1 - first.replica.0);
     fleet.tell(Event::Weighed { replica: other, weight: 0.0 });
     (1..20).for_each(|it| drop(fleet.send(2, 1000 * it)));

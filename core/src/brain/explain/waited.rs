@@ -17,7 +17,7 @@ pub struct Waited {
     pub tenant: Tenant,
     pub arrived_at: Moment,
     pub left_at: Moment,
-    /// What it waited for when it began to; nothing for one that did not.
+    /// What it waited for when it joined the line; `None` if it did not wait.
     pub cause: Option<Cause>,
     /// Model units that were to be sent before it when it came, and how long that was to take.
     pub ahead_mu: f64,
@@ -36,7 +36,7 @@ impl Waited {
         self.left_at.since(self.arrived_at)
     }
 
-    /// Notes that it may go. Whoever may in the moment of its arrival has waited for nothing.
+    /// Notes that the request may be sent. One that may be sent on arrival has not waited.
     pub(in super::super) fn go(&mut self, now: Moment) {
         self.left_at = now;
         self.cause = self.cause.filter(|_| self.arrived_at < now);

@@ -19,7 +19,7 @@ use super::settings::WatchSettings;
 
 /// Time between two looks at the fleet while it has work.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// After so long without a look the router itself was asleep, and silences say nothing.
+/// After this long without a look the router itself was asleep, and silences say nothing.
 const ASLEEP: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -33,11 +33,11 @@ pub(super) struct Health {
 /// What was found of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// Its state is another now; for a hang, with the silence that showed it.
+    /// Its state changed; for a hang, with the silence that showed it.
     Changed { replica: ReplicaId, before: State, now: State, silence: Option<Silence> },
-    /// It hangs beyond doubt: what is there is to be given up.
+    /// It hangs beyond doubt: its requests must be given up.
     Hung { replica: ReplicaId },
-    /// It should be asked for one token, which may take that long.
+    /// It should be asked for one token, which may take up to `limit`.
     Ask { replica: ReplicaId, limit: Duration },
     /// Nothing listens at its address.
     Gone { replica: ReplicaId },
@@ -101,7 +101,7 @@ impl Health {
 }
 
 /// Tells whether any replica takes requests as a matter of course.
-pub(super) fn anybody_is_up(fleet: &Fleet) -> bool {
+pub(super) fn any_is_up(fleet: &Fleet) -> bool {
     let is_up =
         |it: &Replica| matches!(it.breaker.standing(), Standing::Up | Standing::Suspect { .. });
     fleet.iter().any(|it| !it.leaving && 0.0 < it.weight && is_up(it))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::domain::{Moment, ReplicaId, Report};
 use crate::fleet::{Fleet, Probe, Replica, SlowDetector, Standing};
 
-use super::{Finding, Health, anybody_is_up, change};
+use super::{Finding, Health, any_is_up, change};
 
 /// Time between two questions to one replica.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Health {
             let is_mute = last_byte_at.is_none_or(|at| at < asked_at);
             fleet.get_mut(replica).into_iter().for_each(|it| note_mute(it, asked_at, is_mute));
         } else if probe == Probe::Generated {
-            let is_needed = !anybody_is_up(fleet);
+            let is_needed = !any_is_up(fleet);
             let generated = |it: &mut Replica| it.breaker.on_generated(now, asked_at, is_needed);
             found.extend(change(fleet, replica, generated));
         } else {
@@ -111,9 +111,9 @@ impl Health {
         let quiet = now.since(it.watch.hang.quiet_since().max(it.watch.last_asked));
         let is_idle = it.breaker.standing() == Standing::Up && it.in_flight == 0;
         let is_stale = is_idle && self.idle <= quiet;
-        // A pause is for the time while others are there.
+        // A pause makes sense only while other replicas can serve.
         let is_out = it.breaker.may_come_back();
-        let is_needed = is_out && !anybody_is_up(fleet);
+        let is_needed = is_out && !any_is_up(fleet);
         if it.breaker.wants_proof(now) || is_stale || is_needed {
             let pause = if is_out { ASK_PAUSE_OUT } else { ASK_PAUSE };
             ask_after(now, fleet, replica, (IDLE_LIMIT, pause), found);
@@ -161,7 +161,7 @@ fn ask_after(
     found: &mut Vec<Finding>,
 ) {
     let Some(it) = fleet.get_mut(replica).filter(|it| !it.leaving) else { return };
-    // A driver that never tells would leave it unasked for ever.
+    // If the driver never reports a result, the replica must still be asked again.
     let is_asked = it.watch.asked.is_some_and(|(at, limit)| now.since(at) < 2 * limit);
     let was_just_asked = now.since(it.watch.last_asked) < pause;
     if !is_asked && !was_just_asked {

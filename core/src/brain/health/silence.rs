@@ -22,7 +22,7 @@ const SILENCE_MIN: Duration = Duration::from_secs(1);
 const WHOLE_TOKENS_MAX: u32 = 8192;
 /// How many times the predicted length an answer may well have.
 const LIKELY_FACTOR: u32 = 2;
-/// What a replica may be busy with for others, without our knowing, in milliseconds.
+/// How long other routers may keep a replica busy without this one knowing, in milliseconds.
 const FOREIGN_MS: f64 = 30_000.0;
 
 impl Health {
@@ -79,7 +79,7 @@ impl Health {
     ) {
         let Some(it) = fleet.get_mut(replica) else { return };
         if at <= it.watch.hang.quiet_since() {
-            // Old news: drivers tell when they last heard something, whenever they are asked.
+            // Known already: drivers report the time of the last byte whenever they are asked.
             return;
         }
         it.watch.hang.on_sign(at, &mut self.model);
@@ -139,7 +139,7 @@ impl Health {
         }
     }
 
-    /// Predicts how long a replica with what it has may be silent.
+    /// Predicts how long a replica may be silent given the work it has.
     fn expected_silence<'a>(
         &self,
         now: Moment,
@@ -166,7 +166,7 @@ fn has_another(now: Moment, fleet: &Fleet, than: ReplicaId) -> bool {
     fleet.iter().any(usable)
 }
 
-/// What one request does that can keep its replica silent; nothing of its prompt need be cached.
+/// What one request does that can keep its replica silent, assuming that none of its prompt is cached.
 fn silent_work(booking: &Booking, it: &Replica, step_ms: f64) -> SilentWork {
     let prompt_tokens = booking.outline.prompt_tokens;
     let prefill_ms = it.hardware.cost.prefill_ms(prompt_tokens, 0);

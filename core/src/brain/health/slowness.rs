@@ -7,7 +7,7 @@ use crate::fleet::{Fleet, Reason, Replica, SlowDetector, Standing, median};
 
 use super::{Finding, change};
 
-/// Puts out what lags behind the others for long, as far as most of the pool stays.
+/// Takes out replicas that stay slower than the others, but keeps most of the pool.
 pub(super) fn look(now: Moment, fleet: &mut Fleet, ids: &[ReplicaId], found: &mut Vec<Finding>) {
     let up = |it: &&Replica| it.breaker.standing() == Standing::Up;
     let mut ratios: Vec<f64> =
@@ -18,7 +18,7 @@ pub(super) fn look(now: Moment, fleet: &mut Fleet, ids: &[ReplicaId], found: &mu
         if !it.watch.slow.is_slow(now, median) {
             continue;
         }
-        // It begins anew when it comes back.
+        // Its record starts again when it comes back.
         it.watch.slow = SlowDetector::default();
         // Most of the pool stays, whatever the figures say.
         let out = fleet.iter().filter(|it| !it.admits_at_need(now)).count();
@@ -36,7 +36,7 @@ pub(super) fn note_crowding(now: Moment, it: &mut Replica) {
     it.watch.on_booked(now, kv_tokens, report.as_ref());
 }
 
-/// Predicts a step of a replica with what is in flight there, each over so much context.
+/// Predicts a step of a replica with the requests in flight there, each with `context_tokens`.
 pub(super) fn step_ms(it: &Replica, context_tokens: u32) -> f64 {
     let batch = f64::from(it.in_flight.max(1));
     let context_tokens = batch * f64::from(context_tokens);

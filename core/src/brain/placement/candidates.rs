@@ -1,5 +1,5 @@
 //! The replicas that may take one request, gathered once and handed on: to admission, which says where there is
-//! room, to the policy, which chooses, and to people who ask why.
+//! room, to the policy, which chooses, and to the explanation of the choice.
 
 use crate::domain::{Moment, ReplicaId, whole};
 use crate::fleet::{Fleet, Replica};
@@ -57,8 +57,8 @@ impl Candidates {
     }
 }
 
-/// Shows a policy what it may know of a replica, where engines usually have so many requests beside
-/// those that routers know of.
+/// Shows a policy what it may know of a replica. `strangers_usual` is how many requests an engine usually
+/// has that no router knows of.
 #[inline]
 pub(in crate::brain) fn candidate(
     replica: &Replica,

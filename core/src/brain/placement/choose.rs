@@ -13,7 +13,7 @@ use super::{Candidates, Placement, candidate};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::brain) enum Unpicked {
     None,
-    /// Some could take it, but none in time; the soonest first token would take so long.
+    /// Some could take it, but none in time; `first_token_ms` is the shortest TTFT that was predicted.
     TooLate {
         first_token_ms: f64,
     },
@@ -62,7 +62,8 @@ impl Placement {
     }
 
     /// Lists the replicas that may take something, with how long the next prompt would wait at each for what is
-    /// booked: those that are well, or at need others, or at last those that have not shown themselves.
+    /// booked: the healthy ones; if there are none, suspects and those whose time out is over; at last those that
+    /// have not shown themselves.
     pub(in crate::brain) fn open<'a>(
         &'a self,
         now: Moment,
@@ -108,7 +109,7 @@ impl Placement {
         Ok(them.list[chosen].id)
     }
 
-    /// Leaves those out that would be too late by prediction; says how long the soonest would take.
+    /// Leaves out candidates that are predicted to be late; returns the shortest predicted TTFT.
     fn retain_timely(&mut self, ask: &Ask<'_>, them: &mut Candidates, due: Due) -> f64 {
         if due == Due::default() {
             return 0.0;
@@ -137,8 +138,8 @@ impl Placement {
     /// Tells whether a subset cannot do: nothing in it takes the request, every replica has a long line, or, where
     /// the policy predicts it, none would begin to answer soon.
     fn should_spill(&mut self, ask: &Ask<'_>, them: &mut Candidates) -> bool {
-        let patience_ms = span_ms(self.subsets.patience(ask.first_token));
-        if them.list.iter().all(|it| patience_ms < it.load.wait_ms) {
+        let spill_wait_ms = span_ms(self.subsets.spill_wait(ask.first_token));
+        if them.list.iter().all(|it| spill_wait_ms < it.load.wait_ms) {
             return true;
         }
         let Some(promise) = ask.first_token else { return false };

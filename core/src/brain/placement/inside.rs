@@ -62,12 +62,12 @@ impl Placement {
         Some((inside, beyond))
     }
 
-    /// Tells how long a request may have to wait inside its subset before others are asked.
-    pub(in crate::brain) fn patience(
+    /// Tells how long a request may have to wait inside its subset before it may spill.
+    pub(in crate::brain) fn spill_wait(
         &self,
         promise: Option<std::time::Duration>,
     ) -> std::time::Duration {
-        self.subsets.patience(promise)
+        self.subsets.spill_wait(promise)
     }
 
     pub(in crate::brain) fn obey(&mut self, now: Moment, order: Order, fleet: &Fleet) {
@@ -97,7 +97,7 @@ impl Placement {
     }
 
     /// Notes for its workload that a request lost its replica. `is_death` says that the replica is gone;
-    /// else it is open, unless the replica is known to be out.
+    /// else that is not known yet, unless the replica is out.
     pub(in crate::brain) fn on_lost(
         &mut self,
         now: Moment,

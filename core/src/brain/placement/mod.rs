@@ -117,7 +117,7 @@ impl Placement {
         self.subsets.touch();
     }
 
-    /// Notes that a replica's share of sessions, or whether it stays, is another now.
+    /// Notes that a replica's share of sessions changed, or whether it stays.
     pub(super) const fn on_weighed(&mut self) {
         self.subsets.touch();
     }

@@ -12,7 +12,7 @@ const RING_MAX: usize = 256;
 /// Fewer completions of others than this show no company.
 const OTHERS_MIN: usize = 20;
 
-/// Whose requests were served whole last, the oldest first.
+/// The workloads of the last requests that were served whole, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Company(VecDeque<(Moment, u32)>);
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::brain::request::Fingerprint;
 use crate::domain::{Moment, ReplicaId};
 
-/// How long it is open whether broken connections were a death: a probe tells.
+/// How long broken connections may count as a death before a probe has confirmed it.
 const OPEN_FOR: Duration = Duration::from_secs(2);
 
 /// One request that was there when a replica died.

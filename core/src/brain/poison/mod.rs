@@ -37,7 +37,7 @@ pub(super) struct Poison {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clearance {
     Free,
-    /// Not before more is known of it, or of its copies.
+    /// It waits until more is known of it, or of its copies.
     Wait,
     /// It has waited for long enough.
     Refuse(Refusal),
@@ -67,7 +67,7 @@ impl Poison {
         (self.quarantine.held(), self.quarantine.held_total())
     }
 
-    /// Tells whether nothing is held and nothing suspected, as almost always.
+    /// Tells whether nothing is held and nothing suspected, which is the usual case.
     pub(super) fn is_clear(&self) -> bool {
         self.quarantine.is_empty()
     }
@@ -131,7 +131,7 @@ impl Poison {
         Some(Conviction { scope, places: self.quarantine.places(fingerprint) })
     }
 
-    /// Says whether a request that is not held, and has waited since then, may be sent. `pauses` says that its
+    /// Says whether a request that is not held may be sent; it has waited since `since`. `pauses` says that its
     /// workload is to send nothing now.
     pub(super) fn clearance(
         &self,
@@ -151,7 +151,7 @@ impl Poison {
         }
     }
 
-    /// What a request is told that has waited in vain.
+    /// The refusal of a request that has waited as long as it may.
     pub(super) const fn refusal() -> Refusal {
         Refusal::Suspected { retry_after: retry_hold::WAIT_MAX }
     }
@@ -160,8 +160,8 @@ impl Poison {
         self.quarantine.suspicion(now, fingerprint)
     }
 
-    /// Lists where a request should not be tried again: where it was, and where more of those are in
-    /// flight that are as suspect as it is than need be. Kept apart, the next death tells which it was.
+    /// Lists where a request should not be tried again: where it was, and replicas that have more requests as
+    /// suspect as this one than others do. Once suspects are apart, the next death shows which one it was.
     pub(super) fn places_to_avoid(
         &self,
         now: Moment,

@@ -35,9 +35,9 @@ const ONE_DEATH: Duration = Duration::from_secs(2);
 
 /// How much later than the requests' loss a death may be confirmed.
 const CONFIRMED_IN: Duration = Duration::from_secs(60);
-/// What arrives so soon after a death may have been on its way before it.
+/// Bytes that arrive within this time after a death may have been on their way before it.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
-/// How long after an offence a workload is taken to go on offending.
+/// How long after an offence a workload counts as offending.
 const OFFENDS_FOR: Duration = Duration::from_secs(60);
 /// This many completions of a prompt outweigh one death.
 const COMPLETIONS_PER_DEATH: u32 = 5;
@@ -59,11 +59,11 @@ impl Default for QuarantineSettings {
     }
 }
 
-/// What is thought of a request that lost its replica.
+/// The judgement on a request that lost its replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     Innocent,
-    /// It is to blame if the deaths that are not confirmed yet were such.
+    /// It is to blame if the deaths that are not confirmed yet turn out to be deaths.
     Open,
     /// It is held from now on.
     Guilty(QuarantineScope),
@@ -115,7 +115,7 @@ impl Quarantine {
         self.requests.len()
     }
 
-    /// Tells whether nothing is held and nothing suspected, as almost always.
+    /// Tells whether nothing is held and nothing suspected, which is the usual case.
     pub(super) fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.workloads.is_empty() && self.deaths.is_empty()
     }
@@ -230,7 +230,7 @@ impl Quarantine {
     }
 
     /// Weighs the deaths at which a request was, and was not served whole since, against its earlier
-    /// completions. Deaths of which it is open whether they were such count if `open` says so.
+    /// completions. Deaths that are not confirmed yet count if `open` says so.
     fn weight(&self, now: Moment, fingerprint: Fingerprint, open: bool) -> usize {
         let counts = |it: &&Death| it.counts(now, self.ttl, open) && it.has(fingerprint);
         let deaths = self.deaths.iter().filter(counts).count();
@@ -263,7 +263,7 @@ impl Quarantine {
         }
     }
 
-    /// Tells whether a request is to blame if the deaths that are not confirmed yet were such.
+    /// Tells whether a request is to blame if the deaths that are not confirmed yet turn out to be deaths.
     pub(super) fn is_open(&self, now: Moment, key: SliceKey, fingerprint: Fingerprint) -> bool {
         self.is_to_blame(now, key, fingerprint, true)
     }
@@ -332,7 +332,7 @@ impl Quarantine {
         make_room(&mut self.sessions, now, |it| it.0);
         let session = self.sessions.entry(key).or_insert((until, 0));
         let before_in_session = if now < session.0 { session.1 } else { 0 };
-        // In a workload that goes on offending, a session is not given a second time.
+        // In a workload that goes on offending, a session gets no second chance.
         *session = (until, before_in_session + if relapsed { 2 } else { 1 });
         let times = session.1;
         match (self.offences(now, key.workload()).map_or(0, |it| it.sessions), times) {

@@ -15,12 +15,12 @@ use crate::domain::{Moment, RequestId};
 
 /// Requests that may wait here.
 const WAITING_MAX: usize = 1024;
-/// How long one waits at most.
+/// The longest wait of a request here.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Time between two looks at what waits, when nothing else happens.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The requests that wait, the first first.
+/// The requests that wait, in order of arrival.
 #[derive(Debug, Default)]
 pub(in crate::brain) struct RetryHold {
     waiting: VecDeque<HeldBack>,
@@ -49,7 +49,7 @@ impl RetryHold {
         self.waiting.is_empty()
     }
 
-    /// Tells whether a request that has waited since then may wait for longer.
+    /// Tells whether a request that has waited since `since` may wait longer.
     pub(in crate::brain) fn has_room(&self, now: Moment, since: Moment) -> bool {
         now.since(since) < WAIT_MAX && self.waiting.len() < WAITING_MAX
     }

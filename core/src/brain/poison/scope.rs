@@ -1,6 +1,6 @@
 //! How far a quarantine reaches: a prompt, and what is around it.
 
-/// Who is held.
+/// What a quarantine holds back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuarantineScope {
     Request,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::domain::{Moment, span_of_ms};
 use crate::fleet::{Ledger, Load};
 
-/// A first token is late after twice the time it was predicted to take and this.
+/// A first token is late after twice its predicted time plus this.
 const LATE_AFTER: Duration = Duration::from_secs(1);
 
 /// What one try is charged with, and what was expected of it.

@@ -14,16 +14,16 @@ const MARGIN: f64 = 0.25;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::brain) struct CostEstimate {
     pub(in crate::brain) class: ClassId,
-    /// Within what its class promises the first token.
+    /// The TTFT that its class promises.
     pub(in crate::brain) first_token: Option<Duration>,
     pub(in crate::brain) tenant: Tenant,
     pub(in crate::brain) weight: Weight,
     pub(in crate::brain) work: Work,
     /// Tokens of prompt and answer.
     pub(in crate::brain) tokens: u64,
-    /// Whether its prompt takes so long to read that it must leave a door open.
+    /// Whether its prompt is long: its prefill must leave other replicas free, as `headroom` defines.
     pub(in crate::brain) is_long: bool,
-    /// What was asked of it in time.
+    /// Its deadlines.
     pub(in crate::brain) due: Due,
     /// When it should be sent to meet its class's target.
     pub(in crate::brain) target: Option<Moment>,
@@ -45,7 +45,7 @@ pub(in crate::brain) fn target(now: Moment, first_token: Duration, first_token_m
     before(now + span_of_ms(span_ms(first_token) * (1.0 - MARGIN)), first_token_ms)
 }
 
-/// By when what must have happened; whatever was not asked for is `None`.
+/// The deadlines of a request; `None` where none was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::brain) struct Due {
     /// When it must be sent to be in time at a replica that has nothing else to do.
@@ -55,7 +55,7 @@ pub(in crate::brain) struct Due {
 }
 
 impl Due {
-    /// Works out what follows from a claim for a request whose first token takes so long on an idle
+    /// Works out the latest times that a claim allows. `first_token_ms` is the TTFT of the request on an idle
     /// replica.
     pub(in crate::brain) fn new(
         claim: &Claim,
@@ -63,7 +63,7 @@ impl Due {
         hardware: &Hardware,
         output_tokens: u32,
     ) -> Self {
-        // Nobody writes faster than alone.
+        // Decoding is fastest on a replica with no other request.
         let answer_ms = hardware.step.floor_ms * f64::from(output_tokens);
         let done = claim.done_by.map(|it| before(it, answer_ms));
         let first_token_by = [claim.first_token_by, done].into_iter().flatten().min();
@@ -72,8 +72,8 @@ impl Due {
         Self { sent_by, first_token_by }
     }
 
-    /// Tells whether it can be in time at a replica where the next one waits so long, and its own
-    /// first token comes after so long if that is known.
+    /// Tells whether the request can be in time at a replica where the next request waits `wait_ms`.
+    /// `first_token_ms` is its own TTFT there, where it is known.
     pub(in crate::brain) fn can_be_met(
         self,
         now: Moment,

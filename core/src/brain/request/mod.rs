@@ -26,13 +26,13 @@ pub(super) struct Booking {
     pub(super) past: Past,
     /// The replica that served its session before, if that was another.
     pub(super) moved_from: Option<ReplicaId>,
-    /// Where it was before, in vain.
+    /// The replicas where it failed before.
     pub(super) tried: Vec<ReplicaId>,
-    /// Those of them that answered with an error or lost it. They are blamed only if another replica
+    /// Replicas among `tried` that answered with an error or lost it. They are blamed only if another replica
     /// does better: a request that fails everywhere is itself to blame.
     pub(super) suspects: Vec<Suspect>,
     pub(super) fingerprint: Fingerprint,
-    /// When it was last heard of: the moment, its tokens, and what the replica had read by then.
+    /// Its last report of progress: the moment, its tokens, and what the replica had read by then.
     pub(super) mark: Option<(Moment, u32, u64)>,
     /// What it was expected to cost, and what it holds of its contract.
     pub(super) estimate: CostEstimate,
@@ -45,7 +45,7 @@ pub(super) struct Past {
     pub(super) is_first: bool,
     /// Its answer has begun, here or where it was before.
     pub(super) has_begun: bool,
-    /// It had reached a replica where it was tried in vain.
+    /// It had reached a replica that then lost it.
     pub(super) was_lost: bool,
 }
 

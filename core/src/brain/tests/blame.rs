@@ -124,7 +124,7 @@ fn a_stream_that_lost_its_replica_waits_for_another_to_come_back() {
     assert_eq!(bench.state(other), "out");
     bench.tell(Event::Answering { request });
     let mut actions = bench.fail(request, Failure::Died);
-    assert_eq!(target(&actions), None, "nobody is up");
+    assert_eq!(target(&actions), None, "no replica is up");
     actions.extend(bench.pass(500));
     assert!(asked(&actions).contains(&other) && refused(&actions).is_empty(), "{actions:?}");
     let actions = bench.tell(Event::Probed { replica: other, probe: Probe::Generated });

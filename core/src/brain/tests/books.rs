@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::domain::{Report, RouterId};
 use crate::fleet::{Booked, Load};
@@ -25,7 +27,7 @@ impl Bench {
         let key = SliceKey(key);
         let actions =
             self.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
-        (request, target(&actions).expect("somebody takes it"))
+        (request, target(&actions).expect("a replica takes it"))
     }
 
     fn booked(&self, replica: u32) -> Load {
@@ -129,7 +131,7 @@ fn drift_is_what_predictions_were_off_by_for_each_replica_and_workload() {
     assert_eq!(drift.missed_us, predicted - drift.settled_us);
     let of_workloads = bench.brain.workload_drifts();
     assert_eq!((of_workloads[0].workload, of_workloads[0].drift), (5, drift));
-    // Who was cut off shows nothing about predictions.
+    // A request that was cut off shows nothing about predictions.
     let (request, _) = bench.ask(5 << 32, outline(500, 10));
     bench.tell(ended(request, Outcome::Cut));
     assert_eq!(bench.brain.snapshot().replicas[0].drift, drift);

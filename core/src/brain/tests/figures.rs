@@ -1,6 +1,9 @@
 //! Figures that make no sense: what an engine, a client or another router may say, and what it may not do.
 
+use proptest::prelude::*;
+
 use super::*;
+use crate::domain::Report;
 use crate::queue::{Limits, Tenant, Work};
 
 use super::super::hostile;
@@ -9,14 +12,14 @@ fn said(input: u32, output: u32, cached: u32) -> Usage {
     Usage { input: Some(input), output: Some(output), cached: Some(cached) }
 }
 
-/// A body of that many bytes of text.
+/// A body with `text_bytes` of text.
 fn text(text_bytes: u32, streams: bool) -> Extent {
     let body_bytes = text_bytes + 60;
     Extent { model: 5, text_bytes, body_bytes, block_bytes: 256, streams, ..Extent::default() }
 }
 
 impl Bench {
-    /// Sends a prompt of tenant 1, for whom contracts are kept.
+    /// Sends a prompt of tenant 1, which has a contract.
     fn send_text(&mut self, extent: Extent) -> RequestId {
         let request = RequestId(self.requests);
         self.requests += 1;
@@ -24,7 +27,7 @@ impl Bench {
         let outline = Outline::default();
         let key = SliceKey::new(1, "m", "s");
         let actions = self.tell(Event::Arrived { request, key, outline, extent, claim });
-        target(&actions).expect("somebody takes it");
+        target(&actions).expect("a replica takes it");
         request
     }
 

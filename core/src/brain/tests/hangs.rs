@@ -5,7 +5,7 @@ use super::*;
 const LOOK_MS: u64 = 250;
 
 impl Bench {
-    /// Lets so much time pass, with a look at the fleet as often as the brain wants one.
+    /// Lets `millis` pass, with a look at the fleet as often as the brain wants one.
     pub(super) fn pass(&mut self, millis: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         for _ in 0..millis / LOOK_MS {
@@ -15,7 +15,7 @@ impl Bench {
         actions
     }
 
-    /// Sends a stream of so many prompt tokens in a session of its own; says where it went.
+    /// Sends a stream with `prompt_tokens` in a session of its own; says where it went.
     pub(super) fn open_stream(
         &mut self,
         session: u32,
@@ -34,7 +34,7 @@ impl Bench {
         let extent = Extent { streams: true, digest: 7, ..Extent::default() };
         let actions =
             self.tell(Event::Arrived { request, key, outline, extent, claim: Claim::default() });
-        (request, target(&actions).expect("somebody takes it"))
+        (request, target(&actions).expect("a replica takes it"))
     }
 
     fn token(&mut self, request: RequestId, output_tokens: u32) {
@@ -54,7 +54,7 @@ impl Bench {
         self.tell(Event::Ended { request, outcome: Outcome::Done, usage });
     }
 
-    /// The replica goes down under a request, and nobody listens there any more.
+    /// The replica crashes under a request and then refuses connections.
     pub(super) fn die(&mut self, request: RequestId, replica: ReplicaId) -> Vec<Action> {
         let mut actions = self.fail(request, Failure::Lost);
         actions.extend(self.tell(Event::Probed { replica, probe: Probe::Refused }));
@@ -129,7 +129,7 @@ fn a_hung_replica_is_out_within_five_seconds_and_what_it_had_is_given_up() {
 
 #[test]
 fn a_replica_that_reads_a_long_prompt_is_left_alone() {
-    // Nobody waits at the router: others are behind the prompt.
+    // No request waits at the router: the others wait at the replica, behind the prompt.
     let mut bench = Bench::new(Settings::without_line(PolicyKind::SESSION), &[1.0; 2]);
     bench.prove();
     let (long, busy) = bench.open_stream(1, 100_000);
@@ -162,7 +162,7 @@ fn nobody_is_put_out_when_nobody_else_is_there() {
     let actions = bench.pass(30_000);
     assert_eq!(given_up(&actions), []);
     assert_eq!((bench.state(replica), bench.reason(replica)), ("suspect", Some("hung")));
-    assert_eq!(bench.open_stream(2, 100).1, replica, "better than nobody");
+    assert_eq!(bench.open_stream(2, 100).1, replica, "a suspect is better than no replica");
     bench.token(request, 8);
     bench.tell(Event::Answering { request });
     assert_eq!(bench.state(replica), "up");

@@ -6,8 +6,7 @@ use super::hangs::is_quarantined;
 use super::*;
 
 impl Bench {
-    /// The same prompt as everybody who asks so, in a session of its own; says where it went, if
-    /// anywhere.
+    /// Sends a copy of a prompt in a session of its own; says where it went, if anywhere.
     fn copy(&mut self, prompt: u64) -> (RequestId, Vec<Action>) {
         let request = RequestId(self.requests);
         self.requests += 1;
@@ -71,7 +70,7 @@ fn bystanders_of_a_poisonous_request_are_served() {
     let mut at: IndexMap<RequestId, ReplicaId> = sent.iter().copied().collect();
     let poison = sent[0].0;
     let (mut deaths, mut refused) = (0, Vec::new());
-    // Whoever has the poisonous request dies at once, with everything it has.
+    // The replica that has the poisonous request dies at once, with everything it has.
     while let Some(dead) = at.get(&poison).copied() {
         deaths += 1;
         assert!(deaths <= 3, "it walks through the fleet");
@@ -195,7 +194,7 @@ fn a_prompt_that_completes_all_day_neither_waits_nor_is_held_when_replicas_die_u
     for _ in 0..5 {
         let copies: Vec<(RequestId, Vec<Action>)> = (0..3).map(|_| bench.copy(1)).collect();
         for (request, actions) in copies {
-            let replica = target(&actions).expect("nobody waits");
+            let replica = target(&actions).expect("no request waits");
             bench.die(request, replica);
             bench.finish(request);
             bench.tell(Event::Probed { replica, probe: Probe::Passed });

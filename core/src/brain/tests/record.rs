@@ -1,6 +1,9 @@
 //! What is left of a pool when its brain panics: a new brain, built from the record.
 
+use proptest::prelude::*;
+
 use super::*;
+use crate::domain::Place;
 use crate::queue::{Limits, Tenant};
 
 const WORKLOAD: u32 = 7;

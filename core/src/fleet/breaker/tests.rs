@@ -187,7 +187,7 @@ fn one_that_a_request_brought_down_has_no_longer_pause_next_time() {
             breaker.excuse(at(now));
         }
         breaker.on_probe(at(now), Probe::Refused);
-        assert_eq!(breaker.standing().as_str(), "out", "nobody listens there");
+        assert_eq!(breaker.standing().as_str(), "out", "connections are refused there");
         breaker.excuse(at(now));
         assert!(!breaker.wants_proof(at(now)) && breaker.wants_proof(at(now + 1)));
         breaker.on_probe(at(now + 1), Probe::Generated);

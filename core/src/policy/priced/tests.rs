@@ -123,7 +123,7 @@ fn a_prompt_that_pauses_many_answers_waits_a_little_to_pause_few_but_not_in_prop
     let mut bench = Bench::new(PolicyKind::PRICED, 2);
     bench.in_flight(&[20, 0]);
     bench.candidates[0].load.reading_share = 0.9;
-    // A line of 0.5 s on the replica where nobody writes. Twenty answers that pause for
+    // A line of 0.5 s on the replica where no answer is written. Twenty answers that pause for
     // 10,000 tokens count for more; those that pause for 100 tokens do not.
     bench.send(&prompt(&[(1000, 150)]), 1);
     assert_eq!(bench.pick(&prompt(&[(0, 100)])), 1);
@@ -165,7 +165,7 @@ fn where_giants_are_rare_they_wait_so_as_not_to_pause_everybody() {
         }
         bench.serve(&prompt(&[(900_000, 700)]), 0);
         bench.in_flight(&[20, 0]);
-        // A line of seven seconds on the replica where nobody writes.
+        // A line of seven seconds on the replica where no answer is written.
         bench.send(&prompt(&[(3_000_000, 800)]), 1);
         let asked = Outline { output_tokens: Some(64), ..giant.clone() };
         bench.pick(&asked)

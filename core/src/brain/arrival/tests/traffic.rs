@@ -33,7 +33,7 @@ struct Drive {
     refused: BTreeMap<u64, (Moment, Refusal)>,
     /// Tokens of an answer, from and to.
     outputs: (u32, u32),
-    /// One in so many is cancelled while it streams.
+    /// One request in `cancels` is cancelled while it streams.
     cancels: u32,
 }
 
@@ -134,8 +134,8 @@ fn crowded(replicas: u32) -> Bench {
     bench
 }
 
-/// Asks for three times a contract for some minutes, in bursts of so long with pauses as long between
-/// them; returns what was used within it in each minute, in model units.
+/// Asks for three times a contract for some minutes: bursts that last `burst`, with pauses of the same
+/// length. Returns what was used within the contract in each minute, in model units.
 fn minutes(seed: u64, burst: Duration, pulse: Duration, mu_per_min: f64) -> Vec<f64> {
     let mut drive = Drive::new(crowded(2), seed);
     let limits =
@@ -203,7 +203,7 @@ fn ten_times_too_much_for_a_minute_is_bounded_answered_honestly_and_over_at_once
         assert!(queue.waiting <= COUNT_MAX && queue.bytes <= 1 << 20);
     }
     let over = drive.bench.now;
-    // Whoever is turned away is told about how long those wait who came then and were let in.
+    // A refused request is told about the wait of the requests that were admitted at the same time.
     let arrived =
         |request: u64| start + Duration::from_micros(2_500) * u32::try_from(request).unwrap();
     let (mut told, mut found) = (Vec::new(), Vec::new());
@@ -219,7 +219,7 @@ fn ten_times_too_much_for_a_minute_is_bounded_answered_honestly_and_over_at_once
     let mean = |all: &[f64]| all.iter().sum::<f64>() / f64::from(u32::try_from(all.len()).unwrap());
     let (told, found) = (mean(&told), mean(&found));
     assert!((0.5..2.0).contains(&(told / found)), "told {told:.1} s, found {found:.1} s");
-    // It ends: what waits is served at the fleet's pace, and who comes after that waits no more.
+    // The overload ends: the line is served at the speed of the fleet, and later requests do not wait.
     let drained = over + Duration::from_secs(12);
     drive.until(drained);
     assert_eq!(drive.bench.brain.snapshot().queue.waiting, 0);

@@ -13,7 +13,7 @@ use super::{OUT_MAX, Subsets};
 
 /// A request that waits longer inside than this part of what its class promises for the first token may ask
 /// beyond: a wait that long begins to show, and most of the promise is still there to be kept.
-const PATIENCE_PART: u32 = 50;
+const SPILL_WAIT_PART: u32 = 50;
 
 /// A request that is expected to wait for the first token inside for longer than this part of that promise may
 /// ask beyond, however short the lines are: a long prompt that no replica has, or no room for it.
@@ -85,7 +85,8 @@ impl Selection {
 }
 
 impl Subsets {
-    /// Counts a replica as lost of which nothing was heard in time after a workload went there, beyond its subset.
+    /// Counts a replica as lost if it showed no sign of life in time after a workload went there, beyond its
+    /// subset.
     pub(in crate::brain) fn note_overdue(
         &mut self,
         now: Moment,
@@ -140,8 +141,8 @@ impl Subsets {
     }
 
     /// Finds the only replica beyond its subset that a workload may use, if there is but one: the one it
-    /// went to last, which has shown no sign of life since. Once that is known to be down, it is whether
-    /// replicas died under the workload and nothing of it was served since.
+    /// went to last, which has shown no sign of life since. Once that replica is known to be down, the step
+    /// stays open only if replicas died under the workload and none of its requests was served since.
     fn step_of(
         &self,
         now: Moment,
@@ -155,9 +156,9 @@ impl Subsets {
         (is_bound && !self.is_lost(now, step.place)).then_some(step)
     }
 
-    /// Lets a session stay where its cache is, although its workload has left or only spilled there:
-    /// the picker knows what it costs to compute it again. Not one under which replicas die, or that
-    /// has heard nothing of its last step.
+    /// Lets a session stay where its cache is, although its workload has left or only spilled there: the
+    /// policy knows what it costs to compute the prompt again. Not if replicas die under the workload, or
+    /// its last step is overdue.
     fn stay(&self, now: Moment, key: SliceKey, home: Place, into: &mut Selection) {
         let workload = key.workload();
         let overdue = into.step.is_some_and(|it| it.place != home && it.is_overdue(now));
@@ -220,7 +221,7 @@ impl Subsets {
         }
     }
 
-    /// Tells whether a replica has been out for so long that its slices were given to others.
+    /// Tells whether a replica has been out for [`OUT_MAX`]: its slices were given to others.
     pub(super) fn is_lost(&self, now: Moment, place: Place) -> bool {
         self.out_since.get(&place).is_some_and(|since| OUT_MAX <= now.since(*since))
     }
@@ -266,19 +267,19 @@ impl Subsets {
         self.totals.moved_tokens += u64::from(tokens);
     }
 
-    /// Tells how long a request may have to wait inside the subset before others are asked.
-    pub(in crate::brain) fn patience(&self, promise: Option<Duration>) -> Duration {
+    /// Tells how long a request may have to wait inside the subset before it may spill.
+    pub(in crate::brain) fn spill_wait(&self, promise: Option<Duration>) -> Duration {
         let longest = self.settings.spill_after;
-        promise.map_or(longest, |it| longest.min(it / PATIENCE_PART))
+        promise.map_or(longest, |it| longest.min(it / SPILL_WAIT_PART))
     }
 
-    /// Tells how long the first token may be expected to take inside the subset before others are asked.
+    /// Tells the longest TTFT that may be predicted inside the subset before the request may spill.
     pub(in crate::brain) fn first_token_max(promise: Duration) -> Duration {
         promise / PROMISE_PART
     }
 
-    /// Notes that a request is sent, whose first token is expected after so long: beyond its subset that
-    /// is a step, unless one is open.
+    /// Notes that a request is sent and its first token is expected within `expected`. Beyond its subset
+    /// that is a step, unless one is open.
     pub(in crate::brain) fn on_placed(
         &mut self,
         now: Moment,

@@ -24,7 +24,7 @@ pub struct SubsetSettings {
 pub struct WorkloadSettings {
     /// The workload half of its keys.
     pub workload: u32,
-    /// What people call it.
+    /// Its name for operators.
     pub name: String,
     /// As for all where nothing is said.
     pub floor: Option<u32>,
@@ -44,15 +44,15 @@ impl SubsetSettings {
         Self { floor: Some(u32::MAX), ..Self::default() }
     }
 
-    /// Tells the fewest replicas a workload has in a pool of so many: a sixteenth of them, since that
-    /// many are lost with the workload, but two at least, and no more than four.
+    /// Tells the fewest replicas a workload has in a pool of `replicas`: a sixteenth of them, since the
+    /// workload can take that many down, but at least two and at most four.
     pub(super) fn floor_in(&self, replicas: usize) -> u32 {
         let part = || u32::try_from(replicas.div_ceil(16)).unwrap_or(u32::MAX).clamp(2, 4);
         self.floor.map_or_else(part, |it| it.max(1))
     }
 
-    /// Tells whether a pool of so many is divided at all, those included that are out for a while: it is
-    /// not put together because a replica restarts.
+    /// Tells whether a pool of `replicas` is divided at all. Replicas that are out for a while count: a
+    /// restart does not undo the division.
     pub(super) fn divides(&self, replicas: usize) -> bool {
         let floor = usize::try_from(self.floor_in(replicas)).unwrap_or(usize::MAX);
         floor < replicas && (self.floor.is_some() || DIVIDED_MIN <= replicas)

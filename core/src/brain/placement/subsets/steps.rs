@@ -17,9 +17,9 @@ use crate::domain::{Moment, Place};
 
 /// Workloads whose last step is remembered; the one that was noted first makes room.
 const WORKLOADS_MAX: usize = 4096;
-/// What is heard sooner than this after a request was sent may have been on its way before.
+/// A sign of life sooner than this after a request was sent may have been on its way before.
 const SETTLED_IN: Duration = Duration::from_millis(500);
-/// Beyond what the request should take, something is waited for so long before the step is overdue.
+/// A step is overdue when nothing is heard for this long beyond the expected TTFT of its request.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The last step of each workload that went beyond its subset.
@@ -28,17 +28,17 @@ pub(super) struct Steps {
     of: IndexMap<u32, Step, FxBuildHasher>,
 }
 
-/// Where a workload went beyond its subset, and has not been heard of since as far as is known.
+/// The replica where a workload went beyond its subset and that has shown no sign of life since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) place: Place,
     pub(super) at: Moment,
-    /// When something should have been heard of it.
+    /// When it should have shown one.
     due: Moment,
 }
 
 impl Step {
-    /// Tells whether a replica that was last heard of then has lived through it.
+    /// Tells whether the replica survived the step, if its last sign of life was at `heard_at`.
     pub(super) fn is_settled(&self, heard_at: Moment) -> bool {
         self.at + SETTLED_IN < heard_at
     }
@@ -53,8 +53,8 @@ impl Steps {
         if self.of.is_empty() { None } else { self.of.get(&workload).copied() }
     }
 
-    /// Notes a request sent beyond the subset, whose first token is expected after so long. What was
-    /// there before is over.
+    /// Notes a request sent beyond the subset; its first token is expected within `expected`. Replaces the
+    /// previous step of the workload.
     pub(super) fn take(&mut self, now: Moment, workload: u32, place: Place, expected: Duration) {
         if self.of.len() == WORKLOADS_MAX && !self.of.contains_key(&workload) {
             self.of.shift_remove_index(0);

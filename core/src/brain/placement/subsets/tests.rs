@@ -1,3 +1,7 @@
+//! Which replicas a workload may use, and how that changes with its load and with replicas that die.
+
+mod orders;
+
 use std::ops::{Deref, DerefMut};
 
 use super::*;
@@ -85,7 +89,7 @@ fn subset(subsets: &mut At, key: SliceKey) -> Vec<Place> {
     subsets.at.chosen.clone()
 }
 
-/// Lists who may take the request at hand.
+/// Lists the replicas that may take the request at hand.
 fn allowed(subsets: &At) -> Vec<Place> {
     subsets.peers.iter().map(|it| it.place).filter(|it| subsets.allows(*it)).collect()
 }
@@ -112,7 +116,7 @@ fn only(takes: impl Fn(ReplicaId) -> bool) -> impl Fn(ReplicaId) -> Option<Sight
     move |it| Some(Sight { takes: takes(it), out: false, heard_at: Moment::MAX })
 }
 
-/// Keeps a workload at so many MU a minute for a while, planning as time goes.
+/// Keeps a workload at `mu_per_min` for these seconds, and plans when it is due.
 fn load(subsets: &mut At, workload: u32, mu_per_min: f64, seconds: std::ops::Range<u64>) {
     for second in seconds {
         for session in 0..10 {
@@ -159,8 +163,8 @@ fn a_session_may_stay_where_its_cache_is_unless_its_workload_is_in_trouble() {
     subsets.on_gone(ReplicaId(99));
     assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), well));
     assert_eq!(subsets.at.chosen, inside);
-    assert_eq!(subsets.patience(Some(Duration::from_secs(1))), Duration::from_millis(20));
-    assert_eq!(subsets.patience(None), Duration::from_secs(1));
+    assert_eq!(subsets.spill_wait(Some(Duration::from_secs(1))), Duration::from_millis(20));
+    assert_eq!(subsets.spill_wait(None), Duration::from_secs(1));
 }
 
 #[test]
@@ -227,7 +231,10 @@ fn alone_in_a_pool_a_workload_has_all_of_it_and_keeps_it_when_another_comes() {
     let mut subsets = At::new(SubsetSettings::default());
     subsets.plan(at_s(0), peers(12).into_iter());
     load(&mut subsets, 1, 50.0, 1..60);
-    assert!(!subsets.select(at_s(1), key(1, 7), None, well), "there is nobody to protect from it");
+    assert!(
+        !subsets.select(at_s(1), key(1, 7), None, well),
+        "there is no other workload to protect from it"
+    );
     load(&mut subsets, 2, 1.0, 60..63);
     assert_eq!(subset(&mut subsets, key(1, 7)).len(), 12);
     assert_eq!(subset(&mut subsets, key(2, 7)).len(), 2);
@@ -371,60 +378,6 @@ fn an_exclusive_workload_shares_nothing_not_even_by_spilling() {
 }
 
 #[test]
-fn orders_are_obeyed() {
-    let mut subsets = planned(SubsetSettings::default(), 16);
-    let all = peers(16);
-    let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
-    let workload = key(1, 0).workload();
-    let replicas = vec![ReplicaId(3), ReplicaId(9)];
-    subsets.obey(at_s(2), Order::Pin { workload, replicas }, place);
-    subsets.plan(at_s(2), all.iter().copied());
-    assert_eq!(subset(&mut subsets, key(1, 7)), [all[3].place, all[9].place]);
-    subsets.obey(at_s(3), Order::Pin { workload, replicas: Vec::new() }, place);
-    subsets.obey(at_s(3), Order::Drain { replica: ReplicaId(0) }, place);
-    subsets.plan(at_s(3), all.iter().copied());
-    let view = subsets.view(at_s(3));
-    assert!(view.slices.iter().all(|it| !it.holders.contains(&all[0].place)));
-    assert!(view.slices.iter().any(|it| it.previous == Some(all[0].place)));
-    subsets.obey(at_s(4), Order::Freeze, place);
-    let before = subset(&mut subsets, key(1, 7));
-    subsets.plan(at_s(200), all.iter().take(8).copied());
-    assert_eq!(subset(&mut subsets, key(1, 7))[..2], before[..2], "frozen is frozen");
-}
-
-#[test]
-fn a_pin_in_a_small_pool_takes_nothing_from_others_and_leaves_no_trace() {
-    let mut subsets = planned(SubsetSettings::default(), 3);
-    let all = peers(3);
-    let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
-    let workload = key(1, 0).workload();
-    subsets.obey(at_s(2), Order::Pin { workload, replicas: vec![ReplicaId(2)] }, place);
-    subsets.plan(at_s(2), all.iter().copied());
-    assert_eq!(subset(&mut subsets, key(1, 7)), [all[2].place]);
-    assert_eq!(subset(&mut subsets, key(2, 7)).len(), 3, "it keeps all");
-    subsets.obey(at_s(3), Order::Pin { workload, replicas: Vec::new() }, place);
-    subsets.plan(at_s(3), all.iter().copied());
-    assert!(!subsets.select(at_s(3), key(1, 7), None, well));
-    assert!(!subsets.view(at_s(3)).divided);
-}
-
-#[test]
-fn an_assignment_from_before_is_taken_up_even_if_replicas_come_back_slowly() {
-    let mut before = planned(SubsetSettings::default(), 16);
-    load(&mut before, 1, 600.0, 1..60);
-    let kept = before.view(at_s(60)).assignment;
-    let mut after = At::new(SubsetSettings::default());
-    after.obey(at_s(0), Order::Restore { assignment: Arc::clone(&kept) }, |_| None);
-    after.plan(at_s(1), peers(6).into_iter());
-    after.plan(at_s(10), peers(16).into_iter());
-    for workload in 0..50 {
-        let key = key(workload, 7);
-        assert_eq!(subset(&mut after, key)[..2], kept.find(key).holders[..2]);
-    }
-    assert_eq!(after.assignment.generation(), kept.generation(), "nothing was planned anew");
-}
-
-#[test]
 fn tables_stay_within_bytes_whatever_workloads_come() {
     let mut subsets = planned(SubsetSettings::default(), 64);
     for number in 0..200_000_u32 {
@@ -433,27 +386,4 @@ fn tables_stay_within_bytes_whatever_workloads_come() {
     let all = peers(64);
     (2..10).for_each(|it| subsets.plan(at_s(it * 2), all.iter().copied()));
     assert!(subsets.bytes() < 1 << 20, "{}", subsets.bytes());
-}
-
-#[test]
-fn the_replicas_of_a_workload_are_spread_over_zones() {
-    let four = SubsetSettings { floor: Some(4), ..SubsetSettings::default() };
-    let mut subsets = At::new(four);
-    (1000..1002).for_each(|it| subsets.on_sent(at_s(0), key(it, 0), 1e-6, 1));
-    let all = peers(16);
-    let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
-    // Twelve replicas in one zone, four in the other.
-    let zone_of = |id: ReplicaId| if id.0 < 12 { 7 } else { 8 };
-    for it in &all {
-        let order = Order::Zone { replica: it.id, zone: Some(zone_of(it.id)) };
-        subsets.obey(at_s(0), order, place);
-    }
-    subsets.plan(at_s(1), all.iter().copied());
-    for workload in 0..50 {
-        let places = subset(&mut subsets, key(workload, 7));
-        let small = all.iter().filter(|it| zone_of(it.id) == 8 && places.contains(&it.place));
-        assert_eq!((places.len(), small.count()), (4, 2), "workload {workload}");
-    }
-    subsets.plan(at_s(4), all.iter().copied().take(12));
-    assert_eq!(subsets.orders.zones.len(), 12, "who left is forgotten");
 }

@@ -18,16 +18,16 @@ use crate::domain::{Moment, Place, ReplicaId};
 
 /// Workloads remembered; the one that was noted first makes room.
 const WORKLOADS_MAX: usize = 256;
-/// How long a death is held against a workload of which nothing is heard any more.
+/// How long a workload counts as in trouble after its last lost connection.
 const TTL: Duration = Duration::from_secs(10 * 60);
 /// How long a workload pauses after its second loss in a row; doubles at each further one.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Where the doubling ends.
 const PAUSE_MAX: Duration = Duration::from_secs(80);
-/// A trial of which nothing is heard any more, as when its client left, holds others up no longer than this.
+/// A trial without a result, as when its client left, holds others up no longer than this.
 const TRIAL_MAX: Duration = Duration::from_secs(30);
 
-/// Lost connections of a workload of which it is open whether their replica is gone.
+/// The most lost connections of a workload that are kept until it is known whether their replica is gone.
 const OPEN_MAX: usize = 8;
 
 #[derive(Debug, Default)]
@@ -41,10 +41,10 @@ struct Trouble {
     at: Moment,
     /// Where it may go: what it had when the first connection was lost.
     places: Vec<Place>,
-    /// When the last loss was that counts: its replica is gone, and the request was sent after the one
-    /// before.
+    /// When the last loss was that counts. A loss counts if its replica is gone and its request was sent
+    /// after the previous loss.
     since: Option<Moment>,
-    /// How many of them there were beyond the first.
+    /// How many losses counted after the first.
     strikes: u32,
     /// When the one request was sent that may show it is harmless.
     trial: Option<Moment>,

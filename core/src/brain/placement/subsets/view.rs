@@ -1,4 +1,4 @@
-//! What people see of an assignment: slices, which replicas hold them and why, what they carry, and how well
+//! What operators see of an assignment: slices, which replicas hold them and why, what they carry, and how well
 //! it is balanced.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct AssignmentView {
     pub slices: Vec<SliceView>,
     pub workloads: Vec<WorkloadView>,
     pub hot_keys: Vec<KeyLoad>,
-    /// Replicas that two workloads with the least share on average.
+    /// How many replicas two workloads of the smallest size share on average.
     pub overlap_expected: f64,
     pub balance: Balance,
     /// Of the last round.
@@ -39,7 +39,7 @@ pub struct SliceView {
     pub holders: Vec<Place>,
     pub why: SliceReason,
     pub since: u64,
-    /// Who held the state before.
+    /// The replica that held the state before.
     pub previous: Option<Place>,
     pub mu_per_min: f64,
 }

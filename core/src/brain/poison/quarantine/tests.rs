@@ -1,4 +1,4 @@
-//! What quarantine promises: who is blamed, who is not, and for how long.
+//! What quarantine promises: which requests are blamed, which are not, and for how long.
 
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn one_death_proves_nothing_and_the_second_tells_who_it_was() {
     assert_eq!(judged(&mut it, 1, 4), Some(QuarantineScope::Request));
     assert_eq!(arrives(&it, 2, 1, 4), Some(QuarantineScope::Request));
     assert_eq!(arrives(&it, 2, 1, 1), None);
-    assert_eq!(arrives(&it, 601, 1, 4), None, "nobody is held for ever");
+    assert_eq!(arrives(&it, 601, 1, 4), None, "no request is held for ever");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn the_same_death_counts_once_and_one_that_was_none_does_not_count() {
     assert_eq!(open, Judgement::Open, "that may have been on its way");
     it.on_survivor(at(11), ReplicaId(1), at(5));
     it.on_confirmed(at(11), ReplicaId(1));
-    assert_eq!(judged(&mut it, 11, 1), None, "somebody lived on there");
+    assert_eq!(judged(&mut it, 11, 1), None, "a request survived there");
     death(&mut it, 20, 2, &[1]);
     it.on_survivor(at(21), ReplicaId(2), at(21));
     assert_eq!(
@@ -150,7 +150,7 @@ fn a_workload_that_is_served_well_is_not_held_for_a_few_of_its_requests() {
 }
 
 proptest! {
-    /// Whatever crashes, whoever else is there: what completes often is not blamed for it.
+    /// A prompt that completes often is not blamed, whatever crashes and whatever else is in flight.
     #[test]
     fn what_completes_often_is_never_held(
         deaths in prop::collection::vec((0_u32..8, prop::collection::vec(2_u64..6, 0..4), 0_u64..20), 1..60),
@@ -260,7 +260,7 @@ fn while_a_workload_offends_its_only_newcomer_at_a_death_is_blamed_at_once() {
         }
         judged
     };
-    assert_eq!(judge_death(10, &[newcomer(3), known]), None, "nobody has offended");
+    assert_eq!(judge_death(10, &[newcomer(3), known]), None, "the workload has no offence yet");
     assert!(judge_death(20, &[newcomer(4), known]).is_some());
     assert_eq!(judge_death(30, &[known, newcomer(5)]), None, "a bystander");
     assert_eq!(judge_death(40, &[newcomer(5), newcomer(6)]), None, "one of two");
