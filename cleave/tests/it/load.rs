@@ -1,5 +1,7 @@
 //! What weighs on a replica: what is booked while a request is in flight, and what engines say.
 
+use std::time::Instant;
+
 use serde::Deserialize;
 
 use crate::support::{Mock, Request, Router, Scripted, Wire, ask, eventually, sse_head};
@@ -33,6 +35,51 @@ async fn a_stream_weighs_as_waiting_and_then_as_being_answered() {
     exchange.send("0\r\n\r\n").await;
     until_load_shows(&router, &["\"in_flight\":0", "\"output_tokens\":0}", "\"report\":null"])
         .await;
+}
+
+/// Reads the sum of a histogram of the only pool.
+async fn sum_s(router: &Router, name: &str) -> f64 {
+    let metrics = ask(router.admin, &Request::get("/metrics")).await;
+    let name = format!("{name}_sum{{pool=\"default\"}} ");
+    let found = metrics.text().lines().find_map(|it| it.strip_prefix(&name)?.parse().ok());
+    found.unwrap_or_else(|| panic!("{name} is not in {}", metrics.text()))
+}
+
+#[tokio::test]
+async fn the_first_token_is_the_first_word_and_not_the_role_before_it() {
+    let role = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    let word = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+    let (replica, mut requests) = Scripted::by_hand().await;
+    let router = Router::start(&[replica.url()], "explain.sample = 1").await;
+    let mut client = Wire::connect(router.address).await;
+    // A prompt that takes a minute to read by prediction, so that no timer takes it for read.
+    let long = Request::stream(&"one two ".repeat(150_000)).header("x-request-id", "r-1");
+    client.send(&long.bytes()).await;
+    let mut exchange = requests.next().await;
+    exchange.body().await;
+    exchange.send(sse_head()).await;
+    exchange.chunk(format!(": keep-alive\n\n{role}")).await;
+    client.head().await.unwrap();
+    let came = client.piece().await.unwrap().unwrap();
+    assert_eq!(came, format!(": keep-alive\n\n{role}").into_bytes(), "nothing is held back");
+    let role_at = Instant::now();
+    let shown = load(&router).await;
+    assert!(shown.contains("\"answering_prompt_tokens\":0"), "no token came: {shown}");
+    let between_s = role_at.elapsed().as_secs_f64();
+    exchange.chunk(word).await;
+    assert_eq!(client.piece().await.unwrap().unwrap(), word.as_bytes());
+    let shown = load(&router).await;
+    assert!(shown.contains("\"waiting_prompt_tokens\":0"), "a token came: {shown}");
+    exchange.send("0\r\n\r\n").await;
+    client.body().await.unwrap();
+    until_load_shows(&router, &["\"in_flight\":0"]).await;
+
+    let first_byte_s = sum_s(&router, "cleave_first_byte_seconds").await;
+    let first_token_s = sum_s(&router, "cleave_first_token_seconds").await;
+    assert!(between_s <= first_token_s - first_byte_s, "{first_byte_s} {first_token_s}");
+    let explained = ask(router.admin, &Request::get("/explain/r-1")).await.json();
+    let ttft_ms = explained["outcome"]["ttft_ms"].as_f64().expect("it is known");
+    assert!(between_s * 1e3 <= ttft_ms, "{explained}");
 }
 
 #[tokio::test]

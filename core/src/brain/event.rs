@@ -29,7 +29,7 @@ pub enum Event {
         request: RequestId,
         failure: Failure,
     },
-    /// The first byte of a good answer has come.
+    /// The first token of a good answer has come; its first byte where tokens cannot be told.
     Answering {
         request: RequestId,
     },

@@ -1,6 +1,6 @@
 //! What is noted of an answer while it passes: how many bytes and events, whether it broke off inside of
-//! one, and the engine's own figures of what it cost. Nothing is held back, and of all that passes only
-//! the figures are kept.
+//! one, whether it has had content, and the engine's own figures of what it cost. Nothing is held back,
+//! and of all that passes only the figures are kept.
 //!
 //! An event of a stream is walked through only if it speaks of usage at all, which a search for that word
 //! tells. An event that comes in several pieces is walked through as they come.
@@ -8,11 +8,10 @@
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::Api;
+use super::content::{DATA, FirstContent, SseLine};
 use super::usage::{UsagePlace, Walk, read};
 use crate::domain::Usage;
 
-/// How the data of an event begins.
-const DATA: &[u8] = b"data:";
 /// What an event with figures holds.
 const MARK: &[u8] = b"\"usage\"";
 
@@ -40,6 +39,7 @@ enum Figures {
 
 #[derive(Debug)]
 struct Stream {
+    first: FirstContent,
     /// Looks for the word for figures.
     mark: memmem::Finder<'static>,
     walk: Walk,
@@ -50,16 +50,6 @@ struct Stream {
     late: Vec<u8>,
     /// The latest figures in the object that the API names.
     within: Vec<u8>,
-}
-
-/// What the line now being received is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SseLine {
-    /// As many bytes came as it shares with the beginning of data.
-    Begins(usize),
-    /// Data, to be walked through.
-    Data,
-    Other,
 }
 
 impl Meter {
@@ -87,6 +77,9 @@ impl Meter {
                 false
             }
             Figures::Events(stream) => {
+                if !stream.first.is_seen() {
+                    stream.first.on_chunk(chunk);
+                }
                 let speaks = stream.speaks_of_usage(chunk);
                 // As nearly all of a stream comes: nothing to be read, nothing left over.
                 if !speaks
@@ -111,6 +104,32 @@ impl Meter {
     /// Events received whole.
     pub const fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Tells whether this is a stream that can be read and that has had no content so far. Of any other
+    /// answer the first byte is all that can be waited for.
+    pub const fn awaits_content(&self) -> bool {
+        match &self.figures {
+            Figures::Events(stream) => !stream.first.is_seen(),
+            Figures::None | Figures::Whole(_) => false,
+        }
+    }
+
+    /// Waits for content once more, because another replica goes on from here.
+    pub fn await_content(&mut self) {
+        if let Figures::Events(stream) = &mut self.figures {
+            stream.first.look_again();
+        }
+    }
+
+    /// Events received whole since the first content, that one included. Where content cannot be told, one
+    /// event is taken to come before it.
+    pub const fn content_events(&self) -> u64 {
+        let empty = match &self.figures {
+            Figures::Events(stream) => stream.first.empty_events(),
+            Figures::None | Figures::Whole(_) => 1,
+        };
+        self.events.saturating_sub(empty)
     }
 
     /// Tells whether the answer so far ends inside an event.
@@ -175,7 +194,8 @@ impl Stream {
     fn new(api: Api) -> Self {
         let (mark, walk) = (memmem::Finder::new(MARK), Walk::new(UsagePlace::of_event(api)));
         let (late, within) = (Vec::new(), Vec::new());
-        Self { mark, walk, line: SseLine::Begins(0), had_data: false, late, within }
+        let (first, line) = (FirstContent::default(), SseLine::Begins(0));
+        Self { first, mark, walk, line, had_data: false, late, within }
     }
 
     /// Tells whether an object with figures may begin in the chunk. In streams that end with figures
@@ -191,18 +211,10 @@ impl Stream {
     /// Takes in some of a line, or the rest of it. A line that comes whole is walked through only if
     /// its chunk speaks of figures.
     fn on_text(&mut self, text: &[u8], speaks: bool, ends: bool) {
-        let mut text = text;
-        if let SseLine::Begins(came) = self.line {
-            let both = DATA[came..].iter().zip(text);
-            let shared = both.take_while(|(one, other)| one == other).count();
-            text = &text[shared..];
-            self.line = if came + shared == DATA.len() {
-                self.begin_data(speaks || !ends)
-            } else if text.is_empty() {
-                SseLine::Begins(came + shared)
-            } else {
-                SseLine::Other
-            };
+        let has_begun = !matches!(self.line, SseLine::Begins(_));
+        let text = self.line.on_text(text);
+        if !has_begun && self.line == SseLine::Data {
+            self.line = self.begin_data(speaks || !ends);
         }
         if self.line == SseLine::Data {
             self.walk.on_piece(text);

@@ -3,6 +3,7 @@
 //! names. It reads in place and never rebuilds a client's body.
 
 mod api;
+mod content;
 mod depth;
 mod engine;
 mod error;
@@ -17,6 +18,7 @@ mod session;
 mod steering;
 mod token;
 mod usage;
+mod word;
 
 pub use api::{Api, BadPath, Effect, Route};
 pub use engine::{read_birth, read_report};

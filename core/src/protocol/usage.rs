@@ -10,11 +10,14 @@ use serde::Deserialize;
 use crate::domain::Usage;
 
 use super::Api;
+use super::word::Word;
 
 /// A longer object is no usage.
 const OBJECT_BYTES_MAX: usize = 4096;
 /// The longest key that is looked for has fewer bytes.
 const KEY_BYTES_MAX: usize = 16;
+
+type Key = Word<KEY_BYTES_MAX>;
 
 /// A string is looked through byte by byte up to here.
 const SHORT_BYTES: usize = 16;
@@ -96,27 +99,6 @@ enum WalkState {
 struct Copied {
     within: bool,
     ends_at: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Key {
-    bytes: [u8; KEY_BYTES_MAX],
-    /// More than fit for a key that is none of those looked for.
-    length: usize,
-}
-
-impl Key {
-    fn push(&mut self, text: &[u8]) {
-        let end = self.length.saturating_add(text.len());
-        if let Some(room) = self.bytes.get_mut(self.length..end) {
-            room.copy_from_slice(text);
-        }
-        self.length = end;
-    }
-
-    fn is(&self, name: &[u8]) -> bool {
-        self.bytes.get(..self.length) == Some(name)
-    }
 }
 
 impl Walk {

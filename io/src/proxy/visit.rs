@@ -60,6 +60,10 @@ pub(super) struct Visit {
     /// What the answer says of its cost, once it was read.
     read_usage: Option<Usage>,
     first_byte: Option<Duration>,
+    /// When the first content came; the first byte where content cannot be told.
+    first_token: Option<Duration>,
+    /// Whether the brain waits for the first token of this replica.
+    awaits_token: bool,
     /// How it ends; by a panic where there is nothing.
     outcome: Option<Outcome>,
 }
@@ -99,6 +103,8 @@ impl Visit {
             extent: Extent::default(),
             read_usage: None,
             first_byte: None,
+            first_token: None,
+            awaits_token: false,
             outcome: Some(Outcome::Cancelled),
         }
     }
@@ -180,10 +186,19 @@ impl Visit {
             self.meter = Meter::new(self.api, stream);
         }
         self.on_sign_of_life();
-        self.tell_answering();
+        self.await_token();
     }
 
-    fn tell_answering(&self) {
+    /// Tells the brain that the answer begins, now or at its first content if it is a stream that can be read.
+    fn await_token(&mut self) {
+        self.awaits_token = self.meter.awaits_content();
+        if !self.awaits_token {
+            self.tell_answering();
+        }
+    }
+
+    fn tell_answering(&mut self) {
+        self.awaits_token = false;
         if let (true, Some(pool)) = (self.booked, &self.pool) {
             pool.tell(Event::Answering { request: self.request });
         }
@@ -200,6 +215,11 @@ impl Visit {
         self.meter.on_chunk(piece);
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
+            self.first_token = self.first_byte.filter(|_| !self.awaits_token);
+        }
+        if self.awaits_token && !self.meter.awaits_content() {
+            self.first_token.get_or_insert_with(|| self.arrived.elapsed());
+            self.tell_answering();
         }
         if self.stream && streamed_is_due(before, self.streamed_tokens()) {
             self.tell_streamed();
@@ -208,8 +228,9 @@ impl Visit {
     }
 
     /// Notes that another replica has begun to go on with the answer.
-    pub(super) fn resumed(&self) {
-        self.tell_answering();
+    pub(super) fn resumed(&mut self) {
+        self.meter.await_content();
+        self.await_token();
         self.on_sign_of_life();
         if let Some(pool) = &self.pool {
             pool.metrics.resumed.inc();
@@ -223,9 +244,9 @@ impl Visit {
         }
     }
 
-    /// Counts the tokens that have come, while they come: an event for each, and one before them.
+    /// Counts the tokens that have come, while they come: an event for each.
     fn streamed_tokens(&self) -> u32 {
-        u32::try_from(self.meter.events().saturating_sub(1)).unwrap_or(u32::MAX)
+        u32::try_from(self.meter.content_events()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn finish(&mut self, outcome: Outcome) {
@@ -241,6 +262,10 @@ impl Visit {
 
     /// Takes the request off the brain's books before its answer is written.
     pub(super) fn close(&mut self, outcome: Outcome, usage: Usage) {
+        if self.awaits_token && outcome == Outcome::Done {
+            // It had no content, and is an answer all the same.
+            self.tell_answering();
+        }
         if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
             pool.tell(Event::Ended { request: self.request, outcome, usage });
         }

@@ -30,6 +30,8 @@ pub struct AccessRecord<'a> {
     pub usage: Usage,
     pub events: u64,
     pub first_byte: Option<Duration>,
+    /// Of a stream.
+    pub first_token: Option<Duration>,
     pub total: Duration,
     pub outcome: &'a str,
 }
@@ -114,6 +116,9 @@ impl AccessRecord<'_> {
         }
         if let Some(first_byte) = self.first_byte {
             fields.millis("first_byte_ms", first_byte);
+        }
+        if let Some(first_token) = self.first_token {
+            fields.millis("first_token_ms", first_token);
         }
         fields.millis("total_ms", self.total);
         fields.text("outcome", self.outcome);
@@ -211,6 +216,7 @@ mod tests {
             usage: Usage { input: Some(10), output: Some(4), cached: None },
             events: 6,
             first_byte: Some(Duration::from_micros(1500)),
+            first_token: Some(Duration::from_millis(9)),
             total: Duration::from_micros(20_007),
             outcome: "done",
         }
@@ -230,7 +236,8 @@ mod tests {
         assert!(text.ends_with(
             " ACCESS request_id=r-1 method=POST path=/v1/chat/completions status=200 pool=default \
              replica=http://gpu-0:8000 session=00000000000000ff tries=1 stream=true events=6 \
-             input_tokens=10 output_tokens=4 first_byte_ms=1.500 total_ms=20.007 outcome=done\n"
+             input_tokens=10 output_tokens=4 first_byte_ms=1.500 first_token_ms=9.000 total_ms=20.007 \
+             outcome=done\n"
         ), "{text}");
         let json = line(LogFormat::Json, &record());
         assert!(json.contains(r#","status":200,"pool":"default","#) && json.ends_with("}\n"));

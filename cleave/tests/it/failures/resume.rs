@@ -176,6 +176,33 @@ async fn what_the_other_replica_is_asked_holds_what_was_said_and_what_is_left() 
 }
 
 #[tokio::test]
+async fn a_stream_that_had_only_its_role_is_asked_for_anew_and_goes_on_without_a_seam() {
+    let role = WORD.replace(r#""content":"one ""#, r#""role":"assistant","content":"""#);
+    let (one, mut ones) = Scripted::by_hand().await;
+    let (other, mut others) = Scripted::by_hand().await;
+    let router = Router::start(&[one.url(), other.url()], RESUME).await;
+    let mut client = Wire::connect(router.address).await;
+    client.send(&Request::post("/v1/chat/completions", CHAT).bytes()).await;
+    let (mut first, mut seconds) = tokio::select! {
+        it = ones.next() => (it, others),
+        it = others.next() => (it, ones),
+    };
+    first.body().await;
+    first.send(sse_head()).await;
+    first.chunk(&format!("{role}\n\n")).await;
+    client.head().await.unwrap();
+    client.piece().await.unwrap().unwrap();
+    first.reset();
+    let mut second = seconds.next().await;
+    assert_eq!(String::from_utf8(second.body().await).unwrap(), CHAT);
+    second.send(sse_head()).await;
+    let (role, word) = (role.replace("\"a\"", "\"b\""), WORD.replace("\"a\"", "\"b\""));
+    second.chunk(&format!("{role}\n\n{word}\n\n")).await;
+    let piece = String::from_utf8(client.piece().await.unwrap().unwrap()).unwrap();
+    assert_eq!(piece, format!("{WORD}\n\n"), "one role, and the first one's name");
+}
+
+#[tokio::test]
 async fn a_request_whose_rest_would_not_be_exact_ends_with_an_error_event() {
     let faulty = Mock::start(&["--speed", "inf", "--truncate-rate", "1"]);
     let router = Router::start(&[faulty.url()], RESUME).await;

@@ -135,7 +135,7 @@ impl Books {
         let account = &mut booking.account;
         let Some(first) = account.first else { return };
         if account.streamed_tokens == 0 {
-            // Only now is it sure that this is a stream, whose first byte is its first token.
+            // Only now is it sure that this is a stream, which shows its first token.
             let seen_ms = span_ms(first.at.since(account.sent_at));
             self.ttft_error.note(account.ttft_ms, seen_ms);
         }

@@ -253,5 +253,7 @@ proptest! {
         prop_assert_eq!(whole.bytes(), pieces.bytes());
         prop_assert_eq!(whole.events(), pieces.events());
         prop_assert_eq!(whole.is_mid_event(), pieces.is_mid_event());
+        prop_assert_eq!(whole.awaits_content(), pieces.awaits_content());
+        prop_assert_eq!(whole.content_events(), pieces.content_events());
     }
 }

@@ -15,8 +15,8 @@ use crate::proxy::explanations::RequestOutcome;
 use crate::proxy::panics::{Panicked, attempt};
 use crate::telemetry::AccessRecord;
 
-/// Events of a stream that carry no token: the role before them, the reason and the mark after them.
-const EVENTS_AROUND: u32 = 3;
+/// Events of a stream that come after its tokens: the reason to stop and the mark at the end.
+const EVENTS_AFTER: u32 = 2;
 
 impl Drop for Visit {
     fn drop(&mut self) {
@@ -60,6 +60,9 @@ impl Visit {
             if let Some(first_byte) = self.first_byte {
                 metrics.first_byte.observe(first_byte.as_secs_f64());
             }
+            if let Some(first_token) = self.shown_first_token() {
+                metrics.first_token.observe(first_token.as_secs_f64());
+            }
             metrics.total.observe(total.as_secs_f64());
         }
         self.router.access.write(&AccessRecord {
@@ -75,6 +78,7 @@ impl Visit {
             usage,
             events: self.meter.events(),
             first_byte: self.first_byte,
+            first_token: self.shown_first_token(),
             total,
             outcome: self.outcome_word(),
         });
@@ -91,9 +95,8 @@ impl Visit {
     pub(super) fn lesson(&self, usage: Usage) -> Usage {
         // Anthropic's count of the input leaves out what was cached, but not every engine's does.
         let clear = self.api != Api::Messages || usage.cached.unwrap_or(0) == 0;
-        // Most streams end without figures. There is an event for each token and a few around them.
-        let events = u32::try_from(self.meter.events()).unwrap_or(u32::MAX);
-        let counted = self.stream.then(|| events.saturating_sub(EVENTS_AROUND));
+        // Most streams end without figures. There is an event for each token and a few after them.
+        let counted = self.stream.then(|| self.streamed_tokens().saturating_sub(EVENTS_AFTER));
         Usage {
             input: usage.input.filter(|_| clear),
             output: usage.output.or(counted),
@@ -104,13 +107,17 @@ impl Visit {
     /// Completes what is kept with what came of it.
     fn keep_end(&mut self, usage: Usage, total: Duration) {
         let (outcome, status) = (self.outcome_word(), self.status.as_u16());
+        let first_token = self.shown_first_token();
         let Some(kept) = self.kept.as_mut().filter(|it| it.is_placed()) else { return };
         let waited = self.placed.duration_since(self.arrived);
-        // Only a stream shows its first token when it comes.
-        let first = self.first_byte.filter(|_| self.stream);
-        let ttft = first.map(|it| it.saturating_sub(waited));
+        let ttft = first_token.map(|it| it.saturating_sub(waited));
         kept.came = Some(RequestOutcome { outcome, status, ttft, total, usage });
         self.router.explanations.put(kept);
+    }
+
+    /// When the first token came: only a stream shows that.
+    fn shown_first_token(&self) -> Option<Duration> {
+        self.first_token.filter(|_| self.stream)
     }
 
     fn outcome_word(&self) -> &'static str {

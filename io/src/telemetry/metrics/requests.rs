@@ -19,6 +19,7 @@ pub(super) struct RequestFamilies {
     tokens: Family<KindLabel, Counter>,
     tokens_counted: Family<KindLabel, Counter>,
     first_byte: Family<PoolLabel, Histogram>,
+    first_token: Family<PoolLabel, Histogram>,
     total: Family<PoolLabel, Histogram>,
     line_wait: Family<PoolLabel, Histogram>,
 }
@@ -41,6 +42,8 @@ pub struct PoolMetrics {
     pub tokens_cached: Counter,
     pub tokens_output: Counter,
     pub first_byte: Histogram,
+    /// Of streams only.
+    pub first_token: Histogram,
     pub total: Histogram,
     /// From asking for a place to getting one.
     pub waited: Histogram,
@@ -60,6 +63,7 @@ impl Default for RequestFamilies {
             tokens: Family::default(),
             tokens_counted: Family::default(),
             first_byte: Family::new_with_constructor(seconds),
+            first_token: Family::new_with_constructor(seconds),
             total: Family::new_with_constructor(seconds),
             line_wait: Family::new_with_constructor(seconds),
         }
@@ -98,6 +102,11 @@ impl RequestFamilies {
             self.first_byte.clone(),
         );
         it.register(
+            "cleave_first_token_seconds",
+            "Request received to first content of a stream",
+            self.first_token.clone(),
+        );
+        it.register(
             "cleave_request_seconds",
             "Request received to end of answer",
             self.total.clone(),
@@ -129,6 +138,7 @@ impl RequestFamilies {
             tokens_cached: kind(&self.tokens, "cached"),
             tokens_output: kind(&self.tokens, "output"),
             first_byte: self.first_byte.get_or_create_owned(&label),
+            first_token: self.first_token.get_or_create_owned(&label),
             total: self.total.get_or_create_owned(&label),
             waited: self.line_wait.get_or_create_owned(&label),
             panics,
