@@ -21,6 +21,8 @@ pub enum Effect {
     Salted,
     /// It computes a prompt and may find it in a cache that all tenants share.
     Unsalted,
+    /// As `Unsalted`, and it writes an answer in a form of its own, which is not read.
+    Written,
     /// It computes no prompt.
     Uncached,
     /// Unknown.
@@ -74,26 +76,32 @@ pub(super) const ROUTES: &[(&str, Api, Effect)] = &[
     ("/rerank", Api::Other, Effect::Salted),
     ("/v1/rerank", Api::Other, Effect::Salted),
     ("/v2/rerank", Api::Other, Effect::Salted),
-    ("/v1/chat/completions/batch", Api::Other, Effect::Unsalted),
+    ("/v1/chat/completions/batch", Api::Other, Effect::Written),
     ("/v1/classify", Api::Other, Effect::Unsalted),
     ("/v2/embed", Api::Other, Effect::Unsalted),
-    ("/cohere/v2/chat", Api::Other, Effect::Unsalted),
-    ("/inference/v1/generate", Api::Other, Effect::Unsalted),
-    ("/invocations", Api::Other, Effect::Unsalted),
-    ("/generate", Api::Other, Effect::Unsalted),
-    ("/vertex_generate", Api::Other, Effect::Unsalted),
+    ("/cohere/v2/chat", Api::Other, Effect::Written),
+    ("/inference/v1/generate", Api::Other, Effect::Written),
+    ("/invocations", Api::Other, Effect::Written),
+    ("/generate", Api::Other, Effect::Written),
+    ("/vertex_generate", Api::Other, Effect::Written),
     ("/encode", Api::Other, Effect::Unsalted),
     ("/generative_scoring", Api::Other, Effect::Unsalted),
-    ("/api/chat", Api::Other, Effect::Unsalted),
-    ("/api/generate", Api::Other, Effect::Unsalted),
-    ("/completion", Api::Other, Effect::Unsalted),
-    ("/infill", Api::Other, Effect::Unsalted),
+    ("/api/chat", Api::Other, Effect::Written),
+    ("/api/generate", Api::Other, Effect::Written),
+    ("/completion", Api::Other, Effect::Written),
+    ("/infill", Api::Other, Effect::Written),
     ("/tokenize", Api::Other, Effect::Uncached),
     ("/detokenize", Api::Other, Effect::Uncached),
     ("/v1/tokenize", Api::Other, Effect::Uncached),
     ("/v1/detokenize", Api::Other, Effect::Uncached),
     ("/apply-template", Api::Other, Effect::Uncached),
 ];
+
+/// Tells whether an engine writes text at this path in a form that is not read. Such an answer says nothing of
+/// its cost that could be believed, so it is charged by its bytes.
+pub fn writes_unread(path: &str) -> bool {
+    find(path).is_some_and(|it| it.effect == Effect::Written)
+}
 
 impl Api {
     pub fn of(path: &str) -> Self {

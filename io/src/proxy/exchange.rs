@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cleave_core::brain::{Failure, Outcome};
 use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
-use cleave_core::protocol::{Peek, Route as Path, SessionId, peek};
+use cleave_core::protocol::{Effect, Peek, Route as Path, SessionId, peek};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Version, header};
@@ -130,7 +130,9 @@ async fn serve(
     let splices = out.edits(&found, known_as.as_deref())?;
 
     // Pick: the decision and its booking are one step.
-    let (mut outline, extent) = found.outline(model, out.seed());
+    let (mut outline, mut extent) = found.outline(model, out.seed());
+    // What limits an answer in a form of its own is not read.
+    extent.output_tokens_max = extent.output_tokens_max.filter(|_| path.effect != Effect::Written);
     if is_adapter {
         outline.adapter = extent.model;
     }

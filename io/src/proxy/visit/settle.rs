@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cleave_core::brain::Outcome;
 use cleave_core::domain::Usage;
-use cleave_core::protocol::Api;
+use cleave_core::protocol::{Api, writes_unread};
 use cleave_core::tokens::{Possible, Seen};
 use http::StatusCode;
 
@@ -15,6 +15,10 @@ use crate::proxy::explanations::RequestOutcome;
 use crate::proxy::panics::{Panicked, attempt};
 use crate::telemetry::AccessRecord;
 
+/// What an answer has beside its text, where its form is not read.
+const ENVELOPE_BYTES: u64 = 512;
+/// More than a token of prose has.
+const BYTES_PER_TOKEN: u64 = 6;
 /// Events of a stream that come after its tokens: the reason to stop and the mark at the end.
 const EVENTS_AFTER: u32 = 2;
 
@@ -97,11 +101,19 @@ impl Visit {
         let clear = self.api != Api::Messages || usage.cached.unwrap_or(0) == 0;
         // Most streams end without figures. There is an event for each token and a few after them.
         let counted = self.stream.then(|| self.streamed_tokens().saturating_sub(EVENTS_AFTER));
+        let counted = counted.or_else(|| self.written_tokens());
         Usage {
             input: usage.input.filter(|_| clear),
             output: usage.output.or(counted),
             cached: usage.cached,
         }
+    }
+
+    /// Estimates the tokens of a whole answer whose form is not read, rather below than above.
+    fn written_tokens(&self) -> Option<u32> {
+        let is_one = self.status.is_success() && writes_unread(self.uri.path());
+        let text_bytes = self.meter.bytes().saturating_sub(ENVELOPE_BYTES);
+        is_one.then(|| u32::try_from(text_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX))
     }
 
     /// Completes what is kept with what came of it.
