@@ -21,7 +21,8 @@ pub enum Effect {
     Salted,
     /// It computes a prompt and may find it in a cache that all tenants share.
     Unsalted,
-    /// As `Unsalted`, and it writes an answer in a form of its own, which is not read.
+    /// As `Unsalted`, and it writes text in a form of its own, which is not read. Such an answer is charged by
+    /// its bytes.
     Written,
     /// It computes no prompt.
     Uncached,
@@ -96,12 +97,6 @@ pub(super) const ROUTES: &[(&str, Api, Effect)] = &[
     ("/v1/detokenize", Api::Other, Effect::Uncached),
     ("/apply-template", Api::Other, Effect::Uncached),
 ];
-
-/// Tells whether an engine writes text at this path in a form that is not read. Such an answer says nothing of
-/// its cost that could be believed, so it is charged by its bytes.
-pub fn writes_unread(path: &str) -> bool {
-    find(path).is_some_and(|it| it.effect == Effect::Written)
-}
 
 impl Api {
     pub fn of(path: &str) -> Self {

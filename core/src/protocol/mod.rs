@@ -20,7 +20,7 @@ mod token;
 mod usage;
 mod word;
 
-pub use api::{Api, BadPath, Effect, Route, writes_unread};
+pub use api::{Api, BadPath, Effect, Route};
 pub use engine::{read_birth, read_report};
 pub use error::{ErrorBody, ErrorKind};
 pub use frames::Frames;
