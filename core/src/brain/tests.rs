@@ -4,6 +4,7 @@ mod blame;
 mod books;
 mod figures;
 mod hangs;
+mod learning;
 mod poison;
 mod policy;
 mod property;

@@ -22,7 +22,6 @@ use crate::telemetry::{
     AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
 };
 
-use super::assignment_file;
 use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
@@ -33,6 +32,7 @@ use super::settings::{PoolSettings, ProxySettings};
 use super::table::Table;
 use super::tenants::Tenants;
 use super::workloads::WorkloadNames;
+use super::{assignment_file, costs_file};
 
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
@@ -156,6 +156,7 @@ impl Router {
                 let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
                 let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
                 self.restore(&pool);
+                self.recall(&pool);
                 let timed = Arc::downgrade(&pool);
                 self.spawn_kept("timer", move || keep_time(timed.clone()));
                 let (router, asked) = (Arc::clone(self), Arc::downgrade(&pool));
@@ -193,12 +194,13 @@ impl Router {
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut kept = BTreeMap::new();
+        let (mut kept, mut kept_costs) = (BTreeMap::new(), BTreeMap::new());
         for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
+                self.keep_costs(&mut kept_costs);
             }
         }
     }
@@ -216,6 +218,37 @@ impl Router {
             }
             Err(error) => {
                 warn!(pool = pool.name, file = %file.display(), %error, "assignment not restored");
+            }
+        }
+    }
+
+    /// Goes on from what an earlier run has learned of a pool's costs.
+    fn recall(&self, pool: &Pool) {
+        let Some(folder) = &self.settings.state_dir else { return };
+        let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
+        let file = costs_file::file_of(&file);
+        match costs_file::read(&file) {
+            Ok(costs) if costs.is_empty() => {}
+            Ok(costs) => pool.recall(costs),
+            Err(error) => {
+                warn!(pool = pool.name, file = %file.display(), %error, "costs not restored");
+            }
+        }
+    }
+
+    /// Writes what was learned of costs since `kept`.
+    fn keep_costs(&self, kept: &mut BTreeMap<String, u64>) {
+        let Some(folder) = &self.settings.state_dir else { return };
+        for pool in self.pools.load().iter() {
+            let costs = pool.learned_costs();
+            let progress = costs_file::progress(&costs);
+            if kept.insert(pool.name.clone(), progress).unwrap_or(0) == progress {
+                continue;
+            }
+            let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
+            let file = costs_file::file_of(&file);
+            if let Err(error) = costs_file::write(&file, costs) {
+                warn!(pool = pool.name, file = %file.display(), %error, "costs not kept");
             }
         }
     }
@@ -270,6 +303,7 @@ impl Router {
                 misses: snapshot.misses,
                 shadows: pool.shadows(),
                 ttft_error: snapshot.ttft_error.clone(),
+                costs: pool.learned_costs(),
                 workloads: pool
                     .workload_drifts()
                     .into_iter()

@@ -116,10 +116,11 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 52] = [
+const OTHERS: [(&str, &str); 53] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
+    ("learn_costs", "false"),
     ("admin.listen", "127.0.0.1:1"),
     ("admin.token", "other"),
     ("limits.body_mib_max", "1"),
