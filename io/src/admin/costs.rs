@@ -24,7 +24,7 @@ pub struct CostFigures {
     pub errors: BTreeMap<String, CostErrors>,
 }
 
-/// How far predictions were off lately, on average, as a share of the time it took.
+/// How far predictions were off lately, at the median, as a share of the time it took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct CostErrors {
     /// By the coefficients that were given.

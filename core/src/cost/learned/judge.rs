@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::sighting::Kind;
 
-/// How much the newest sighting counts.
-const NEW_SHARE: f64 = 1.0 / 64.0;
-/// The most that one sighting counts, in logarithms.
-const ERROR_MAX: f64 = 2.0;
+/// By how much a running median follows the newest error, in logarithms of it.
+const STEP: f64 = 0.03;
+/// Errors smaller or larger than this count as this, in logarithms of times.
+const ERROR_RANGE: (f64, f64) = (1e-3, 2.0);
 /// Sightings of a kind before it has a say.
 const KIND_SEEN_MIN: u32 = 16;
 /// Sightings of all kinds before anything is used.
@@ -22,7 +22,8 @@ const LEVEL_IN_USE: f64 = 1.1;
 /// A difference of logarithms that is not worth a change.
 const SLIGHT: f64 = 0.02;
 
-/// The mean logarithmic errors over one kind of sightings, the newest counting most.
+/// The median logarithmic errors over one kind of sightings, the newest counting most. Means would be ruled by
+/// the few times that something unseen held up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
@@ -34,18 +35,29 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// The mean error of the given or of the learned coefficients, as a share of the time it took.
+    /// The error of the given or of the learned coefficients, as a share of the time it took.
     pub fn share(log_error: f64) -> f64 {
         log_error.exp_m1()
     }
 
     fn note(&mut self, given: f64, learned: f64) {
-        // The first few are averaged, so that the very first does not linger.
-        let share = NEW_SHARE.max(1.0 / (f64::from(self.seen) + 1.0));
-        self.given += share * (given.abs().min(ERROR_MAX) - self.given);
-        self.learned += share * (learned.abs().min(ERROR_MAX) - self.learned);
+        self.given = follow(self.given, self.seen, given);
+        self.learned = follow(self.learned, self.seen, learned);
         self.seen = self.seen.saturating_add(1);
     }
+}
+
+/// Moves a running median of `seen` errors a step towards the newest one, whatever its size and sign. The first
+/// steps are larger, so that the very first error does not linger.
+pub(super) fn follow(median: f64, seen: u32, error: f64) -> f64 {
+    let (least, most) = ERROR_RANGE;
+    let error = error.abs();
+    if seen == 0 {
+        return error.clamp(least, most);
+    }
+    let step = STEP.max(1.0 / (f64::from(seen) + 1.0));
+    let moved = if median < error { median * step.exp() } else { median * (-step).exp() };
+    moved.clamp(least, most)
 }
 
 /// How much better learned coefficients must be before they are used.

@@ -22,7 +22,7 @@ pub use judge::Errors;
 pub use sighting::{Kind, Sighting};
 
 use filter::Filter;
-use judge::{Bar, Judge};
+use judge::{Bar, Judge, follow};
 use sighting::{steps_of, terms_of};
 
 /// The way to the client where it was not measured, to start from.
@@ -33,14 +33,16 @@ const NOISE: f64 = 0.3;
 const NOISE_RANGE: (f64, f64) = (0.05, 1.0);
 /// How much the newest sighting counts in what is known of a kind.
 const NEW_SHARE: f64 = 1.0 / 32.0;
-/// The mean error of a normal deviate is this share of its standard deviation.
-const MEAN_OF_NORMAL: f64 = 0.8;
-/// The engine is taken to be another when sightings are off to one side by this much on average, in
-/// logarithms, and by more than they usually are off.
+/// The standard deviation of a normal deviate is this many times its median error. Medians, because a tenth or a
+/// quarter of all times may have been held up by something unseen.
+const SPREAD_OF_MEDIAN: f64 = 1.48;
+/// The engine is taken to be another when sightings are off by this much at the median, in logarithms, and
+/// nearly all to one side.
 const DRIFT: f64 = 0.25;
-const DRIFT_SHARE: f64 = 0.5;
-/// Sightings between two such findings.
+const DRIFT_SIDE: f64 = 0.75;
+/// Sightings before the first such finding; twice as many before each next one, up to a limit.
 const DRIFT_PAUSE: u32 = 64;
+const DRIFT_DOUBLINGS: u32 = 5;
 /// How unsure learned coefficients are after that, and after a restart, beside a start from nothing.
 const DOUBT: f64 = 0.25;
 const DOUBT_RESUMED: f64 = 0.05;
@@ -52,8 +54,13 @@ const NOTICED: f64 = 0.02;
 struct Noise {
     /// How far one is usually off, as a standard deviation of logarithms.
     spread: f64,
-    /// To which side.
-    bias: f64,
+    /// To which side, from −1 to 1.
+    side: f64,
+    seen: u32,
+}
+
+impl Noise {
+    const UNKNOWN: Self = Self { spread: NOISE, side: 0.0, seen: 0 };
 }
 
 /// The coefficients of one class: those given, those learned, and which of them are used.
@@ -104,7 +111,7 @@ impl Learner {
             judge: Judge::new(bar),
             used: Arc::clone(&given),
             given,
-            noise: [Noise { spread: NOISE, bias: 0.0 }; 3],
+            noise: [Noise::UNKNOWN; 3],
             seen: 0,
             changes: 0,
             pause: DRIFT_PAUSE,
@@ -144,15 +151,16 @@ impl Learner {
             return;
         }
         let noise = &mut self.noise[kind.index()];
-        let shown = miss.clamp(-3.0 * noise.spread, 3.0 * noise.spread);
-        noise.bias += NEW_SHARE * (shown - noise.bias);
-        let spread = noise.spread + NEW_SHARE * (shown.abs() / MEAN_OF_NORMAL - noise.spread);
-        noise.spread = spread.clamp(NOISE_RANGE.0, NOISE_RANGE.1);
-        if self.pause == 0 && DRIFT.max(DRIFT_SHARE * noise.spread) < noise.bias.abs() {
+        noise.side += NEW_SHARE * (miss.signum() - noise.side);
+        // What was assumed counts as a few sightings.
+        let median = follow(noise.spread / SPREAD_OF_MEDIAN, noise.seen.saturating_add(8), miss);
+        noise.spread = (SPREAD_OF_MEDIAN * median).clamp(NOISE_RANGE.0, NOISE_RANGE.1);
+        noise.seen = noise.seen.saturating_add(1);
+        if self.pause == 0 && DRIFT < median && DRIFT_SIDE < noise.side.abs() {
             self.filter.doubt(DOUBT);
-            self.noise = [Noise { spread: NOISE, bias: 0.0 }; 3];
+            self.noise = [Noise::UNKNOWN; 3];
             self.changes = self.changes.saturating_add(1);
-            self.pause = DRIFT_PAUSE;
+            self.pause = DRIFT_PAUSE << self.changes.min(DRIFT_DOUBLINGS);
         }
     }
 
