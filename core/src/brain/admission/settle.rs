@@ -117,7 +117,7 @@ impl Admission {
             self.drain_rate.expect(self.capacity_per_min, capacity_per_min);
             self.capacity_per_min = capacity_per_min;
         }
-        self.gate.on_room((0 < count).then_some(kv_tokens));
+        self.gate.on_room((0 < count).then_some(kv_tokens), capacity_per_min);
     }
 
     pub(in crate::brain) fn on_time(&mut self, now: Moment) {
