@@ -40,7 +40,7 @@ pub(crate) fn run(args: &CheckConfig) -> ExitCode {
 
 /// Writes what the configuration amounts to.
 fn summary(config: &Config) -> String {
-    let Config { proxy, pools, discover, tenants: _, admin, telemetry: _ } = config;
+    let Config { proxy, pools, discover, tenants: _, admin, telemetry: _, files: _ } = config;
     let scheme = if proxy.tls.is_some() { "https" } else { "http" };
     let guard = if admin.token.is_some() { "with a token" } else { "without a token" };
     let mut text = format!(

@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -126,7 +127,8 @@ impl Serve {
         Ok(())
     }
 
-    /// Takes on the file again whenever it changes or SIGHUP comes. A broken file changes nothing.
+    /// Takes on the configuration again whenever its file or one beside it (a key, a certificate) changes, or
+    /// SIGHUP comes. A broken file changes nothing.
     async fn reload_on_change(
         self,
         running: Arc<Config>,
@@ -134,12 +136,13 @@ impl Serve {
     ) -> anyhow::Result<()> {
         let mut hangups = signal(SignalKind::hangup())?;
         let mut looks = interval(LOOK);
-        let mut seen = self.changed_at();
+        let mut files = running.files.clone();
+        let mut seen = self.changed_at(&files);
         loop {
             tokio::select! {
                 _ = hangups.recv() => {}
                 _ = looks.tick() => {
-                    let now = self.changed_at();
+                    let now = self.changed_at(&files);
                     if now == seen {
                         continue;
                     }
@@ -164,6 +167,10 @@ impl Serve {
                         warn!(setting, "changed in the file, needs a restart");
                     }
                     membership.configure(&new);
+                    if files != new.files {
+                        files.clone_from(&new.files);
+                        seen = self.changed_at(&files);
+                    }
                     info!(pools = new.pools.len(), "configuration reloaded");
                     let reloaded =
                         Incident { kind: "reload", state: "reloaded", ..Incident::default() };
@@ -173,9 +180,14 @@ impl Serve {
         }
     }
 
-    fn changed_at(&self) -> Option<(SystemTime, u64)> {
-        let file = std::fs::metadata(self.config.as_ref()?).ok()?;
-        Some((file.modified().ok()?, file.len()))
+    /// Says when the configuration and the files beside it were changed; nothing for one that is not there.
+    /// A file that was put in place of another is told by its number too: their times may be the same.
+    fn changed_at(&self, beside: &[PathBuf]) -> Vec<Option<(SystemTime, u64, u64)>> {
+        let changed = |file: &PathBuf| {
+            let file = std::fs::metadata(file).ok()?;
+            Some((file.modified().ok()?, file.len(), file.ino()))
+        };
+        self.config.iter().chain(beside).map(changed).collect()
     }
 }
 

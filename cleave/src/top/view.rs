@@ -113,7 +113,7 @@ impl TopFrame {
         let rate = self.rates.get(&(pool.to_owned(), it.url.clone()));
         format!(
             "{:<30}{state}{:>4} {}{:>8}{:>8}{:>6}{:>10}{:>9}{:>8}",
-            it.url.strip_prefix("http://").unwrap_or(&it.url),
+            it.url.split_once("://").map_or(it.url.as_str(), |it| it.1),
             it.in_flight,
             style.cyan(format!("{:<10}", bar(it.in_flight, most))),
             shown(report.map(|it| it.waiting.to_string())),

@@ -7,6 +7,7 @@ mod support;
 
 mod bytes;
 mod discovery;
+mod engines;
 mod events;
 mod explain;
 mod failures;

@@ -15,7 +15,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         // Whether it came from a file or not does not matter, only whether it differs.
         ("admin.token", old.admin.token != new.admin.token),
         ("admin.hosts", old.admin.hosts != new.admin.hosts),
-        ("tls", from.tls != to.tls),
+        ("tls", from.tls.is_some() != to.tls.is_some()),
         ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),
         ("subsets.workload_header", from.workload_header != to.workload_header),

@@ -41,6 +41,7 @@ pub(super) fn settle_secret(
         findings.report(&file_path, wrong);
     }
     let from_file = file.and_then(|file| {
+        findings.watch(&file);
         let secret = read_text(&file).and_then(|text| Secret::read(text.trim()));
         secret.map_err(|wrong| findings.report(&file_path, wrong)).ok()
     });

@@ -96,6 +96,24 @@ pub(super) fn rebuilt(
     }
 }
 
+/// Makes of a replica that refuses the router's key what is told.
+pub(super) fn denied(pool: &str, replica: &str, has_key: bool) -> Incident {
+    let detail = if has_key {
+        "it refuses the key that is configured for it (api_key, api_key_file)"
+    } else {
+        "it asks for a key, and none is configured for it (api_key, api_key_file, forward_credentials)"
+    };
+    Incident {
+        kind: "replica",
+        pool: Some(pool.to_owned()),
+        replica: Some(replica.to_owned()),
+        state: "unauthorized",
+        detail: Some(detail.to_owned()),
+        alert: true,
+        ..Incident::default()
+    }
+}
+
 fn describe(silence: Silence) -> String {
     let (lasted, expected) = (silence.lasted.as_secs_f64(), silence.expected.as_secs_f64());
     format!("nothing came from it for {lasted:.1} s, with work that explains {expected:.1} s")

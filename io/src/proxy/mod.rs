@@ -34,7 +34,6 @@ mod tenants;
 mod testing;
 #[cfg(test)]
 mod tests;
-mod tls;
 mod vetting;
 mod visit;
 mod worker;
@@ -49,8 +48,7 @@ pub use salts::CacheSecret;
 pub use server::{BindError, Server};
 pub use settings::{
     CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
-    Timeouts, TlsSettings, default_session_headers,
+    Timeouts, default_session_headers,
 };
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
-pub use tls::TlsError;
 pub use workloads::WorkloadNames;

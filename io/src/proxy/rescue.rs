@@ -72,8 +72,8 @@ pub(super) enum ServeError {
     #[error("the router made a mistake; the request may be tried again")]
     Panicked,
     #[error(
-        "the replica asks for an API key, and the router does not pass clients' keys on; an operator \
-         can have it do so (forward_credentials)"
+        "the replica refuses the router's API key, or asks for one; only an operator can mend that \
+         (api_key, or forward_credentials)"
     )]
     ReplicaUnauthorized,
     #[error("the replica sent a redirect to another address, which is not passed on")]

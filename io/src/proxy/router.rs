@@ -8,19 +8,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use cleave_core::brain::{Event, Order};
 use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::queue::Use;
 use cleave_core::sharding::Generation;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{
     AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
 };
+use crate::tls::ServerTls;
 
 use super::assignment_file;
 use super::buffers::Buffers;
@@ -61,8 +63,8 @@ pub struct Router {
     requests: AtomicU64,
     replicas: AtomicU32,
     draining: AtomicBool,
-    /// Whether the operator was told that a replica asks for a key it does not get.
-    pub(super) told_of_keys: AtomicBool,
+    /// The certificate that clients see, taken up anew when its files change.
+    tls: ArcSwapOption<ServerTls>,
     pub(super) tasks: TaskTracker,
     #[cfg(test)]
     pub(super) traps: super::testing::Traps,
@@ -73,8 +75,10 @@ impl Router {
         let buffers = Buffers::for_bodies(settings.limits.buffered_bytes_max);
         let explanations = Explanations::new(settings.explain.clone());
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
+        let tls = ArcSwapOption::from_pointee(settings.tls.clone());
         Arc::new(Self {
             settings,
+            tls,
             salts,
             clock: Clock::start(),
             access,
@@ -89,7 +93,6 @@ impl Router {
             requests: AtomicU64::new(0),
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
-            told_of_keys: AtomicBool::new(false),
             tasks: TaskTracker::new(),
             #[cfg(test)]
             traps: super::testing::Traps::default(),
@@ -123,6 +126,17 @@ impl Router {
     pub fn start_draining(&self) {
         self.draining.store(true, Relaxed);
         self.events.publish(Incident { kind: "drain", state: "draining", ..Incident::default() });
+    }
+
+    /// Takes up a certificate that was read again. Whether there is TLS at all is settled at the start.
+    pub fn renew_certificate(&self, new: Option<&ServerTls>) {
+        if let (Some(_), Some(new)) = (&self.settings.tls, new) {
+            self.tls.store(Some(Arc::new(new.clone())));
+        }
+    }
+
+    pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
+        self.tls.load().as_ref().map(|it| it.acceptor())
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
@@ -251,6 +265,11 @@ impl Router {
         let (now, known) = (self.clock.now(), self.tenants());
         for pool in self.pools.load().iter() {
             let snapshot = pool.snapshot();
+            let members = pool.members();
+            let denied = |name: &str| {
+                let member = members.iter().find(|it| it.origin.as_str() == name);
+                member.map_or(0, |it| it.denied_total())
+            };
             let gauges = snapshot.replicas.iter().map(|it| ReplicaGauges {
                 replica: &it.name,
                 up: it.state == "up",
@@ -262,6 +281,7 @@ impl Router {
                 in_flight_mu: it.in_flight_mu,
                 pace: it.pace,
                 drift: it.drift,
+                denied_total: denied(&it.name),
             });
             let names = WorkloadNames::of(pool, &known);
             let own = PoolGauges {

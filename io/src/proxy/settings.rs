@@ -12,7 +12,8 @@ use cleave_core::cost::Hardware;
 use cleave_core::protocol::Allowed;
 use http::{HeaderName, HeaderValue};
 
-use crate::replicas::{Origin, ProbeSettings, UploadLimits};
+use crate::replicas::{Access, Origin, ProbeSettings, UploadLimits};
+use crate::tls::ServerTls;
 use crate::tokenizer::Tokenizer;
 
 use super::salts::CacheSecret;
@@ -22,7 +23,8 @@ use super::stuck::ClientLimits;
 #[derive(Clone, Debug)]
 pub struct ProxySettings {
     pub listen: SocketAddr,
-    pub tls: Option<TlsSettings>,
+    /// Certificate and key for clients; without them HTTP is plain.
+    pub tls: Option<ServerTls>,
     /// Threads that carry requests; each owns its connections.
     pub threads: NonZeroUsize,
     pub limits: Limits,
@@ -69,13 +71,6 @@ pub struct ExplainSettings {
     pub clients: bool,
     /// What a request says to have its decision kept and shown whole.
     pub token: Option<HeaderValue>,
-}
-
-/// A certificate chain and its key, both PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsSettings {
-    pub cert: PathBuf,
-    pub key: PathBuf,
 }
 
 /// Bounds on what clients can make the router hold.
@@ -125,6 +120,8 @@ pub struct PoolSettings {
     /// Counts its prompts; without one they are estimated.
     pub tokenizer: Option<Tokenizer>,
     pub replicas: Vec<ReplicaSettings>,
+    /// What opens the replicas that are discovered.
+    pub access: Access,
     pub brain: brain::Settings,
     pub probe: ProbeSettings,
     /// Whether a stream that broke off goes on from another replica.
@@ -162,6 +159,7 @@ pub struct ReplicaSettings {
     pub hardware: Arc<Hardware>,
     /// Where it can be lost together with others, if that is known.
     pub zone: Option<String>,
+    pub access: Access,
 }
 
 impl Default for ExplainSettings {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cleave_core::brain;
 
-use crate::replicas::ProbeSettings;
+use crate::replicas::{Access, ProbeSettings};
 use crate::telemetry::{AccessLog, LogFormat};
 
 use super::settings::{
@@ -82,6 +82,7 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         weight: 1.0,
         hardware: Arc::default(),
         zone: None,
+        access: Access::default(),
     };
     PoolSettings {
         name: name.to_owned(),
@@ -90,6 +91,7 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         cache: CacheScope::Shared,
         tokenizer: None,
         replicas: replicas.iter().map(replica).collect(),
+        access: Access::default(),
         brain,
         probe: ProbeSettings::default(),
         resume: false,

@@ -52,9 +52,12 @@ impl Default for AdminSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct TlsSection {
-    /// Certificate chain in PEM, the router's own certificate first.
+    /// Certificate chain in PEM, the router's own certificate first. It is read again when the file changes;
+    /// only to turn TLS on or off needs a restart.
+    #[schemars(extend("x-applies" = "reload"))]
     pub cert: Option<PathBuf>,
     /// Private key of that certificate, in PEM.
+    #[schemars(extend("x-applies" = "reload"))]
     pub key: Option<PathBuf>,
 }
 

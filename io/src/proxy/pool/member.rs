@@ -1,7 +1,7 @@
 //! One replica of a pool, as the data plane needs it: where it is, when it was last heard, how many
 //! wait for it, what it says of itself. Whether it may be used is the brain's to know.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -9,13 +9,18 @@ use cleave_core::domain::{Moment, ProcessAge, ReplicaId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
 
-use crate::replicas::Origin;
+use crate::replicas::{Access, Origin};
 
 /// A replica.
 #[derive(Debug)]
 pub(in crate::proxy) struct Member {
     pub id: ReplicaId,
     pub origin: Origin,
+    /// What opens it; may change while it is there.
+    access: ArcSwap<Access>,
+    /// Answers by which it refused the router's key, and whether it did so last.
+    denied: AtomicU64,
+    is_denying: AtomicBool,
     /// When a byte last came from it, in the clock's nanoseconds; 0 for never.
     last_byte: AtomicU64,
     /// How many wait for it at this moment, rather than for their client.
@@ -29,9 +34,47 @@ pub(in crate::proxy) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(id: ReplicaId, origin: Origin) -> Arc<Self> {
-        let (last_byte, awaited, models, birth, gone) = Default::default();
-        Arc::new(Self { id, origin, last_byte, awaited, models, birth, gone })
+    pub(super) fn new(id: ReplicaId, origin: Origin, access: Access) -> Arc<Self> {
+        let (denied, is_denying, last_byte, awaited, models, birth, gone) = Default::default();
+        let access = ArcSwap::from_pointee(access);
+        Arc::new(Self {
+            id,
+            origin,
+            access,
+            denied,
+            is_denying,
+            last_byte,
+            awaited,
+            models,
+            birth,
+            gone,
+        })
+    }
+
+    pub(in crate::proxy) fn access(&self) -> Arc<Access> {
+        self.access.load_full()
+    }
+
+    pub(super) fn set_access(&self, access: &Access) {
+        if **self.access.load() != *access {
+            self.access.store(Arc::new(access.clone()));
+            self.is_denying.store(false, Relaxed);
+        }
+    }
+
+    /// Counts an answer that refused the router's key; tells whether it is the first in a row.
+    pub(in crate::proxy) fn on_denied(&self) -> bool {
+        self.denied.fetch_add(1, Relaxed);
+        !self.is_denying.swap(true, Relaxed)
+    }
+
+    /// Notes that it takes the router's key.
+    pub(in crate::proxy) fn on_granted(&self) {
+        self.is_denying.store(false, Relaxed);
+    }
+
+    pub(in crate::proxy) fn denied_total(&self) -> u64 {
+        self.denied.load(Relaxed)
     }
 
     pub(in crate::proxy) fn on_byte(&self, now: Moment) {

@@ -28,7 +28,7 @@ use crate::replicas::ProbeSettings;
 use crate::telemetry::{Events, PoolMetrics};
 use crate::tokenizer::Tokenizer;
 
-use super::announce::{incident, ordered, rebuilt};
+use super::announce::{denied, incident, ordered, rebuilt};
 use super::cancel::CancelSignal;
 use super::clock::Clock;
 use super::panics::attempt;
@@ -308,6 +308,15 @@ impl Pool {
         let member = members.iter().find(|it| it.id == notice.replica());
         let replica = member.map(|it| it.origin.as_str().to_owned());
         self.events.publish(incident(&self.name, replica, notice));
+    }
+
+    /// Counts an answer by which a replica refused the router's key, and tells operators of the first in a
+    /// row.
+    pub(super) fn on_denied(&self, member: &Member) {
+        if member.on_denied() {
+            let has_key = member.access().key.is_some();
+            self.events.publish(denied(&self.name, member.origin.as_str(), has_key));
+        }
     }
 
     /// Has its brain panic; for tests.
