@@ -165,6 +165,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         state_dir: None,
         cache_secret: None,
         explain: ExplainSettings::default(),
+        paths_allowed: Vec::new(),
     };
     // Lines about requests would run through the live view.
     let router = Router::new(settings, AccessLog::new(LogFormat::Text, false));

@@ -19,6 +19,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),
         ("subsets.workload_header", from.workload_header != to.workload_header),
+        ("paths.allow", from.paths_allowed != to.paths_allowed),
         ("explain.sample", from.explain.sample.to_bits() != to.explain.sample.to_bits()),
         ("explain.kept_max", from.explain.kept_max != to.explain.kept_max),
         ("explain.clients", from.explain.clients != to.explain.clients),

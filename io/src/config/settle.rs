@@ -15,13 +15,12 @@ use super::costs::{Books, CostSource};
 use super::problem::{Findings, Wrong, join, plain};
 use super::raw::{
     AdminSection, EngineFields, EngineHeaders, ExplainSection, PoolSection, Raw, Replica, Slots,
-    TextValue, TlsSection,
+    TextValue,
 };
-use super::{Config, read_bytes, subsets, tenancy, trust};
+use super::{Config, access, subsets, tenancy, trust};
 use crate::admin::Secret;
 use crate::proxy::{ExplainSettings, Passing, PoolSettings, ReplicaSettings};
 use crate::replicas::ProbeSettings;
-use crate::tls::{ServerTls, TlsError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::{admin, proxy};
 
@@ -30,7 +29,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     check_together(&raw, findings);
     subsets::check(&raw.subsets, &raw.workloads, findings);
     let admin = settle_admin(raw.admin, findings);
-    let tls = settle_tls(raw.tls, findings);
+    let tls = access::settle_tls(raw.tls, findings);
     let watch = brain::WatchSettings { idle: raw.health.token_after.0 };
     let probe = ProbeSettings::from(raw.health);
     let line = tenancy::settle_line(raw.line, raw.classes, findings);
@@ -75,6 +74,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         threads: raw.threads.unwrap_or_else(cores),
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
+        paths_allowed: raw.paths.allow.into_iter().flatten().map(|it| it.0).collect(),
         explain: settle_explain(&raw.explain, admin.token.as_ref()),
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
@@ -160,38 +160,6 @@ fn settle_explain(raw: &ExplainSection, token: Option<&Secret>) -> ExplainSettin
         value
     });
     ExplainSettings { sample: raw.sample, kept_max: raw.kept_max, clients: raw.clients, token }
-}
-
-fn settle_tls(raw: TlsSection, findings: &mut Findings) -> Option<ServerTls> {
-    match raw {
-        TlsSection { cert: None, key: None } => None,
-        TlsSection { cert: Some(cert), key: Some(key) } => {
-            findings.watch(&cert);
-            findings.watch(&key);
-            let files = [("tls.cert", &cert), ("tls.key", &key)];
-            let unread = files.map(|(path, file)| Some((path, read_bytes(file).err()?)));
-            if unread.iter().any(Option::is_some) {
-                unread.into_iter().flatten().for_each(|(path, wrong)| findings.report(path, wrong));
-                return None;
-            }
-            let report = |error: TlsError| {
-                let at = if error.concerns(&key) { "tls.key" } else { "tls.cert" };
-                let remedy = "give a certificate chain and its key, both as PEM";
-                findings.report(at, Wrong::new(error, remedy));
-            };
-            ServerTls::read(&cert, &key, &["h2", "http/1.1"]).map_err(report).ok()
-        }
-        TlsSection { cert: Some(_), key: None } => {
-            let remedy = "add tls.key, the PEM file of its private key";
-            findings.report("tls.cert", Wrong::new("has no key", remedy));
-            None
-        }
-        TlsSection { cert: None, key: Some(_) } => {
-            let remedy = "add tls.cert, the PEM file of its certificate chain";
-            findings.report("tls.key", Wrong::new("has no certificate", remedy));
-            None
-        }
-    }
 }
 
 fn settle_pools(

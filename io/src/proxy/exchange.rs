@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use cleave_core::brain::{Failure, Outcome};
 use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
-use cleave_core::protocol::{Effect, Peek, Route as Path, SessionId, peek};
+use cleave_core::protocol::{
+    Effect, PathVerdict, Peek, Route as Path, SessionId, health_body, path_verdict, peek,
+};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Version, header};
@@ -32,6 +34,7 @@ use super::pool::{Member, Pool};
 use super::relay::Relay;
 use super::rescue::{ServeError, json};
 use super::resume::{ResumableRequest, ResumeBuffer};
+use super::router::Router;
 use super::table::Route;
 use super::vetting::vet;
 use super::visit::Visit;
@@ -73,13 +76,27 @@ fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, S
         return Some(Err(ServeError::NotOneHost));
     }
     match (&parts.method, parts.uri.path()) {
-        (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: "CONNECT" })),
+        (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: Method::CONNECT })),
+        (&Method::GET | &Method::HEAD, "/health") => Some(Ok(health(&worker.router))),
         (&Method::GET, path) => {
             let listed = worker.router.table().answer(path)?;
             Some(listed.map(|it| json(StatusCode::OK, it)))
         }
         _ => None,
     }
+}
+
+/// Says to load balancers on the client port whether the router serves; an engine's own health is not theirs
+/// to ask for.
+fn health(router: &Router) -> Response<Body> {
+    let (status, word) = if router.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else if router.is_ready() {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "no_replica")
+    };
+    json(status, health_body(word).into())
 }
 
 /// What a replica answers, and the account it is for.
@@ -100,6 +117,12 @@ async fn serve(
     // Intake and peek: the request, its caller and its session.
     let router = &worker.router;
     let path = Path::read(visit.uri.path())?;
+    let allowed = &router.settings.paths_allowed;
+    match path_verdict(parts.method.as_str(), visit.uri.path(), path, allowed) {
+        PathVerdict::Open => {}
+        PathVerdict::Closed => return Err(ServeError::ClosedPath),
+        PathVerdict::Method => return Err(ServeError::Method { method: parts.method }),
+    }
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
     let owner = Owner::of(caller.tenant, client.peer);

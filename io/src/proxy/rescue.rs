@@ -49,7 +49,9 @@ pub(super) enum ServeError {
     #[error("a request names one host")]
     NotOneHost,
     #[error("{method} is not supported")]
-    Method { method: &'static str },
+    Method { method: http::Method },
+    #[error("this path is not served here; an operator can open it (paths.allow)")]
+    ClosedPath,
     #[error("the model `{model}` does not exist; available: {available}")]
     UnknownModel { model: String, available: String },
     #[error(
@@ -143,6 +145,7 @@ impl ServeError {
             Self::NotOneHost => (StatusCode::BAD_REQUEST, "not_one_host"),
             Self::UnnamedModel { .. } => (StatusCode::BAD_REQUEST, "model_missing"),
             Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
+            Self::ClosedPath => (StatusCode::NOT_FOUND, "path_not_served"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "body_timeout"),
             Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "body_too_slow"),

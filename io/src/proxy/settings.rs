@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cleave_core::brain;
 use cleave_core::cost::Hardware;
-use cleave_core::protocol::Allowed;
+use cleave_core::protocol::{Allowed, AllowedPath};
 use http::{HeaderName, HeaderValue};
 
 use crate::replicas::{Access, Origin, ProbeSettings, UploadLimits};
@@ -38,6 +38,8 @@ pub struct ProxySettings {
     /// What keys the salts of tenants; made and kept in `state_dir` where none is given.
     pub cache_secret: Option<CacheSecret>,
     pub explain: ExplainSettings,
+    /// Paths that clients may use beside those of inference.
+    pub paths_allowed: Vec<AllowedPath>,
 }
 
 impl ProxySettings {

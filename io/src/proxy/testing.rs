@@ -68,6 +68,7 @@ pub(super) fn settings() -> ProxySettings {
         state_dir: None,
         explain: ExplainSettings { sample: 0.0, kept_max: 100, token: None, clients: false },
         cache_secret: None,
+        paths_allowed: Vec::new(),
     }
 }
 

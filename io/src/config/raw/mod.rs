@@ -26,7 +26,7 @@ use crate::replicas::Origin;
 pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
 pub(super) use sections::{
     AdminSection, BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection,
-    QuarantineSection, RetriesSection, SessionsSection, TimeoutsSection, TlsSection,
+    PathsSection, QuarantineSection, RetriesSection, SessionsSection, TimeoutsSection, TlsSection,
 };
 pub(super) use subsets::{SubsetsSection, WorkloadSection};
 pub(super) use tenancy::{ClassSection, ContractSection, Keys, LineSection, TenantSection};
@@ -87,6 +87,7 @@ pub(super) struct Raw {
     pub replicas: Slots<Replica>,
     pub admin: AdminSection,
     pub tls: TlsSection,
+    pub paths: PathsSection,
     pub limits: LimitsSection,
     pub timeouts: TimeoutsSection,
     pub sessions: SessionsSection,
@@ -235,6 +236,7 @@ impl Default for Raw {
             replicas: Vec::new(),
             admin: AdminSection::default(),
             tls: TlsSection::default(),
+            paths: PathsSection::default(),
             limits: LimitsSection::default(),
             timeouts: TimeoutsSection::default(),
             sessions: SessionsSection::default(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cleave_core::brain::{QuarantineSettings, RetrySettings, SessionSettings, WatchSettings};
 use cleave_core::fleet::BreakerSettings;
+use cleave_core::protocol::AllowedPath;
 use http::HeaderName;
 use http::uri::PathAndQuery;
 use schemars::JsonSchema;
@@ -59,6 +60,19 @@ pub(in crate::config) struct TlsSection {
     /// Private key of that certificate, in PEM.
     #[schemars(extend("x-applies" = "reload"))]
     pub key: Option<PathBuf>,
+}
+
+/// Which paths clients may use. Those of inference are open: chat, completions, responses, messages, embeddings,
+/// rerank, score, classify, pooling, tokenize, detokenize, audio, images, models. Any other is answered with 404,
+/// because engines keep their administration on the same port.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct PathsSection {
+    /// Further paths, for one method or for all, passed on to an engine of the only pool. A `*` at the end stands
+    /// for all that begins like it.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Text<AllowedPath>>")]
+    pub allow: Slots<Text<AllowedPath>>,
 }
 
 /// Bounds on what clients can make the router hold.

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cleave_core::policy::PolicyKind;
+use cleave_core::protocol::AllowedPath;
 use http::HeaderName;
 use http::uri::PathAndQuery;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -57,6 +58,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         Source::FORMAT => reads::<Source>(text),
         HeaderName::FORMAT => reads::<HeaderName>(text),
         PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
+        AllowedPath::FORMAT => reads::<AllowedPath>(text),
         Secret::FORMAT => reads::<Secret>(text),
         LogFilter::FORMAT => reads::<LogFilter>(text),
         HashedKey::FORMAT => reads::<HashedKey>(text),
@@ -163,6 +165,21 @@ impl TextValue for PathAndQuery {
 
     fn write(&self) -> String {
         self.to_string()
+    }
+}
+
+impl TextValue for AllowedPath {
+    const FORMAT: &'static str = "allowed-path";
+    const EXAMPLE: &'static str = "GET /version";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        Self::read(text).ok_or_else(|| {
+            Wrong::new("is not a path", "write it as /ping, GET /version or /docs/*")
+        })
+    }
+
+    fn write(&self) -> String {
+        self.write()
     }
 }
 
@@ -357,6 +374,7 @@ mod tests {
         check::<Origin>(Origin::EXAMPLE);
         check::<HeaderName>(HeaderName::EXAMPLE);
         check::<PathAndQuery>(PathAndQuery::EXAMPLE);
+        check::<AllowedPath>(AllowedPath::EXAMPLE);
         check::<LogFilter>(LogFilter::EXAMPLE);
         check::<HostName>(HostName::EXAMPLE);
         PolicyKind::choices().into_iter().for_each(check::<PolicyKind>);

@@ -94,7 +94,7 @@ fn a_problem_names_the_variable_or_the_flag_it_came_from() {
         "CLEAVE__LOG: log.format: xml is not a choice; give one of \"text\", \"json\"",
         "CLEAVE__REPLICAS__0__WEIGHT: replicas[0]: nothing can be set inside, because it is text; \
          give a replica address such as \"http://gpu-0:8000\" or a table of url, weight, class, \
-         zone",
+         zone, api_key, api_key_file, engine_tls",
         "CLEAVE__REPLICAS__7: replicas.7: is no index of the list; the next free index is 1",
         "cleave__threads: says the same as CLEAVE__THREADS; unset one of the two",
         "--admin: admin.listen: is not an address to listen on; write it as IP:PORT, for example \
@@ -116,12 +116,13 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 52] = [
+const OTHERS: [(&str, &str); 53] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
     ("admin.listen", "127.0.0.1:1"),
     ("admin.token", "other"),
+    ("paths.allow", "[\"/ping\"]"),
     ("limits.body_mib_max", "1"),
     ("limits.buffered_mib_max", "999"),
     ("limits.connections_max", "1"),
@@ -188,8 +189,6 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         assert_eq!(changes(ENOUGH, &[(&variable, other)]), [path]);
         assert!(unseen.remove(path), "{path} is not in the schema");
     }
-    let tls = ("CLEAVE__TLS", "{ cert = \"Cargo.toml\", key = \"Cargo.toml\" }");
-    assert_eq!(changes(ENOUGH, &[tls]), ["tls"]);
     let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
     assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
     assert_eq!(changes(ENOUGH, &[("CLEAVE__LINE__DEFAULT_CLASS", "batch")]), ["classes"]);
@@ -197,7 +196,7 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
     let workload = "{ workload = \"1a2b3c4d\", name = \"nightly\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__WORKLOADS__0", workload)]), ["workloads"]);
-    // These come to light under another name: the token, the pair, the policy, the classes, the
+    // These come to light under another name: the token, the policy, the classes, the
     // workloads.
     let tested_above = [
         "admin.token_file",
@@ -208,8 +207,6 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         "keys.cache_secret_file",
         "line.default_class",
         "pools.policy",
-        "tls.cert",
-        "tls.key",
         "workloads.cap",
         "workloads.floor",
         "workloads.isolation",
