@@ -16,7 +16,7 @@ use cleave_io::config::{self, Config, Flags};
 use cleave_io::proxy::{Router, Server};
 use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{interval, sleep};
+use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
@@ -112,8 +112,13 @@ impl Serve {
             taken: taken.clone(),
         });
         beside.keep("handing over", move || or_warn(Arc::clone(&handing).wait()));
-        let (first, second) = (stop.clone(), hurry.clone());
-        beside.keep("signals", move || or_warn(stop_on_signal(first.clone(), second.clone())));
+        let stopping = Arc::new(Stopping {
+            router: Arc::clone(&beside.router),
+            delay: config.proxy.timeouts.drain_delay,
+            stop: stop.clone(),
+            hurry: hurry.clone(),
+        });
+        beside.keep("signals", move || or_warn(Arc::clone(&stopping).wait()));
         let config = Arc::new(config);
         beside.keep("reload", move || {
             or_warn(self.clone().reload_on_change(Arc::clone(&config), Arc::clone(&membership)))
@@ -312,23 +317,43 @@ impl Handing {
     }
 }
 
-/// The first signal drains, the second does not wait.
-async fn stop_on_signal(stop: CancellationToken, hurry: CancellationToken) -> anyhow::Result<()> {
-    let (mut term, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut next = async || {
-        tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+/// How the process ends.
+struct Stopping {
+    router: Arc<Router>,
+    /// How long connections are still accepted after SIGTERM.
+    delay: Option<Duration>,
+    stop: CancellationToken,
+    hurry: CancellationToken,
+}
+
+impl Stopping {
+    /// The first signal drains, the second does not wait. Load balancers are told before the port closes.
+    async fn wait(self: Arc<Self>) -> anyhow::Result<()> {
+        let (mut term, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut next = async || {
+            tokio::select! {
+                _ = term.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            }
+        };
+        let name = next().await;
+        self.router.start_draining();
+        let delay = self.delay.filter(|_| name == "SIGTERM");
+        let mut is_second = false;
+        if let Some(delay) = delay {
+            info!(signal = name, ?delay, "not ready: connections are accepted for a while");
+            is_second = timeout(delay, next()).await.is_ok();
         }
-    };
-    let name = next().await;
-    info!(signal = name, "draining: no new connections, streams finish");
-    stop.cancel();
-    next().await;
-    warn!("second signal: ending at once");
-    hurry.cancel();
-    Ok(())
+        info!(signal = name, "draining: no new connections, streams finish");
+        self.stop.cancel();
+        if !is_second {
+            next().await;
+        }
+        warn!("second signal: ending at once");
+        self.hurry.cancel();
+        Ok(())
+    }
 }
 
 /// Files that are open beside connections of clients and to replicas: listeners, logs, probes; and those

@@ -1,6 +1,6 @@
 //! The state of the router as JSON.
 
-use cleave_core::brain::QueueSnapshot;
+use cleave_core::brain::{QueueSnapshot, ReplicaSnapshot};
 use cleave_core::queue::ClassSnapshot;
 use serde::Serialize;
 
@@ -56,8 +56,10 @@ pub struct ReplicaStatus {
     pub url: String,
     /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
     pub state: &'static str,
-    /// Why it is suspected or out.
+    /// Why it is suspected or out, or why it never came up.
     pub reason: Option<&'static str>,
+    /// What the last probe found, in words for people.
+    pub detail: Option<String>,
     pub weight: f64,
     pub in_flight: u32,
     pub sessions: u32,
@@ -79,21 +81,22 @@ impl Status {
 
 impl PoolStatus {
     fn of(pool: &Pool) -> Self {
-        let snapshot = pool.snapshot();
-        let replicas: Vec<ReplicaStatus> = snapshot
-            .replicas
-            .into_iter()
-            .map(|it| ReplicaStatus {
+        let (snapshot, mut troubles) = (pool.snapshot(), pool.troubles());
+        let replica = |it: ReplicaSnapshot| {
+            let trouble = troubles.remove(&it.name).filter(|_| it.state != "up");
+            ReplicaStatus {
                 url: it.name,
                 state: it.state,
-                reason: it.reason,
+                reason: it.reason.or(trouble.as_ref().map(|it| it.word)),
+                detail: trouble.map(|it| it.detail),
                 weight: it.weight,
                 in_flight: it.in_flight,
                 sessions: it.sessions,
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
-            })
-            .collect();
+            }
+        };
+        let replicas: Vec<ReplicaStatus> = snapshot.replicas.into_iter().map(replica).collect();
         Self {
             name: pool.name.clone(),
             policy: snapshot.policy.as_str(),

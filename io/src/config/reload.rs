@@ -51,7 +51,7 @@ fn limits(old: Limits, new: Limits) -> [(&'static str, bool); 4] {
     ]
 }
 
-fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 8] {
+fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 9] {
     [
         ("timeouts.header", old.header != new.header),
         ("timeouts.body", old.body != new.body),
@@ -61,6 +61,7 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 8] {
         ("timeouts.first_byte", old.first_byte != new.first_byte),
         ("timeouts.idle", old.idle != new.idle),
         ("timeouts.drain", old.drain != new.drain),
+        ("timeouts.drain_delay", old.drain_delay != new.drain_delay),
     ]
 }
 

@@ -231,7 +231,22 @@ fn settle_pools(
             passing,
         });
     }
+    check_one_pool_each(&settled, findings);
     settled
+}
+
+/// Checks that a replica is in one pool: two would each take all of its capacity for theirs.
+fn check_one_pool_each(pools: &[PoolSettings], findings: &mut Findings) {
+    let mut seen = BTreeMap::new();
+    for (at, pool) in pools.iter().enumerate() {
+        for replica in &pool.replicas {
+            if let Some(first) = seen.insert(&replica.origin, at) {
+                let what = format!("has {}, which is in pools[{first}] too", replica.origin);
+                let remedy = "list a replica in one pool, with all the models it serves";
+                findings.report(&format!("pools[{at}].replicas"), Wrong::new(what, remedy));
+            }
+        }
+    }
 }
 
 /// Reads every file of coefficients that is named, by the pools or for all of them.

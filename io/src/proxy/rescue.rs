@@ -80,7 +80,7 @@ pub(super) enum ServeError {
     ReplicaUnauthorized,
     #[error("the replica sent a redirect to another address, which is not passed on")]
     Redirected,
-    #[error("the request could not be served after {tries} tries: {last}")]
+    #[error("the request could not be served after {tries} tries: {}", failed(last))]
     Failed { tries: u32, last: SendError },
 }
 
@@ -123,11 +123,13 @@ impl ServeError {
                 | Refusal::OverContract { .. },
                 _,
             ) => Self::HeldBack(refusal),
+            // Nothing took the request, so that a later one may be served.
+            (
+                Refusal::TriesSpent | Refusal::BudgetSpent,
+                None | Some(SendError::Connect(_) | SendError::Tls(_) | SendError::ConnectTimeout),
+            ) => Self::NoReplica { retry_after: Duration::from_secs(1) },
             (Refusal::TriesSpent | Refusal::BudgetSpent, Some(last)) => {
                 Self::Failed { tries, last }
-            }
-            (Refusal::TriesSpent | Refusal::BudgetSpent, None) => {
-                Self::NoReplica { retry_after: Duration::from_secs(1) }
             }
         }
     }
@@ -270,6 +272,21 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::NoReplica { .. } | Refusal::TriesSpent | Refusal::BudgetSpent => {
             "no replica can take the request now"
         }
+    }
+}
+
+/// Says to clients what failed, without the operating system's words: those are for the log.
+const fn failed(last: &SendError) -> &'static str {
+    match last {
+        SendError::Connect(_) | SendError::Tls(_) => "no connection",
+        SendError::ConnectTimeout => "no connection in time",
+        SendError::Exhausted(_) => "the router is full",
+        SendError::Lost(_) | SendError::Died(_) => "the connection was lost",
+        SendError::NoAnswer => "no answer in time",
+        SendError::GivenUp => "the replica hangs",
+        SendError::BrokenOff(_) => "the answer broke off",
+        SendError::BadAnswer(_) => "the answer is not HTTP",
+        SendError::Body(_) => "the request body broke off",
     }
 }
 

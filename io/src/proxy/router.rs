@@ -124,7 +124,9 @@ impl Router {
     }
 
     pub fn start_draining(&self) {
-        self.draining.store(true, Relaxed);
+        if self.draining.swap(true, Relaxed) {
+            return;
+        }
         self.events.publish(Incident { kind: "drain", state: "draining", ..Incident::default() });
     }
 

@@ -108,6 +108,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// For streams to finish when the router is told to stop.
     pub drain: Duration,
+    /// How long it goes on accepting after SIGTERM, while it says that it is not ready.
+    pub drain_delay: Option<Duration>,
 }
 
 /// One pool: the models it serves and where. This part may change while the router runs.
@@ -192,6 +194,7 @@ impl Default for Timeouts {
             first_byte: Duration::from_secs(10 * 60),
             idle: Duration::from_secs(5 * 60),
             drain: Duration::from_secs(60),
+            drain_delay: None,
         }
     }
 }

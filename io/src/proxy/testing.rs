@@ -62,6 +62,7 @@ pub(super) fn settings() -> ProxySettings {
             first_byte: LONG,
             idle: LONG,
             drain: LONG,
+            drain_delay: None,
         },
         session_headers: default_session_headers(),
         workload_header: None,

@@ -10,6 +10,7 @@ mod idle;
 mod probe;
 mod settings;
 mod stream;
+mod trouble;
 mod upload;
 
 pub use access::{Access, EngineKey, Target};
@@ -19,4 +20,5 @@ pub use framing::BadAnswer;
 pub use idle::IdleConnections;
 pub use probe::{Finding, Listed, Token, ask_models, ask_report, ask_token, probe};
 pub use settings::{BadOrigin, Origin, ProbeSettings};
+pub use trouble::Trouble;
 pub use upload::{BodyError, Upload, UploadLimits};

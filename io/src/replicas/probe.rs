@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::access::Target;
 use super::connection::{Connection, OutgoingBody, Payload, SendError};
 use super::settings::ProbeSettings;
+use super::trouble::Trouble;
 
 /// A list of models longer than this is not one; of a page of metrics this much is read.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -56,15 +57,18 @@ pub enum Token {
     Missed,
 }
 
-/// Asks for the replica's health.
-pub async fn probe(at: Target<'_>, settings: &ProbeSettings) -> Finding {
-    match get(at, &settings.path, settings.timeout).await {
+/// Asks for the replica's health, and says what is wrong with it if anything is.
+pub async fn probe(at: Target<'_>, settings: &ProbeSettings) -> (Finding, Option<Trouble>) {
+    let answered = get(at, &settings.path, settings.timeout).await;
+    let trouble = Trouble::of(&settings.path, &answered);
+    let finding = match answered {
         Ok((status, _)) if status.is_success() => Finding::Passed,
         Err(SendError::NoAnswer | SendError::ConnectTimeout) => Finding::TimedOut,
         Err(SendError::Connect(error)) if is_refusal(&error) => Finding::Refused,
         Err(SendError::Exhausted(_)) => Finding::Nothing,
         Ok(_) | Err(_) => Finding::Failed,
-    }
+    };
+    (finding, trouble)
 }
 
 /// Asks the replica for one token of `model`, end to end: the engine itself must work for it. Nothing

@@ -143,12 +143,25 @@ pub(in crate::config) struct TimeoutsSection {
     pub idle: Text<Duration>,
     /// For streams to finish when the router is told to stop; what is left then is cut.
     pub drain: Text<Duration>,
+    /// How long the router goes on accepting connections after SIGTERM, while it already says that it is not
+    /// ready, so that load balancers notice before it closes. SIGINT does not wait.
+    #[schemars(extend("x-default" = "none"))]
+    pub drain_delay: Option<Text<Duration>>,
 }
 
 impl Default for TimeoutsSection {
     fn default() -> Self {
-        let proxy::Timeouts { header, body, body_whole, write, connect, first_byte, idle, drain } =
-            proxy::Timeouts::default();
+        let proxy::Timeouts {
+            header,
+            body,
+            body_whole,
+            write,
+            connect,
+            first_byte,
+            idle,
+            drain,
+            drain_delay,
+        } = proxy::Timeouts::default();
         Self {
             header: Text(header),
             body: Text(body),
@@ -158,6 +171,7 @@ impl Default for TimeoutsSection {
             first_byte: Text(first_byte),
             idle: Text(idle),
             drain: Text(drain),
+            drain_delay: drain_delay.map(Text),
         }
     }
 }
@@ -173,6 +187,7 @@ impl From<TimeoutsSection> for proxy::Timeouts {
             first_byte: raw.first_byte.0,
             idle: raw.idle.0,
             drain: raw.drain.0,
+            drain_delay: raw.drain_delay.map(|it| it.0),
         }
     }
 }

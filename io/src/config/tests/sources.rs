@@ -116,12 +116,13 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 53] = [
+const OTHERS: [(&str, &str); 54] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
     ("admin.listen", "127.0.0.1:1"),
     ("admin.token", "other"),
+    ("timeouts.drain_delay", "3s"),
     ("paths.allow", "[\"/ping\"]"),
     ("limits.body_mib_max", "1"),
     ("limits.buffered_mib_max", "999"),

@@ -9,7 +9,7 @@ use cleave_core::domain::{Moment, ProcessAge, ReplicaId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
 
-use crate::replicas::{Access, Origin};
+use crate::replicas::{Access, Origin, Trouble};
 
 /// A replica.
 #[derive(Debug)]
@@ -21,6 +21,9 @@ pub(in crate::proxy) struct Member {
     /// Answers by which it refused the router's key, and whether it did so last.
     denied: AtomicU64,
     is_denying: AtomicBool,
+    /// What the last probe found wrong, and how many in a row found something.
+    trouble: Mutex<(u32, Option<Trouble>)>,
+    was_up: AtomicBool,
     /// When a byte last came from it, in the clock's nanoseconds; 0 for never.
     last_byte: AtomicU64,
     /// How many wait for it at this moment, rather than for their client.
@@ -35,7 +38,8 @@ pub(in crate::proxy) struct Member {
 
 impl Member {
     pub(super) fn new(id: ReplicaId, origin: Origin, access: Access) -> Arc<Self> {
-        let (denied, is_denying, last_byte, awaited, models, birth, gone) = Default::default();
+        let (denied, is_denying, trouble, was_up) = Default::default();
+        let (last_byte, awaited, models, birth, gone) = Default::default();
         let access = ArcSwap::from_pointee(access);
         Arc::new(Self {
             id,
@@ -43,6 +47,8 @@ impl Member {
             access,
             denied,
             is_denying,
+            trouble,
+            was_up,
             last_byte,
             awaited,
             models,
@@ -71,6 +77,25 @@ impl Member {
     /// Notes that it takes the router's key.
     pub(in crate::proxy) fn on_granted(&self) {
         self.is_denying.store(false, Relaxed);
+    }
+
+    /// Notes what a probe found, if anything was wrong. Tells whether operators should be told of a replica that
+    /// never came up: after its first probe, then after twice as many each time.
+    pub(in crate::proxy) fn on_probed(&self, found: Option<&Trouble>) -> bool {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(found) = found else {
+            *trouble = (0, None);
+            self.was_up.store(true, Relaxed);
+            return false;
+        };
+        let count = trouble.0.saturating_add(1);
+        *trouble = (count, Some(found.clone()));
+        !self.was_up.load(Relaxed) && count.is_power_of_two()
+    }
+
+    /// What the last probe found wrong.
+    pub(in crate::proxy) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
     pub(in crate::proxy) fn denied_total(&self) -> u64 {

@@ -24,11 +24,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-use crate::replicas::ProbeSettings;
+use crate::replicas::{ProbeSettings, Trouble};
 use crate::telemetry::{Events, PoolMetrics};
 use crate::tokenizer::Tokenizer;
 
-use super::announce::{denied, incident, ordered, rebuilt};
+use super::announce::{denied, incident, never_up, ordered, rebuilt};
 use super::cancel::CancelSignal;
 use super::clock::Clock;
 use super::panics::attempt;
@@ -316,6 +316,15 @@ impl Pool {
         if member.on_denied() {
             let has_key = member.access().key.is_some();
             self.events.publish(denied(&self.name, member.origin.as_str(), has_key));
+        }
+    }
+
+    /// Notes what a probe found wrong with a replica, and tells operators of one that never came up.
+    pub(super) fn on_trouble(&self, member: &Member, found: Option<&Trouble>) {
+        if member.on_probed(found)
+            && let Some(found) = found
+        {
+            self.events.publish(never_up(&self.name, member.origin.as_str(), found));
         }
     }
 

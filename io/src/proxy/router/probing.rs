@@ -10,10 +10,15 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Router;
 use crate::proxy::pool::{Member, Pool, Question};
-use crate::replicas::{Finding, Listed, Target, Token, ask_models, ask_report, ask_token, probe};
+use crate::replicas::{
+    Finding, Listed, Target, Token, Trouble, ask_models, ask_report, ask_token, probe,
+};
 
 /// How much longer the pause between two looks at an engine's metrics may get while it shows none.
 const REPORT_PAUSE_FACTOR_MAX: u32 = 32;
+
+/// Models of a stranger that are named to operators.
+const MODELS_NAMED: usize = 5;
 
 impl Router {
     /// Probes one replica until it leaves.
@@ -94,36 +99,45 @@ impl Router {
         let asked_at = self.clock.now();
         let access = member.access();
         let at = Target { origin: &member.origin, access: &access };
-        let found = match probe(at, &settings).await {
+        let (finding, trouble) = probe(at, &settings).await;
+        let found = match finding {
             Finding::Passed => Probe::Passed,
             Finding::Failed => Probe::Failed,
             Finding::Refused => Probe::Refused,
             Finding::TimedOut => Probe::TimedOut { asked_at, last_byte_at: member.last_byte_at() },
             Finding::Nothing => return,
         };
-        let probe = if found == Probe::Passed {
+        let (probe, trouble) = if found == Probe::Passed {
             self.on_listed(pool, member, ask_models(at, settings.timeout).await)
         } else {
-            found
+            (found, trouble)
         };
         pool.tell(Event::Probed { replica: member.id, probe });
+        pool.on_trouble(member, trouble.as_ref());
     }
 
     /// Takes in what a healthy replica says of its models, and tells what that makes of the probe.
-    fn on_listed(&self, pool: &Pool, member: &Member, listed: Listed) -> Probe {
+    fn on_listed(&self, pool: &Pool, member: &Member, listed: Listed) -> (Probe, Option<Trouble>) {
         let models = match listed {
             Listed::Models(models) => models,
-            Listed::Silent => return Probe::Passed,
+            Listed::Silent => return (Probe::Passed, None),
             // It may ask each client for a key of its own.
-            Listed::Unauthorized if pool.spec().passing.credentials => return Probe::Passed,
+            Listed::Unauthorized if pool.spec().passing.credentials => {
+                return (Probe::Passed, None);
+            }
             Listed::Unauthorized => {
                 pool.on_denied(member);
-                return Probe::Unauthorized;
+                let detail =
+                    "it does not list its models: it refuses the router's key, or asks for one";
+                return (Probe::Unauthorized, Some(Trouble::new("unauthorized", detail)));
             }
         };
         member.on_granted();
         if !pool.is_served_by(member, &models) {
-            return Probe::Stranger;
+            let listed: Vec<&str> = models.iter().take(MODELS_NAMED).map(|it| &*it.id).collect();
+            let detail =
+                format!("it serves none of the pool's models; it lists {}", listed.join(", "));
+            return (Probe::Stranger, Some(Trouble::new("wrong_model", detail)));
         }
         // Before it may be chosen, its models are known: no client gets a 404 because it came early.
         let before = member.models.swap(Arc::new(models));
@@ -133,6 +147,6 @@ impl Router {
         if ids(&before) != ids(&member.models.load()) {
             self.rebuild_table();
         }
-        Probe::Passed
+        (Probe::Passed, None)
     }
 }
