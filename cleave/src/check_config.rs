@@ -50,9 +50,14 @@ pub(crate) fn run(args: &CheckConfig) -> ExitCode {
 fn summary(config: &Config) -> String {
     let Config { proxy, pools, discover, tenants, admin, telemetry: _, files: _ } = config;
     let scheme = if proxy.tls.is_some() { "https" } else { "http" };
-    let guard = if admin.token.is_some() { "with a token" } else { "without a token" };
+    let guard = match admin.tokens.len() {
+        0 => "without a token".to_owned(),
+        1 => "with a token".to_owned(),
+        count => format!("with {count} tokens"),
+    };
+    let admin_scheme = if admin.tls.is_some() { "https" } else { "http" };
     let mut text = format!(
-        "ok\nclients: {scheme}://{}, {} threads\nadmin: http://{}, {guard}\n",
+        "ok\nclients: {scheme}://{}, {} threads\nadmin: {admin_scheme}://{}, {guard}\n",
         proxy.listen, proxy.threads, admin.listen
     );
     for pool in pools {
@@ -84,7 +89,7 @@ fn summary(config: &Config) -> String {
             writeln!(text, "{}", tenant_line(tenant, classes)).expect("text grows");
         }
     }
-    if admin.token.is_none() && !admin.listen.ip().is_loopback() {
+    if admin.tokens.is_empty() && !admin.listen.ip().is_loopback() {
         let address = admin.listen;
         writeln!(
             text,

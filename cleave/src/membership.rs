@@ -56,6 +56,7 @@ impl Membership {
             }
         }
         self.router.renew_certificate(config.proxy.tls.as_ref());
+        self.router.renew_admin_certificate(config.admin.tls.as_ref());
         self.router.apply(state.pools(), state.tenants.clone());
     }
 

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
+use crate::files::connections_that_fit;
 use crate::membership::Membership;
 use crate::successor;
 
@@ -100,6 +101,19 @@ impl Serve {
             know_replicas(&router).await;
         }
         announce(&config, &server, port.address)?;
+        if !port.address.ip().is_loopback() && config.admin.tokens.is_empty() {
+            router.events.publish(Incident {
+                kind: "admin",
+                state: "open",
+                detail: Some(format!(
+                    "the admin port {} is open beyond this machine and asks for no token: all that \
+                     reach it can read everything and give orders (admin.tokens)",
+                    port.address
+                )),
+                alert: true,
+                ..Incident::default()
+            });
+        }
         successor::tell_supervisor();
 
         let [stop, hurry, taken] = std::array::from_fn(|_| CancellationToken::new());
@@ -144,16 +158,17 @@ impl Serve {
         let mut files = running.files.clone();
         let mut seen = self.changed_at(&files);
         loop {
-            tokio::select! {
-                _ = hangups.recv() => {}
+            let by = tokio::select! {
+                _ = hangups.recv() => "SIGHUP",
                 _ = looks.tick() => {
                     let now = self.changed_at(&files);
                     if now == seen {
                         continue;
                     }
                     seen = now;
+                    "file"
                 }
-            }
+            };
             match self.load() {
                 Err(problems) => {
                     error!("configuration not changed:\n{problems}");
@@ -162,6 +177,7 @@ impl Serve {
                         kind: "reload",
                         state: "refused",
                         detail: Some(kept),
+                        by: Some(by.to_owned()),
                         alert: true,
                         ..Incident::default()
                     });
@@ -177,9 +193,13 @@ impl Serve {
                         seen = self.changed_at(&files);
                     }
                     info!(pools = new.pools.len(), "configuration reloaded");
-                    let reloaded =
-                        Incident { kind: "reload", state: "reloaded", ..Incident::default() };
-                    membership.router.events.publish(reloaded);
+                    membership.router.on_reload(by);
+                    membership.router.events.publish(Incident {
+                        kind: "reload",
+                        state: "reloaded",
+                        by: Some(by.to_owned()),
+                        ..Incident::default()
+                    });
                 }
             }
         }
@@ -201,14 +221,12 @@ fn announce(config: &Config, server: &Server, admin_listen: SocketAddr) -> anyho
     let scheme = if config.proxy.tls.is_some() { "https" } else { "http" };
     let listen = server.local_addr()?;
     let mut out = std::io::stdout();
-    writeln!(out, "cleave listening on {scheme}://{listen}, admin on http://{admin_listen}")?;
+    let admin = if config.admin.tls.is_some() { "https" } else { "http" };
+    writeln!(out, "cleave listening on {scheme}://{listen}, admin on {admin}://{admin_listen}")?;
     out.flush()?;
     for pool in &config.pools {
         let (replicas, policy) = (pool.replicas.len(), pool.brain.policy);
         info!(pool = pool.name, replicas, %policy, models = pool.models.join(","), "pool");
-    }
-    if !admin_listen.ip().is_loopback() && config.admin.token.is_none() {
-        warn!(%admin_listen, "the admin port is open beyond this machine and asks for no token");
     }
     Ok(())
 }
@@ -354,33 +372,4 @@ impl Stopping {
         self.hurry.cancel();
         Ok(())
     }
-}
-
-/// Files that are open beside connections of clients and to replicas: listeners, logs, probes; and those
-/// of the admin port.
-const FILES_BESIDE: usize = 192 + admin::SLOTS_MAX;
-/// How few of them will do.
-const FILES_BESIDE_MIN: usize = 32 + admin::SLOTS_MAX;
-
-/// Asks for as many files as the settings need, a connection on each side of every request, and says
-/// how many connections fit what is granted. Out of files, nothing could be served at all.
-fn connections_that_fit(connections_max: usize) -> usize {
-    let wanted = u64::try_from(2 * connections_max + FILES_BESIDE).unwrap_or(u64::MAX);
-    let limit = rlimit::increase_nofile_limit(wanted).unwrap_or_else(|error| {
-        warn!(%error, "cannot raise the limit of open files");
-        wanted
-    });
-    if wanted <= limit {
-        return connections_max;
-    }
-    // Idle clients need no file towards a replica, but some must be left for requests.
-    let files = usize::try_from(limit).unwrap_or(usize::MAX);
-    let fitting = files.saturating_sub(FILES_BESIDE_MIN).max(files / 2) / 4 * 3;
-    let fitting = fitting.clamp(1, connections_max);
-    warn!(
-        files = limit,
-        connections = fitting,
-        "limits.connections_max needs {wanted} open files; raise the limit (ulimit -n) to have them all"
-    );
-    fitting
 }

@@ -99,9 +99,10 @@ impl TopFrame {
         let load = self.load.of(pool, &it.url);
         let report = load.and_then(|it| it.report);
         let shown = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
-        let state = match &it.reason {
-            Some(reason) => format!("{} {reason}", it.state),
-            None => it.state.clone(),
+        let state = match (&it.reason, &it.drained) {
+            (Some(reason), _) => format!("{} {reason}", it.state),
+            (None, Some(given)) => format!("{} by {}", it.state, given.by),
+            (None, None) => it.state.clone(),
         };
         let state = format!("{state:<20}");
         let state = match it.state.as_str() {

@@ -121,34 +121,39 @@ fn settle_files(raw: EngineTlsSection, path: &str, findings: &mut Findings) -> E
     EngineTlsFiles { ca, identity, server_name: server_name.map(|it| it.0.0) }
 }
 
-/// Settles the certificate that clients see.
-pub(super) fn settle_tls(raw: TlsSection, findings: &mut Findings) -> Option<ServerTls> {
+/// Settles the certificate that clients or operators see.
+pub(super) fn settle_tls(
+    path: &str,
+    raw: TlsSection,
+    findings: &mut Findings,
+) -> Option<ServerTls> {
+    let (cert_path, key_path) = (format!("{path}.cert"), format!("{path}.key"));
     match raw {
         TlsSection { cert: None, key: None } => None,
         TlsSection { cert: Some(cert), key: Some(key) } => {
             findings.watch(&cert);
             findings.watch(&key);
-            let files = [("tls.cert", &cert), ("tls.key", &key)];
+            let files = [(&cert_path, &cert), (&key_path, &key)];
             let unread = files.map(|(path, file)| Some((path, read_bytes(file).err()?)));
             if unread.iter().any(Option::is_some) {
                 unread.into_iter().flatten().for_each(|(path, wrong)| findings.report(path, wrong));
                 return None;
             }
             let report = |error: TlsError| {
-                let at = if error.concerns(&key) { "tls.key" } else { "tls.cert" };
+                let at = if error.concerns(&key) { &key_path } else { &cert_path };
                 let remedy = "give a certificate chain and its key, both as PEM";
                 findings.report(at, Wrong::new(error, remedy));
             };
             ServerTls::read(&cert, &key, &["h2", "http/1.1"]).map_err(report).ok()
         }
         TlsSection { cert: Some(_), key: None } => {
-            let remedy = "add tls.key, the PEM file of its private key";
-            findings.report("tls.cert", Wrong::new("has no key", remedy));
+            let remedy = format!("add {key_path}, the PEM file of its private key");
+            findings.report(&cert_path, Wrong::new("has no key", remedy));
             None
         }
         TlsSection { cert: None, key: Some(_) } => {
-            let remedy = "add tls.cert, the PEM file of its certificate chain";
-            findings.report("tls.key", Wrong::new("has no certificate", remedy));
+            let remedy = format!("add {cert_path}, the PEM file of its certificate chain");
+            findings.report(&key_path, Wrong::new("has no certificate", remedy));
             None
         }
     }

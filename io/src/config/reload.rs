@@ -13,7 +13,9 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("threads", from.threads != to.threads),
         ("admin.listen", old.admin.listen != new.admin.listen),
         // Whether it came from a file or not does not matter, only whether it differs.
-        ("admin.token", old.admin.token != new.admin.token),
+        ("admin.token", old.admin.tokens != new.admin.tokens),
+        ("admin.tls", old.admin.tls.is_some() != new.admin.tls.is_some()),
+        ("admin.audit_file", from.audit_file != to.audit_file),
         ("admin.hosts", old.admin.hosts != new.admin.hosts),
         ("tls", from.tls.is_some() != to.tls.is_some()),
         ("subsets.state_dir", from.state_dir != to.state_dir),

@@ -28,8 +28,10 @@ use crate::{admin, proxy};
 pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     check_together(&raw, findings);
     subsets::check(&raw.subsets, &raw.workloads, findings);
+    let audit_file = raw.admin.audit_file.take();
+    trust::check_audit(audit_file.as_deref(), findings);
     let admin = settle_admin(raw.admin, findings);
-    let tls = access::settle_tls(raw.tls, findings);
+    let tls = access::settle_tls("tls", raw.tls, findings);
     let watch = brain::WatchSettings { idle: raw.health.token_after.0 };
     let probe = ProbeSettings::from(raw.health);
     let line = tenancy::settle_line(raw.line, raw.classes, findings);
@@ -69,13 +71,14 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let proxy = proxy::ProxySettings {
         listen: raw.listen.0,
         state_dir,
+        audit_file,
         cache_secret,
         tls,
         threads: raw.threads.unwrap_or_else(cores),
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
         paths_allowed: raw.paths.allow.into_iter().flatten().map(|it| it.0).collect(),
-        explain: settle_explain(&raw.explain, admin.token.as_ref()),
+        explain: settle_explain(&raw.explain, admin.tokens.first().map(|it| &it.token)),
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
@@ -144,10 +147,12 @@ fn check_together(raw: &Raw, findings: &mut Findings) {
 }
 
 fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSettings {
-    let AdminSection { listen, token, token_file, hosts } = raw;
+    let AdminSection { listen, token, token_file, tokens, audit_file: _, tls, hosts } = raw;
+    let only = trust::settle_secret("admin.token", token, token_file, findings);
     admin::AdminSettings {
         listen: listen.0,
-        token: trust::settle_secret("admin.token", token, token_file, findings),
+        tokens: trust::settle_tokens(only, tokens, findings),
+        tls: access::settle_tls("admin.tls", tls, findings),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
     }
 }

@@ -17,6 +17,7 @@ mod guard;
 mod headers;
 mod intake;
 mod open_connections;
+mod orders;
 mod outgoing;
 mod panics;
 mod pool;
@@ -41,9 +42,10 @@ mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Explanations, KeptDecision, RequestOutcome};
-pub(crate) use guard::Guard;
+pub(crate) use guard::{Guard, Socket};
+pub use orders::{Given, StandingOrders};
 pub use pool::Pool;
-pub use router::Router;
+pub use router::{NotAudited, Router};
 pub use salts::CacheSecret;
 pub use server::{BindError, Server};
 pub use settings::{

@@ -1,9 +1,12 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod ordering;
 mod probing;
 
-use std::collections::BTreeMap;
+pub use ordering::NotAudited;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -20,7 +23,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{
-    AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
+    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PoolGauges, ReplicaGauges,
+    TenantGauges,
 };
 use crate::tls::ServerTls;
 
@@ -47,6 +51,7 @@ pub struct Router {
     pub(super) settings: ProxySettings,
     pub(super) clock: Clock,
     pub(super) access: AccessLog,
+    audit: AuditLog,
     pub metrics: Metrics,
     /// Decisions that are kept.
     pub explanations: Explanations,
@@ -65,6 +70,8 @@ pub struct Router {
     draining: AtomicBool,
     /// The certificate that clients see, taken up anew when its files change.
     tls: ArcSwapOption<ServerTls>,
+    /// The same for operators.
+    admin_tls: ArcSwapOption<ServerTls>,
     pub(super) tasks: TaskTracker,
     #[cfg(test)]
     pub(super) traps: super::testing::Traps,
@@ -76,12 +83,15 @@ impl Router {
         let explanations = Explanations::new(settings.explain.clone());
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
         let tls = ArcSwapOption::from_pointee(settings.tls.clone());
+        let audit = AuditLog(settings.audit_file.clone());
         Arc::new(Self {
             settings,
             tls,
+            admin_tls: ArcSwapOption::default(),
             salts,
             clock: Clock::start(),
             access,
+            audit,
             metrics: Metrics::default(),
             explanations,
             events: Arc::default(),
@@ -137,6 +147,22 @@ impl Router {
         }
     }
 
+    /// Takes up the admin port's certificate at its start.
+    pub(crate) fn set_admin_certificate(&self, own: Option<&ServerTls>) {
+        self.admin_tls.store(own.cloned().map(Arc::new));
+    }
+
+    /// Takes up the admin port's certificate when it was read again.
+    pub fn renew_admin_certificate(&self, new: Option<&ServerTls>) {
+        if self.admin_tls.load().is_some() && new.is_some() {
+            self.set_admin_certificate(new);
+        }
+    }
+
+    pub(crate) fn admin_acceptor(&self) -> Option<TlsAcceptor> {
+        self.admin_tls.load().as_ref().map(|it| it.acceptor())
+    }
+
     pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
         self.tls.load().as_ref().map(|it| it.acceptor())
     }
@@ -172,6 +198,7 @@ impl Router {
                 let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
                 let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
                 self.restore(&pool);
+                self.restore_orders(&pool);
                 let timed = Arc::downgrade(&pool);
                 self.spawn_kept("timer", move || keep_time(timed.clone()));
                 let (router, asked) = (Arc::clone(self), Arc::downgrade(&pool));
@@ -182,7 +209,11 @@ impl Router {
                 pool
             });
             pool.tell(Event::Contracted { limits: tenants.limits(&pool.name) });
-            for member in pool.apply(settings, &self.replicas) {
+            let joined = pool.apply(settings, &self.replicas);
+            if !joined.is_empty() {
+                pool.repeat_orders();
+            }
+            for member in joined {
                 self.look_after(&pool, &member);
             }
             pools.push(pool);
@@ -209,12 +240,13 @@ impl Router {
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut kept = BTreeMap::new();
+        let (mut kept, mut drained) = (BTreeMap::new(), BTreeSet::new());
         for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
+                self.notice_drained(&mut drained);
             }
         }
     }
@@ -222,13 +254,13 @@ impl Router {
     /// Goes on from the assignment that an earlier run left.
     fn restore(&self, pool: &Pool) {
         let Some(folder) = &self.settings.state_dir else { return };
-        let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
+        let file = self.file_of(folder, "assignment", pool);
         match assignment_file::read(&file) {
             Ok(None) => {}
             Ok(Some(assignment)) => {
                 let generation = assignment.generation();
                 info!(pool = pool.name, %generation, file = %file.display(), "assignment restored");
-                pool.order(Order::Restore { assignment });
+                pool.tell(Event::Ordered(Order::Restore { assignment }));
             }
             Err(error) => {
                 warn!(pool = pool.name, file = %file.display(), %error, "assignment not restored");
@@ -246,7 +278,7 @@ impl Router {
             }
             let names = pool.snapshot().replicas.into_iter();
             let names = names.map(|it| (Place::of(&it.name), it.name)).collect();
-            let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
+            let file = self.file_of(folder, "assignment", pool);
             if let Err(error) = assignment_file::write(&file, &view, &names) {
                 warn!(pool = pool.name, file = %file.display(), %error, "assignment not kept");
             }
@@ -267,7 +299,7 @@ impl Router {
         let (now, known) = (self.clock.now(), self.tenants());
         for pool in self.pools.load().iter() {
             let snapshot = pool.snapshot();
-            let members = pool.members();
+            let (members, orders) = (pool.members(), pool.orders());
             let denied = |name: &str| {
                 let member = members.iter().find(|it| it.origin.as_str() == name);
                 member.map_or(0, |it| it.denied_total())
@@ -284,6 +316,7 @@ impl Router {
                 pace: it.pace,
                 drift: it.drift,
                 denied_total: denied(&it.name),
+                is_drained: orders.drained.contains_key(&it.name),
             });
             let names = WorkloadNames::of(pool, &known);
             let own = PoolGauges {

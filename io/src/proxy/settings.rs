@@ -33,7 +33,9 @@ pub struct ProxySettings {
     pub session_headers: Vec<HeaderName>,
     /// A header whose value names the workload in place of the model, set by a trusted proxy.
     pub workload_header: Option<HeaderName>,
-    /// Where assignments are kept over a restart, if anywhere.
+    /// Where orders are written down, if anywhere.
+    pub audit_file: Option<PathBuf>,
+    /// Where assignments and orders are kept over a restart, if anywhere.
     pub state_dir: Option<PathBuf>,
     /// What keys the salts of tenants; made and kept in `state_dir` where none is given.
     pub cache_secret: Option<CacheSecret>,

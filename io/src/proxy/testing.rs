@@ -67,6 +67,7 @@ pub(super) fn settings() -> ProxySettings {
         session_headers: default_session_headers(),
         workload_header: None,
         state_dir: None,
+        audit_file: None,
         explain: ExplainSettings { sample: 0.0, kept_max: 100, token: None, clients: false },
         cache_secret: None,
         paths_allowed: Vec::new(),

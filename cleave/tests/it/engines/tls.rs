@@ -1,12 +1,5 @@
 //! Engines behind `https://`, and certificates that change while the router runs.
 
-use std::sync::Arc;
-
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-
 use crate::support::{
     Authority, Exchange, Request, Router, Scripted, Tap, Wire, config, eventually, sse_head,
 };
@@ -107,29 +100,11 @@ async fn the_certificate_for_clients_is_taken_up_when_its_files_change() {
     let settings = format!("tls.cert = \"{cert}\"\ntls.key = \"{key}\"");
     let router = Router::start_with(&config(&[(&replica.url(), 1.0)], &settings));
     router.until("the replica is up", |it| it.count(|it| it.state == "up") == 1).await;
-    let mut kept = connect(&router, old.roots()).await.expect("the old one is shown");
-    assert!(connect(&router, new.roots()).await.is_none());
+    let mut kept = Wire::over(old.connect(router.address).await.expect("the old one is shown"));
+    assert!(new.connect(router.address).await.is_none());
     for (from, to) in second.files.iter().zip(&first.files) {
         std::fs::rename(from, to).unwrap();
     }
-    eventually("the new one is shown", async || connect(&router, new.roots()).await.is_some())
-        .await;
+    eventually("the new one is shown", async || new.connect(router.address).await.is_some()).await;
     assert_eq!(kept.ask(&Request::chat("hi")).await.status(), 200, "what was open goes on");
-}
-
-/// Connects under TLS; nothing where the certificate is not trusted.
-async fn connect(
-    router: &Router,
-    roots: RootCertStore,
-) -> Option<Wire<tokio_rustls::client::TlsStream<TcpStream>>> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let stream = TcpStream::connect(router.address).await.unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    let shaken = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-    shaken.ok().map(Wire::over)
 }

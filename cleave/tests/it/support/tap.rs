@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// What went over the wire.
 type Heard = Arc<Mutex<Vec<u8>>>;
@@ -133,10 +134,23 @@ impl Authority {
         Identity { cert: cert.der().clone(), key, files }
     }
 
-    pub(crate) fn roots(&self) -> RootCertStore {
+    fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add(self.cert.clone()).unwrap();
         roots
+    }
+
+    /// Connects under TLS as one that trusts this authority; nothing where another certificate is shown.
+    pub(crate) async fn connect(&self, address: SocketAddr) -> Option<TlsStream<TcpStream>> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.roots())
+            .with_no_client_auth();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()
     }
 
     /// Makes a server that shows `identity` and, if it `asks`, takes only clients of this authority.

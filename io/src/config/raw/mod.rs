@@ -4,6 +4,7 @@
 //! `settle`.
 
 mod engine;
+mod ports;
 mod sections;
 mod subsets;
 mod tenancy;
@@ -24,13 +25,14 @@ use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
 pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
+pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};
 pub(super) use sections::{
-    AdminSection, BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection,
-    PathsSection, QuarantineSection, RetriesSection, SessionsSection, TimeoutsSection, TlsSection,
+    BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection, QuarantineSection,
+    RetriesSection, SessionsSection, TimeoutsSection,
 };
 pub(super) use subsets::{SubsetsSection, WorkloadSection};
 pub(super) use tenancy::{ClassSection, ContractSection, Keys, LineSection, TenantSection};
-pub(super) use text::{Text, TextValue, check};
+pub(super) use text::{AdminRights, Text, TextValue, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
 /// and later problems name the right one.

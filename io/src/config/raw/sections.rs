@@ -2,78 +2,22 @@
 //! pool starts with. Each default is taken from the settled type it becomes, so a knob has one
 //! default; the comments are what the schema and the reference page say.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use cleave_core::brain::{QuarantineSettings, RetrySettings, SessionSettings, WatchSettings};
 use cleave_core::fleet::BreakerSettings;
-use cleave_core::protocol::AllowedPath;
 use http::HeaderName;
 use http::uri::PathAndQuery;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text::{HostName, LogFilter, Text};
+use super::text::{LogFilter, Text};
 use super::{Slots, slots};
-use crate::admin::Secret;
 use crate::replicas::ProbeSettings;
 use crate::telemetry::LogFormat;
 use crate::{proxy, telemetry};
 
 const MIB: usize = 1 << 20;
-
-/// The port for operators: metrics, health and status. It has no business on a public network.
-#[derive(Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct AdminSection {
-    /// Address of the admin port. Only this machine can reach the default.
-    pub listen: Text<std::net::SocketAddr>,
-    /// Bearer token that every admin request must carry.
-    /// Prefer `token_file`, which keeps the secret out of this file.
-    #[schemars(extend("writeOnly" = true))]
-    pub token: Option<Text<Secret>>,
-    /// File that holds the token, and nothing else. Give this or `token`, not both.
-    pub token_file: Option<PathBuf>,
-    /// Names by which the port may be asked, beside its addresses and `localhost`. A request for any other
-    /// name is refused, because a page in an operator's browser may have sent it.
-    /// Where there is a token, every name will do.
-    #[serde(deserialize_with = "slots")]
-    #[schemars(with = "Vec<Text<HostName>>")]
-    pub hosts: Slots<Text<HostName>>,
-}
-
-impl Default for AdminSection {
-    fn default() -> Self {
-        let listen = Text(([127, 0, 0, 1], 9090).into());
-        Self { listen, token: None, token_file: None, hosts: Vec::new() }
-    }
-}
-
-/// Serves clients over TLS. Leave the section out to serve plain HTTP.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct TlsSection {
-    /// Certificate chain in PEM, the router's own certificate first. It is read again when the file changes;
-    /// only to turn TLS on or off needs a restart.
-    #[schemars(extend("x-applies" = "reload"))]
-    pub cert: Option<PathBuf>,
-    /// Private key of that certificate, in PEM.
-    #[schemars(extend("x-applies" = "reload"))]
-    pub key: Option<PathBuf>,
-}
-
-/// Which paths clients may use. Those of inference are open: chat, completions, responses, messages, embeddings,
-/// rerank, score, classify, pooling, tokenize, detokenize, audio, images, models. Any other is answered with 404,
-/// because engines keep their administration on the same port.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct PathsSection {
-    /// Further paths, for one method or for all, passed on to an engine of the only pool. A `*` at the end stands
-    /// for all that begins like it.
-    #[serde(deserialize_with = "slots")]
-    #[schemars(with = "Vec<Text<AllowedPath>>")]
-    pub allow: Slots<Text<AllowedPath>>,
-}
 
 /// Bounds on what clients can make the router hold.
 #[derive(Deserialize, JsonSchema)]

@@ -168,21 +168,6 @@ impl TextValue for PathAndQuery {
     }
 }
 
-impl TextValue for AllowedPath {
-    const FORMAT: &'static str = "allowed-path";
-    const EXAMPLE: &'static str = "GET /version";
-
-    fn read(text: &str) -> Result<Self, Wrong> {
-        Self::read(text).ok_or_else(|| {
-            Wrong::new("is not a path", "write it as /ping, GET /version or /docs/*")
-        })
-    }
-
-    fn write(&self) -> String {
-        self.write()
-    }
-}
-
 impl TextValue for Secret {
     const FORMAT: &'static str = "secret";
     const EXAMPLE: &'static str = "long-and-random";
@@ -306,6 +291,15 @@ macro_rules! choice {
     };
 }
 
+/// What a token of the admin port may do.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::config) enum AdminRights {
+    #[default]
+    Read,
+    Order,
+}
+
+choice!(AdminRights: "read" => Read, "order" => Order);
 choice!(UnknownKeys: "refuse" => Refuse, "share" => Share);
 choice!(CacheScope: "shared" => Shared, "per_tenant" => PerTenant);
 choice!(LogFormat: "text" => Text, "json" => Json);

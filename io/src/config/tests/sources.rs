@@ -48,7 +48,7 @@ fn a_variable_reaches_every_depth_and_needs_no_quotes() {
     assert_eq!(config.proxy.timeouts.idle, Duration::from_secs(600));
     assert_eq!(config.proxy.session_headers, ["x-a", "x-b"]);
     assert!(!config.telemetry.access_log);
-    assert_eq!(config.admin.token.map(|it| it.0), Some("12345".to_owned()));
+    assert_eq!(config.admin.tokens[0].token.0, "12345");
     let [first, second] = config.pools.as_slice() else { panic!("two pools: {:?}", config.pools) };
     assert_eq!((first.brain.policy, second.name.as_str()), (PolicyKind::RANDOM, "7"));
     assert_eq!(first.aliases.get("GPT"), Some(&"n".to_owned()));
@@ -116,13 +116,14 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 54] = [
+const OTHERS: [(&str, &str); 55] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
     ("admin.listen", "127.0.0.1:1"),
     ("admin.token", "other"),
     ("timeouts.drain_delay", "3s"),
+    ("admin.audit_file", "/dev/null"),
     ("paths.allow", "[\"/ping\"]"),
     ("limits.body_mib_max", "1"),
     ("limits.buffered_mib_max", "999"),
@@ -201,6 +202,10 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     // workloads.
     let tested_above = [
         "admin.token_file",
+        "admin.tokens.name",
+        "admin.tokens.rights",
+        "admin.tokens.token",
+        "admin.tokens.token_file",
         "classes.first_token",
         "classes.name",
         "classes.wait_max",
@@ -242,7 +247,7 @@ fn the_token_is_read_from_its_file() {
         std::fs::write(&file, content).unwrap();
         load_all(ENOUGH, &[variable], Flags::default())
     };
-    assert_eq!(load("hunter2\n").unwrap().admin.token.map(|it| it.0), Some("hunter2".to_owned()));
+    assert_eq!(load("hunter2\n").unwrap().admin.tokens[0].token.0, "hunter2");
     let wrong = "CLEAVE__ADMIN__TOKEN_FILE: admin.token_file: is empty; give a token, or leave \
                  the key out";
     assert_eq!(lines(load("\n")), [wrong]);

@@ -38,6 +38,7 @@ pub(super) struct ReplicaFamilies {
     pace: Family<ReplicaLabel, Real>,
     work: Family<WorkLabel, RealCounter>,
     denied: Family<ReplicaLabel, Counter>,
+    draining: Family<ReplicaLabel, Gauge>,
 }
 
 /// One replica's state at the time of a scrape.
@@ -56,6 +57,8 @@ pub struct ReplicaGauges<'a> {
     pub drift: Drift,
     /// Answers by which it refused the router's key, or asked for one.
     pub denied_total: u64,
+    /// Whether an operator ordered it drained.
+    pub is_drained: bool,
 }
 
 impl ReplicaFamilies {
@@ -106,6 +109,11 @@ impl ReplicaFamilies {
             "Answers 401 or 403 by which the replica refused the router's key, or asked for one",
             self.denied.clone(),
         );
+        it.register(
+            "cleave_replica_draining",
+            "1 while an operator's order to drain the replica stands",
+            self.draining.clone(),
+        );
     }
 
     pub(super) fn set(&self, pool: &str, it: &ReplicaGauges<'_>) {
@@ -119,6 +127,7 @@ impl ReplicaFamilies {
         self.sessions.get_or_create(&label).set(it.sessions.into());
         self.sent.get_or_create(&label).inner().store(it.sent_total, Relaxed);
         self.failed.get_or_create(&label).inner().store(it.failed_total, Relaxed);
+        self.draining.get_or_create(&label).set(it.is_drained.into());
         self.denied.get_or_create(&label).inner().store(it.denied_total, Relaxed);
         self.in_flight_mu.get_or_create(&label).set(it.in_flight_mu);
         self.pace.get_or_create(&label).set(it.pace);
@@ -139,5 +148,6 @@ impl ReplicaFamilies {
         self.pace.clear();
         self.work.clear();
         self.denied.clear();
+        self.draining.clear();
     }
 }

@@ -39,6 +39,7 @@ fn the_guide_lists_every_metric_and_no_other() {
         pace: 1.0,
         drift: Drift { predicted_us: 2_500_000, ..Drift::default() },
         denied_total: 5,
+        is_drained: true,
     };
     let workloads = vec![("acme × chat".to_owned(), replica.drift)];
     let own = PoolGauges { workloads, ..idle() };
@@ -111,6 +112,7 @@ fn a_replica_that_left_is_not_reported() {
         pace: 1.0,
         drift: Drift::default(),
         denied_total: 0,
+        is_drained: false,
     };
     metrics.set_pool("p", &idle(), [replica].into_iter());
     metrics.clear_replicas();
