@@ -7,6 +7,7 @@ mod support;
 
 mod bytes;
 mod discovery;
+mod engines;
 mod events;
 mod explain;
 mod failures;
@@ -14,6 +15,7 @@ mod guide;
 mod hostile;
 mod line;
 mod load;
+mod orders;
 mod priced;
 mod reload;
 mod restart;
