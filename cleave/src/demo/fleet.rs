@@ -163,6 +163,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         workload_header: None,
         session_headers: default_session_headers(),
         state_dir: None,
+        kept_ids_bytes_max: 1 << 20,
         cache_secret: None,
         explain: ExplainSettings::default(),
     };

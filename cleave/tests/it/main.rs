@@ -12,6 +12,7 @@ mod explain;
 mod failures;
 mod guide;
 mod hostile;
+mod kept;
 mod line;
 mod load;
 mod priced;

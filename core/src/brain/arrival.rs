@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::{Moment, RequestId};
-use crate::fleet::Standing;
+use crate::domain::{Moment, Place, RequestId};
+use crate::fleet::{Reason, Standing};
 use crate::policy::Ask;
 use crate::queue::Ticket;
 
 use super::admission::{Arrival, Fills, Parked, Reach};
-use super::placement::{Candidates, Unpicked, candidate};
+use super::placement::{Candidates, Unpicked, candidate, keeper};
 use super::request::{Booking, CostEstimate};
 use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, Waited, books};
 
@@ -52,8 +52,9 @@ impl Brain {
         there: &mut Candidates,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        if there.is_empty() && !self.expects_replica(now) {
-            return Err(self.no_replica(now));
+        let kept_at = arrival.outline.kept_at;
+        if there.is_empty() && (kept_at.is_some() || !self.expects_replica(now)) {
+            return Err(self.no_replica_for(now, kept_at));
         }
         let request = arrival.request;
         let mut parked = self.assess(now, arrival, there);
@@ -74,6 +75,8 @@ impl Brain {
         let placement = &self.placement;
         let home = placement.keeps_sessions().then(|| placement.home(now, arrival.key)).flatten();
         let home = home.filter(|it| there.ids().any(|id| id == *it));
+        let keeper = arrival.outline.kept_at.and_then(|_| there.ids().next());
+        let home = keeper.or(home);
         let replica = home.and_then(|it| self.fleet.get(it)).or_else(|| self.fleet.iter().next());
         let hardware = replica.map_or_else(Arc::default, |it| Arc::clone(&it.hardware));
         let is_divided = placement.is_divided(there);
@@ -90,8 +93,10 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         let fills = self.admission.look(now, there.waits(&self.fleet));
-        // A replica that takes no new sessions keeps those it has, and no other can have them.
-        let passes = there.is_bound() || self.admission.admits(&parked, &fills);
+        // A replica that takes no new sessions keeps those it has, and no other can have them. What has to be computed
+        // waits for its turn where it is kept.
+        let is_free = there.is_bound() && !parked.waits_for_keeper();
+        let passes = is_free || self.admission.admits(&parked, &fills);
         let done = if passes {
             self.admission.pass(now, &parked);
             self.place(now, request, parked, there, &fills, actions)
@@ -177,7 +182,7 @@ impl Brain {
             Err(unpicked) => {
                 self.admission.take_back(&parked.estimate);
                 Err(match unpicked {
-                    Unpicked::None => self.no_replica(now),
+                    Unpicked::None => self.no_replica_for(now, ask.outline.kept_at),
                     Unpicked::TooLate { first_token_ms } => {
                         self.explaining.on_waited(request, |it| it.first_token_ms = first_token_ms);
                         Refusal::DeadlineUnmeetable
@@ -211,7 +216,9 @@ impl Brain {
         booking.trial = matches!(standing, Some(Standing::Trial { .. }));
         self.admission.on_sent(now, &booking);
         self.placement.on_placed(now, &booking, &self.fleet);
-        let before = self.placement.remember(now, key, replica);
+        // A question about what is kept is no turn of a session.
+        let is_turn = !booking.is_question();
+        let before = is_turn.then(|| self.placement.remember(now, key, replica)).flatten();
         booking.moved_from = before.filter(|it| *it != replica);
         booking.past.is_first |= before.is_none();
         if booking.moved_from.is_some() {
@@ -268,6 +275,16 @@ impl Brain {
                 Standing::Trial { .. } => true,
                 Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
             })
+    }
+
+    /// Says why no replica takes a request. What a replica kept that is gone is gone too: engines keep it in
+    /// their memory.
+    pub(super) fn no_replica_for(&self, now: Moment, kept_at: Option<Place>) -> Refusal {
+        let Some(place) = kept_at else { return self.no_replica(now) };
+        match keeper(&self.fleet, place).map(|it| it.breaker.standing().reason()) {
+            None | Some(Some(Reason::Unreachable | Reason::WrongModel)) => Refusal::NotKept,
+            Some(_) => self.no_replica(now),
+        }
     }
 
     /// Says when a replica may be there again.

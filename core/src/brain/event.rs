@@ -225,6 +225,8 @@ pub enum Refusal {
     SessionsFull { retry_after: Duration },
     /// The pool's brain was lost, or it panicked lately and rests: what it knew of the request is gone.
     Restarted { retry_after: Duration },
+    /// It names by an id what a replica kept that is gone.
+    NotKept,
     /// It is beyond its tenant's contract, and there is no idle capacity.
     OverContract { limit: &'static str, retry_after: Duration },
 }
@@ -243,6 +245,7 @@ impl Refusal {
             Self::TriesSpent
             | Self::BudgetSpent
             | Self::Quarantined { .. }
+            | Self::NotKept
             | Self::DeadlineUnmeetable
             | Self::DeadlinePassed => None,
         }
@@ -261,6 +264,7 @@ impl Refusal {
             Self::WaitedOut { .. } => "waited_out",
             Self::SessionsFull { .. } => "sessions_full",
             Self::Restarted { .. } => "pool_restarted",
+            Self::NotKept => "id_not_found",
             Self::OverContract { .. } => "over_contract",
         }
     }

@@ -90,6 +90,8 @@ pub enum Why {
     Trial,
     /// The replica takes no new sessions and keeps this one.
     Home,
+    /// The request names by an id what the replica keeps.
+    Kept,
     /// No replica has more of the prompt in its cache.
     Cache,
     /// Waiting for a replica with more of the prompt would cost more than computing it here.
@@ -107,6 +109,7 @@ impl Why {
             Self::Retry => "retry",
             Self::Trial => "trial",
             Self::Home => "home",
+            Self::Kept => "kept",
             Self::Cache => "cache",
             Self::Wait => "wait",
             Self::Cheapest => "cheapest",
@@ -120,6 +123,7 @@ impl Why {
             Self::Only => "no other replica could take it",
             Self::Retry => "it has been elsewhere in vain",
             Self::Trial => "a request must try whether the replica is back",
+            Self::Kept => "the replica keeps what the request names by an id",
             Self::Home => "the replica takes no new sessions and keeps this one",
             Self::Cache => "no replica has more of the prompt in its cache",
             Self::Wait => "waiting for a replica with more of the prompt would cost more",
@@ -262,6 +266,7 @@ impl Brain {
         match (standing, terms) {
             (Some(Standing::Out { .. } | Standing::Trial { .. }), _) => Why::Trial,
             _ if !booking.tried.is_empty() => Why::Retry,
+            _ if booking.outline.kept_at.is_some() => Why::Kept,
             _ if considered.is_empty() => Why::Home,
             _ if considered.len() == 1 => Why::Only,
             (_, None) => Why::Rule,

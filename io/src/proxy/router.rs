@@ -27,6 +27,7 @@ use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
 use super::explanations::Explanations;
+use super::kept_ids::KeptIdTable;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
 use super::settings::{PoolSettings, ProxySettings};
@@ -55,6 +56,8 @@ pub struct Router {
     pub(super) callers: Callers,
     /// Keeps tenants apart in caches.
     pub(super) salts: Salts,
+    /// Where things are that engines keep by id.
+    pub(super) kept_ids: KeptIdTable,
     pools: ArcSwap<Vec<Arc<Pool>>>,
     table: ArcSwap<Table>,
     tenants: ArcSwap<Tenants>,
@@ -73,9 +76,12 @@ impl Router {
         let buffers = Buffers::for_bodies(settings.limits.buffered_bytes_max);
         let explanations = Explanations::new(settings.explain.clone());
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
+        let (bytes_max, port) = (settings.kept_ids_bytes_max, settings.listen.port());
+        let kept_ids = KeptIdTable::new(bytes_max, settings.state_dir.as_deref(), port);
         Arc::new(Self {
             settings,
             salts,
+            kept_ids,
             clock: Clock::start(),
             access,
             metrics: Metrics::default(),
@@ -199,6 +205,7 @@ impl Router {
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
+                self.kept_ids.keep();
             }
         }
     }
@@ -239,9 +246,10 @@ impl Router {
         }
     }
 
-    /// Hands on the last access lines.
+    /// Hands on the last access lines, and writes down the last ids.
     pub fn flush(&self) {
         self.access.flush();
+        self.kept_ids.keep();
     }
 
     /// Writes all metrics, with those of pools and replicas as they are now.

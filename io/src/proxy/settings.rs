@@ -31,6 +31,8 @@ pub struct ProxySettings {
     pub session_headers: Vec<HeaderName>,
     /// A header whose value names the workload in place of the model, set by a trusted proxy.
     pub workload_header: Option<HeaderName>,
+    /// Memory for the ids of what engines keep.
+    pub kept_ids_bytes_max: usize,
     /// Where assignments are kept over a restart, if anywhere.
     pub state_dir: Option<PathBuf>,
     /// What keys the salts of tenants; made and kept in `state_dir` where none is given.

@@ -144,6 +144,11 @@ impl Tenants {
         Self { all: tenants, by_key, unknown }
     }
 
+    /// Tells whether there are tenants that are to be kept apart.
+    pub(super) const fn are_apart(&self) -> bool {
+        !self.all.is_empty()
+    }
+
     /// Names the tenant in books and metrics.
     pub fn id(name: &str) -> Tenant {
         // 0 is the shared tenant; no name hashes to it but by a chance of one in 2^64.

@@ -66,6 +66,7 @@ pub(super) fn settings() -> ProxySettings {
         session_headers: default_session_headers(),
         workload_header: None,
         state_dir: None,
+        kept_ids_bytes_max: 1 << 16,
         explain: ExplainSettings { sample: 0.0, kept_max: 100, token: None, clients: false },
         cache_secret: None,
     }

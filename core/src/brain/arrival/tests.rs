@@ -14,6 +14,7 @@ use super::super::{
 };
 
 mod divided;
+mod kept;
 mod traffic;
 
 type Verdict = Result<ReplicaId, Refusal>;

@@ -18,7 +18,7 @@ use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
 use super::settings::SessionSettings;
 
 pub(super) use candidates::{Candidates, candidate};
-pub(super) use choose::Unpicked;
+pub(super) use choose::{Unpicked, keeper};
 use sessions::Sessions;
 pub(super) use subsets::Orders;
 use subsets::Subsets;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use cleave_core::domain::{Moment, ProcessAge, ReplicaId};
+use cleave_core::domain::{Moment, Place, ProcessAge, ReplicaId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,7 @@ use crate::replicas::Origin;
 pub(in crate::proxy) struct Member {
     pub id: ReplicaId,
     pub origin: Origin,
+    pub place: Place,
     /// When a byte last came from it, in the clock's nanoseconds; 0 for never.
     last_byte: AtomicU64,
     /// How many wait for it at this moment, rather than for their client.
@@ -31,7 +32,8 @@ pub(in crate::proxy) struct Member {
 impl Member {
     pub(super) fn new(id: ReplicaId, origin: Origin) -> Arc<Self> {
         let (last_byte, awaited, models, birth, gone) = Default::default();
-        Arc::new(Self { id, origin, last_byte, awaited, models, birth, gone })
+        let place = Place::of(origin.as_str());
+        Arc::new(Self { id, origin, place, last_byte, awaited, models, birth, gone })
     }
 
     pub(in crate::proxy) fn on_byte(&self, now: Moment) {
