@@ -202,7 +202,8 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         let Some(mut booking) = self.detain(now, request, booking, actions) else { return };
-        self.explain_choice(now, request, &booking, there);
+        let moved = self.placement.move_of(now, &booking, there, &self.fleet);
+        self.explain_choice(now, request, &booking, there, moved);
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get(replica) else { return };
         let candidate = candidate(it, now, self.fleet.strangers_usual());
@@ -221,9 +222,9 @@ impl Brain {
         let before = is_turn.then(|| self.placement.remember(now, key, replica)).flatten();
         booking.moved_from = before.filter(|it| *it != replica);
         booking.past.is_first |= before.is_none();
-        if booking.moved_from.is_some() {
+        if let Some(moved) = moved {
             let cached = booking.account.cached_tokens;
-            self.placement.on_moved(booking.outline.prompt_tokens.saturating_sub(cached));
+            self.placement.on_moved(moved, booking.outline.prompt_tokens.saturating_sub(cached));
         }
         self.poison.on_sent(request, &booking);
         self.books.open(request, booking);

@@ -18,7 +18,7 @@ use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
 
 use super::placement::Candidates;
 use super::request::Booking;
-use super::{Beyond, Brain};
+use super::{Beyond, Brain, Move};
 
 pub use waited::Waited;
 
@@ -47,6 +47,8 @@ pub struct Explanation {
     pub name: String,
     /// Where the session was before.
     pub home: Option<String>,
+    /// Why it left that, where it did.
+    pub moved: Option<Move>,
     pub why: Why,
     /// The time to the first token, as predicted when it was booked.
     pub ttft_ms: f64,
@@ -200,11 +202,12 @@ impl Brain {
         request: RequestId,
         booking: &Booking,
         there: &Candidates,
+        moved: Option<Move>,
     ) {
         if !self.explaining.is_marked(request) {
             return;
         }
-        let explanation = self.explanation(now, booking, there);
+        let explanation = Explanation { moved, ..self.explanation(now, booking, there) };
         self.explaining.note(&explanation);
         if let Some(marked) = self.explaining.marked.get_mut(&request) {
             marked.choice = Some(explanation);
@@ -235,6 +238,7 @@ impl Brain {
             replica: booking.replica,
             name: self.name_of(booking.replica),
             home: self.placement.home(now, booking.key).map(|it| self.name_of(it)),
+            moved: None,
             why,
             ttft_ms: 0.0,
             terms,

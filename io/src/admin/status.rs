@@ -1,6 +1,8 @@
 //! The state of the router as JSON.
 
-use cleave_core::brain::QueueSnapshot;
+use std::collections::BTreeMap;
+
+use cleave_core::brain::{LeaveCause, QueueSnapshot};
 use cleave_core::queue::ClassSnapshot;
 use serde::Serialize;
 
@@ -24,6 +26,8 @@ pub struct PoolStatus {
     pub requests_in_flight: usize,
     pub sessions: u64,
     pub sessions_moved_total: u64,
+    /// The same by cause.
+    pub sessions_moved: BTreeMap<&'static str, u64>,
     /// Requests that are refused because replicas failed while they were served.
     pub quarantined: usize,
     pub queue: QueueStatus,
@@ -100,7 +104,10 @@ impl PoolStatus {
             models: pool.models(),
             requests_in_flight: snapshot.requests_in_flight,
             sessions: replicas.iter().map(|it| u64::from(it.sessions)).sum(),
-            sessions_moved_total: snapshot.sessions_moved_total,
+            sessions_moved_total: snapshot.sessions_moved.all(),
+            sessions_moved: LeaveCause::ALL
+                .map(|it| (it.as_str(), snapshot.sessions_moved.of(it)))
+                .into(),
             quarantined: snapshot.quarantined,
             queue: QueueStatus::of(snapshot.queue),
             replicas,

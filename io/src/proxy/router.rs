@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Event, Order};
+use cleave_core::brain::{Event, MoveTotals, Order};
 use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::queue::Use;
 use cleave_core::sharding::Generation;
@@ -22,6 +22,7 @@ use crate::telemetry::{
     AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
 };
 
+use super::announce::moved;
 use super::assignment_file;
 use super::buffers::Buffers;
 use super::callers::Callers;
@@ -39,6 +40,8 @@ const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
 /// Questions of one pool to its replicas that wait to be put.
+/// How many ticks pass between two events that tell of sessions which moved.
+const TICKS_TO_TELL: u32 = 240;
 const QUESTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -199,13 +202,27 @@ impl Router {
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut kept = BTreeMap::new();
+        let (mut kept, mut told) = (BTreeMap::new(), BTreeMap::new());
         for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
                 self.kept_ids.keep();
+            }
+            if tick.is_multiple_of(TICKS_TO_TELL) {
+                self.tell_moves(&mut told);
+            }
+        }
+    }
+
+    /// Tells of the sessions that moved since `told`, in one event for each pool.
+    fn tell_moves(&self, told: &mut BTreeMap<String, MoveTotals>) {
+        for pool in self.pools.load().iter() {
+            let now = pool.snapshot().sessions_moved;
+            let before = told.insert(pool.name.clone(), now).unwrap_or_default();
+            if let Some(incident) = moved(&pool.name, &before, &now) {
+                self.events.publish(incident);
             }
         }
     }
@@ -273,7 +290,7 @@ impl Router {
             });
             let names = WorkloadNames::of(pool, &known);
             let own = PoolGauges {
-                sessions_moved_total: snapshot.sessions_moved_total,
+                sessions_moved: snapshot.sessions_moved,
                 quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
                 shadows: pool.shadows(),

@@ -9,8 +9,8 @@ use crate::policy::PolicyKind;
 use crate::queue::{self, Claim, ClassId, Limits, Tenant, Work};
 
 use super::super::{
-    Action, Brain, Cause, Event, Failure, LineSettings, Order, Outcome, Refusal, Settings,
-    SubsetSettings, TenantSnapshot, Waited,
+    Action, Brain, Cause, Event, Failure, LeaveCause, LineSettings, Order, Outcome, Refusal,
+    Settings, SubsetSettings, TenantSnapshot, Waited,
 };
 
 mod divided;

@@ -5,7 +5,12 @@ use crate::domain::Place;
 
 impl Bench {
     /// Has a request arrive that only one replica can serve; one without a prompt asks about what is kept.
-    fn arrive_for(&mut self, keeper: u32, session: u64, tokens: u32) -> (u64, Vec<(u64, Verdict)>) {
+    pub(super) fn arrive_for(
+        &mut self,
+        keeper: u32,
+        session: u64,
+        tokens: u32,
+    ) -> (u64, Vec<(u64, Verdict)>) {
         let request = self.requests;
         self.requests += 1;
         let kept_at = Some(Place::of(&format!("http://gpu-{keeper}:8000")));
@@ -89,5 +94,5 @@ fn a_question_is_no_turn_of_its_session() {
     bench.answer(request);
     bench.end(request, Usage::default());
     bench.arrive_for(1 - home.0, 1, 0);
-    assert_eq!(bench.brain.snapshot().sessions_moved_total, 0);
+    assert_eq!(bench.brain.snapshot().sessions_moved.all(), 0);
 }
