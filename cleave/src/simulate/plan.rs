@@ -66,7 +66,7 @@ impl Plan {
         let settings = WorldSettings {
             replicas: fleet(&mut scenario.fleet, scenario.costs.as_deref())?,
             routers: scenario.routers.count.unwrap_or(1),
-            brain: routers::settle(&scenario)?,
+            brain: routers::settle(&scenario, slo)?,
             contracts: scenario.contract.iter().map(contract).collect(),
             view: view(scenario.routers)?,
             exchange: exchange(scenario.routers)?,
@@ -84,7 +84,7 @@ impl Plan {
         ensure!(is_share, "non_streaming is a share, from 0 to 1");
         settings.check()?;
         let mut plan = Self {
-            policies: policies(&scenario)?,
+            policies: policies(&scenario, settings.brain.policy)?,
             seed,
             seeds,
             settings,
@@ -155,9 +155,10 @@ fn contract(it: &ContractLine) -> (Tenant, Limits) {
     (Tenant(it.tenant), limits)
 }
 
-fn policies(scenario: &Scenario) -> anyhow::Result<Vec<PolicyKind>> {
+/// Lists the policies to compare; a file of the router brings its own, `configured`.
+fn policies(scenario: &Scenario, configured: PolicyKind) -> anyhow::Result<Vec<PolicyKind>> {
     match scenario.policies.as_slice() {
-        [] if scenario.config.is_some() => Ok(vec![routers::settle(scenario)?.policy]),
+        [] if scenario.config.is_some() => Ok(vec![configured]),
         [] => Ok(vec![PolicyKind::PRICED, PolicyKind::SESSION, PolicyKind::ROUND_ROBIN]),
         [all] if all == "all" => Ok(cleave_sim::policies::ALL.to_vec()),
         names => {

@@ -36,9 +36,9 @@ impl Brain {
         if let Some(scope) = self.examine(now, arrival.key, arrival.fingerprint) {
             return Err(Refusal::Quarantined { scope });
         }
-        let first_token = self.admission.promise(&arrival.claim);
+        let promise = self.admission.promise(&arrival.claim);
         let (key, outline) = (arrival.key, &arrival.outline);
-        let ask = Ask { now, key, outline, home: None, first_token };
+        let ask = Ask { now, key, outline, home: None, promise };
         let mut there = self.placement.gather(&ask, &self.fleet, &[]);
         let admitted = self.admit_to(now, arrival, &mut there, actions);
         self.placement.recycle(there);

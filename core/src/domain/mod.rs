@@ -7,6 +7,7 @@ mod moment;
 mod numbers;
 mod outline;
 mod process_age;
+mod promise;
 mod report;
 mod usage;
 
@@ -16,6 +17,7 @@ pub use moment::Moment;
 pub use numbers::{float, span_ms, span_of_ms, whole, whole_u32};
 pub use outline::Outline;
 pub use process_age::ProcessAge;
+pub use promise::Promise;
 pub use report::Report;
 pub use usage::Usage;
 

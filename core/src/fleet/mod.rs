@@ -6,6 +6,7 @@ mod hang;
 mod ledger;
 mod pace;
 mod reported_load;
+mod sequence_limit;
 mod slow;
 mod watch;
 
@@ -19,6 +20,7 @@ pub use hang::{ExpectedSilence, HangDetector, HangVerdict, Silence, SilenceModel
 pub use ledger::{Drift, Ledger, Load, ms, settled_us};
 pub use pace::Pace;
 pub use reported_load::{Booked, ReportedLoad, Strangers};
+pub use sequence_limit::SequenceLimit;
 pub use slow::{SlowDetector, median};
 pub use watch::Watch;
 
@@ -48,6 +50,8 @@ pub struct Replica {
     pub pace: Pace,
     /// What its engine and other routers say.
     pub reported: ReportedLoad,
+    /// How many requests it runs at once, where that has shown.
+    pub sequence_limit: SequenceLimit,
     /// The average prefill of a request there, by the cost model.
     pub prefill_ms_mean: f64,
     /// How it does its work.
@@ -60,7 +64,7 @@ pub struct Wait {
     /// For what this router and others have booked there. Only this may hold a request back: an engine that
     /// overstates its line would else stop its pool.
     pub booked_ms: f64,
-    /// For what the engine says it has beyond that. It tells replicas apart.
+    /// For what the engine says it has beyond that, or for its limit on how many run. It tells replicas apart.
     pub claimed_ms: f64,
 }
 
@@ -97,6 +101,7 @@ impl Replica {
             ledger: Ledger::default(),
             pace: Pace::default(),
             reported: ReportedLoad::default(),
+            sequence_limit: SequenceLimit::default(),
             prefill_ms_mean: 0.0,
             watch: Watch::default(),
         }
@@ -154,16 +159,20 @@ impl Replica {
         assert!(0 < self.in_flight, "{} ended more requests than were sent to it", self.id);
         self.in_flight -= 1;
         self.ledger.close(now, charge, answering);
+        self.sequence_limit.on_ended(now);
     }
 
-    /// Predicts how long the next prompt waits here for others to be read: the one definition of that wait.
+    /// Predicts how long the next prompt waits here for others to be read, or for a place among those that run:
+    /// the one definition of that wait.
     pub fn wait(&self, now: Moment, others: &Booked, strangers: &Strangers) -> Wait {
         let pace = self.pace.factor();
         let line_us = self.ledger.line_us(now, pace).saturating_add(others.load.prefill_us);
-        Wait {
-            booked_ms: pace * ms(line_us),
-            claimed_ms: pace * strangers.waiting * self.prefill_ms_mean,
-        }
+        let booked_ms = pace * ms(line_us);
+        let there = f64::from(self.in_flight.saturating_add(others.in_flight));
+        let there = there + strangers.running + strangers.waiting;
+        let beyond_ms = self.sequence_limit.wait_ms(now, there) - booked_ms;
+        let claimed_ms = pace * strangers.waiting * self.prefill_ms_mean;
+        Wait { booked_ms, claimed_ms: claimed_ms.max(beyond_ms) }
     }
 
     /// The part of that wait that routers have booked.

@@ -21,11 +21,10 @@ mod round_robin;
 mod session;
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, Outline, Place, ReplicaId, Report, RequestId, SliceKey};
+use crate::domain::{Moment, Outline, Place, Promise, ReplicaId, Report, RequestId, SliceKey};
 
 #[cfg(test)]
 use crate::domain::{float, whole};
@@ -43,8 +42,8 @@ pub struct Ask<'a> {
     pub outline: &'a Outline,
     /// The replica that served its session last, if that is remembered.
     pub home: Option<ReplicaId>,
-    /// The TTFT that its class promises, if any.
-    pub first_token: Option<Duration>,
+    /// What its class promises.
+    pub promise: Promise,
 }
 
 /// What a policy may know of a replica that could take the request.

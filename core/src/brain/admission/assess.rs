@@ -54,8 +54,8 @@ impl Parked {
     }
 
     pub(in crate::brain) fn ask(&self, now: Moment) -> Ask<'_> {
-        let first_token = self.estimate.first_token;
-        Ask { now, key: self.key, outline: &self.outline, home: None, first_token }
+        let promise = self.estimate.promise;
+        Ask { now, key: self.key, outline: &self.outline, home: None, promise }
     }
 
     pub(in crate::brain) fn booking(self, replica: ReplicaId) -> Booking {
@@ -89,17 +89,17 @@ impl Admission {
         let decode_ms = cost.decode_ms(output, prompt.saturating_add(output / 2));
         let classes = &self.settings.classes;
         let class = claim.class.unwrap_or(classes.default_id());
-        let first_token = classes.get(class).first_token;
+        let promise = classes.promise(class);
         let estimate = CostEstimate {
             class,
-            first_token,
+            promise,
             tenant: claim.tenant,
             weight: claim.weight,
             work: work_of(hardware, prefill_ms + decode_ms),
             tokens: u64::from(prompt) + u64::from(output),
             is_long: self.headroom.is_long(class.index(), prefill_ms),
             due: Due::new(&claim, first_token_ms, hardware, output),
-            target: first_token.map(|it| target(now, it, first_token_ms)),
+            target: promise.first_token.map(|it| target(now, it, first_token_ms)),
             first_token_ms,
             bytes: claim.bytes,
             held: None,

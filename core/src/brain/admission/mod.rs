@@ -18,7 +18,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Moment, ReplicaId, RequestId, span_of_ms};
+use crate::domain::{Moment, Promise, ReplicaId, RequestId, span_of_ms};
 use crate::fleet::Replica;
 use crate::queue::{Claim, Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
 
@@ -123,10 +123,10 @@ impl Admission {
         }
     }
 
-    /// The TTFT that the class of a claim promises.
-    pub(super) fn promise(&self, claim: &Claim) -> Option<Duration> {
+    /// What the class of a claim promises.
+    pub(super) fn promise(&self, claim: &Claim) -> Promise {
         let classes = &self.settings.classes;
-        classes.get(claim.class.unwrap_or(classes.default_id())).first_token
+        classes.promise(claim.class.unwrap_or(classes.default_id()))
     }
 
     /// Reserves what a request will use of its contract. `there` is where it may go: a request beyond its

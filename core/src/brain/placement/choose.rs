@@ -151,11 +151,11 @@ impl Placement {
     /// Tells whether a subset cannot do: nothing in it takes the request, every replica has a long line, or, where
     /// the policy predicts it, none would begin to answer soon.
     fn should_spill(&mut self, ask: &Ask<'_>, them: &mut Candidates) -> bool {
-        let spill_wait_ms = span_ms(self.subsets.spill_wait(ask.first_token));
+        let spill_wait_ms = span_ms(self.subsets.spill_wait(ask.promise.first_token));
         if them.list.iter().all(|it| spill_wait_ms < it.load.wait_ms) {
             return true;
         }
-        let Some(promise) = ask.first_token else { return false };
+        let Some(promise) = ask.promise.first_token else { return false };
         let longest_ms = span_ms(Subsets::first_token_max(promise));
         self.weigh(ask, them);
         !them.terms.is_empty() && them.terms.iter().all(|it| longest_ms < it.ttft_ms)

@@ -107,7 +107,7 @@ impl Booking {
     }
 
     pub(super) fn ask(&self, now: Moment) -> Ask<'_> {
-        let first_token = self.estimate.first_token;
-        Ask { now, key: self.key, outline: &self.outline, home: None, first_token }
+        let promise = self.estimate.promise;
+        Ask { now, key: self.key, outline: &self.outline, home: None, promise }
     }
 }

@@ -67,6 +67,9 @@ pub(in crate::config) struct ClassSection {
     /// When the first token should be there. The shortest of all classes decides how long a prompt
     /// may wait for others inside a replica.
     pub first_token: Option<Text<Duration>>,
+    /// How long the time between two tokens of an answer should be at most; 80 ms where no class says.
+    /// Answers of all classes share the replicas, so that the shortest of all classes counts for all.
+    pub token_gap: Option<Text<Duration>>,
     /// How long a request may wait in the line before it is refused.
     #[serde(default = "wait_max_default")]
     pub wait_max: Text<Duration>,

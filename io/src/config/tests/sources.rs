@@ -194,7 +194,7 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
     assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
     assert_eq!(changes(ENOUGH, &[("CLEAVE__LINE__DEFAULT_CLASS", "batch")]), ["classes"]);
-    let class = "{ name = \"standard\", weight = 2.0, first_token = \"1s\", wait_max = \"1s\" }";
+    let class = "{ name = \"standard\", weight = 2.0, first_token = \"1s\", token_gap = \"50ms\", wait_max = \"1s\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
     let workload = "{ workload = \"1a2b3c4d\", name = \"nightly\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__WORKLOADS__0", workload)]), ["workloads"]);
@@ -204,6 +204,7 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         "admin.token_file",
         "classes.first_token",
         "classes.name",
+        "classes.token_gap",
         "classes.wait_max",
         "classes.weight",
         "keys.cache_secret_file",
