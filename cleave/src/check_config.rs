@@ -40,7 +40,7 @@ pub(crate) fn run(args: &CheckConfig) -> ExitCode {
 
 /// Writes what the configuration amounts to.
 fn summary(config: &Config) -> String {
-    let Config { proxy, pools, discover, tenants: _, admin, telemetry: _ } = config;
+    let Config { proxy, pools, discover, tenants, admin, telemetry: _ } = config;
     let scheme = if proxy.tls.is_some() { "https" } else { "http" };
     let guard = if admin.token.is_some() { "with a token" } else { "without a token" };
     let mut text = format!(
@@ -65,6 +65,8 @@ fn summary(config: &Config) -> String {
         }
         if let Some(source) = discover.get(&pool.name) {
             writeln!(text, "  and those found at {source}").expect("text grows");
+        } else if let Some(warning) = tenants.overcommitment(pool) {
+            writeln!(text, "warning: {warning}").expect("text grows");
         }
     }
     text
@@ -96,5 +98,26 @@ mod tests {
                       replica http://a:1, weight 0.5, priced as h200\n\
                     pool later: whatever its replicas serve, by random\n";
         assert_eq!(summary(&config), want);
+    }
+
+    #[test]
+    fn contracts_that_cannot_all_be_kept_are_warned_of() {
+        let warned = |mu_per_min: &str| {
+            let variables = [
+                ("CLEAVE__REPLICAS", "[\"http://a:1\", \"http://b:1\"]".to_owned()),
+                (
+                    "CLEAVE__TENANTS",
+                    format!(
+                        "[{{ name = \"t\", key_sha256 = [\"{}\"], contract = {{ mu_per_min = {mu_per_min} }} }}]",
+                        "0".repeat(64)
+                    ),
+                ),
+            ];
+            let variables = variables.map(|(name, text)| (name.to_owned(), text));
+            let config = config::load(None, variables.into_iter(), Flags::default()).unwrap();
+            summary(&config).contains("warning: contracts for pool default add up to")
+        };
+        assert!(!warned("10.0"));
+        assert!(warned("100000.0"));
     }
 }

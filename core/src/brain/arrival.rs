@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::{Moment, Place, RequestId};
+use crate::domain::{Moment, Place, RequestId, span_of_ms};
 use crate::fleet::{Reason, Standing};
 use crate::policy::Ask;
 use crate::queue::Ticket;
@@ -17,6 +17,11 @@ use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, Waited, books};
 
 /// How long a request waits for a replica to come back, where none takes anything.
 const REPLICA_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Refuses a request that would be late. It may come back when what makes it wait now is done.
+pub(super) fn too_late(first_token_ms: f64) -> Refusal {
+    Refusal::DeadlineUnmeetable { retry_after: span_of_ms(first_token_ms).max(RETRY_AFTER) }
+}
 
 impl Brain {
     /// Takes in a request that has just arrived: sends it, holds it, or refuses it.
@@ -60,7 +65,7 @@ impl Brain {
         let mut parked = self.assess(now, arrival, there);
         self.explain_arrival(now, request, &parked);
         if parked.estimate.due.sent_by.is_some_and(|it| it < now) {
-            return Err(Refusal::DeadlineUnmeetable);
+            return Err(too_late(0.0));
         }
         let waits = there.waits(&self.fleet);
         if let Err(refusal) = self.admission.reserve(now, &mut parked, waits) {
@@ -185,7 +190,7 @@ impl Brain {
                     Unpicked::None => self.no_replica_for(now, ask.outline.kept_at),
                     Unpicked::TooLate { first_token_ms } => {
                         self.explaining.on_waited(request, |it| it.first_token_ms = first_token_ms);
-                        Refusal::DeadlineUnmeetable
+                        too_late(first_token_ms)
                     }
                 })
             }

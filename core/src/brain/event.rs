@@ -216,9 +216,9 @@ pub enum Refusal {
     /// The line is full, and this request or its tenant has the least claim to a place in it.
     LineFull { retry_after: Duration },
     /// By prediction it cannot be served in the time it was given.
-    DeadlineUnmeetable,
+    DeadlineUnmeetable { retry_after: Duration },
     /// Its time passed while it waited.
-    DeadlinePassed,
+    DeadlinePassed { retry_after: Duration },
     /// It waited as long as its class may.
     WaitedOut { retry_after: Duration },
     /// It would begin a session, and the fleet's KV was full for as long as it may wait.
@@ -241,13 +241,10 @@ impl Refusal {
             | Self::WaitedOut { retry_after }
             | Self::SessionsFull { retry_after }
             | Self::Restarted { retry_after }
+            | Self::DeadlineUnmeetable { retry_after }
+            | Self::DeadlinePassed { retry_after }
             | Self::OverContract { retry_after, .. } => Some(retry_after),
-            Self::TriesSpent
-            | Self::BudgetSpent
-            | Self::Quarantined { .. }
-            | Self::NotKept
-            | Self::DeadlineUnmeetable
-            | Self::DeadlinePassed => None,
+            Self::TriesSpent | Self::BudgetSpent | Self::Quarantined { .. } | Self::NotKept => None,
         }
     }
 
@@ -259,8 +256,8 @@ impl Refusal {
             Self::Quarantined { .. } => "quarantined",
             Self::Suspected { .. } => "suspected",
             Self::LineFull { .. } => "line_full",
-            Self::DeadlineUnmeetable => "deadline_unmeetable",
-            Self::DeadlinePassed => "deadline_passed",
+            Self::DeadlineUnmeetable { .. } => "deadline_unmeetable",
+            Self::DeadlinePassed { .. } => "deadline_passed",
             Self::WaitedOut { .. } => "waited_out",
             Self::SessionsFull { .. } => "sessions_full",
             Self::Restarted { .. } => "pool_restarted",

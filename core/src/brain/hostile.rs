@@ -241,6 +241,7 @@ impl<'a> Drive<'a> {
                 tokens_per_min: self.flag().then(|| self.figure()),
                 requests_per_min: self.flag().then(|| self.figure()),
                 burst: Duration::from_millis(self.figure()),
+                is_hard: self.flag(),
             };
             (self.tenant(), limits)
         });

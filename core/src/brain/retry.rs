@@ -4,6 +4,7 @@
 use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Replica;
 
+use super::arrival::too_late;
 use super::event::{Action, Refusal};
 use super::health::any_is_up;
 use super::placement::{Candidates, Unpicked};
@@ -139,7 +140,7 @@ impl Brain {
         let replica = chosen.map_err(|it| match it {
             Unpicked::None if kept_at.is_some() => self.no_replica_for(now, kept_at),
             Unpicked::None => Refusal::TriesSpent,
-            Unpicked::TooLate { .. } => Refusal::DeadlineUnmeetable,
+            Unpicked::TooLate { first_token_ms } => too_late(first_token_ms),
         })?;
         // A first attempt is not a retry, so it is free.
         let is_free = booking.tried.is_empty();

@@ -143,7 +143,7 @@ impl Brain {
 
     /// Shows where a tenant stands; nothing for one without a contract.
     pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<ContractUsage> {
-        self.admission.contract(now, tenant)
+        self.admission.contract(now, tenant, self.placement.open(now, &self.fleet))
     }
 
     /// Shows what each tenant with a name has used, and all others together.

@@ -22,6 +22,8 @@ pub struct Status {
 pub struct PoolStatus {
     pub name: String,
     pub policy: &'static str,
+    /// Which parts are on.
+    pub parts: String,
     pub models: Vec<String>,
     pub requests_in_flight: usize,
     pub sessions: u64,
@@ -101,6 +103,7 @@ impl PoolStatus {
         Self {
             name: pool.name.clone(),
             policy: snapshot.policy.as_str(),
+            parts: pool.parts(),
             models: pool.models(),
             requests_in_flight: snapshot.requests_in_flight,
             sessions: replicas.iter().map(|it| u64::from(it.sessions)).sum(),

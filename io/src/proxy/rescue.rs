@@ -132,8 +132,8 @@ impl ServeError {
             (
                 Refusal::Suspected { .. }
                 | Refusal::LineFull { .. }
-                | Refusal::DeadlineUnmeetable
-                | Refusal::DeadlinePassed
+                | Refusal::DeadlineUnmeetable { .. }
+                | Refusal::DeadlinePassed { .. }
                 | Refusal::WaitedOut { .. }
                 | Refusal::SessionsFull { .. }
                 | Refusal::Restarted { .. }
@@ -260,7 +260,9 @@ fn beginning(text: &str, bytes_max: usize) -> Cow<'_, str> {
 const fn status_of(refusal: Refusal) -> StatusCode {
     match refusal {
         Refusal::LineFull { .. } | Refusal::OverContract { .. } => StatusCode::TOO_MANY_REQUESTS,
-        Refusal::DeadlineUnmeetable | Refusal::DeadlinePassed => StatusCode::GATEWAY_TIMEOUT,
+        Refusal::DeadlineUnmeetable { .. } | Refusal::DeadlinePassed { .. } => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
         Refusal::Suspected { .. }
         | Refusal::WaitedOut { .. }
         | Refusal::SessionsFull { .. }
@@ -277,8 +279,8 @@ const fn status_of(refusal: Refusal) -> StatusCode {
 fn held_back(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::LineFull { .. } => "too many requests wait already",
-        Refusal::DeadlineUnmeetable => "the request cannot be served within its deadline",
-        Refusal::DeadlinePassed => "the deadline passed while the request waited",
+        Refusal::DeadlineUnmeetable { .. } => "the request cannot be served within its deadline",
+        Refusal::DeadlinePassed { .. } => "the deadline passed while the request waited",
         Refusal::WaitedOut { .. } => "the request waited as long as its class may",
         Refusal::SessionsFull { .. } => "no new session can begin now: the memory for them is full",
         Refusal::Restarted { .. } => {

@@ -4,8 +4,8 @@
 mod probing;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -69,6 +69,8 @@ pub struct Router {
     draining: AtomicBool,
     /// Whether the operator was told that a replica asks for a key it does not get.
     pub(super) told_of_keys: AtomicBool,
+    /// What was said of each pool whose contracts cannot all be kept.
+    overcommitted: Mutex<BTreeMap<String, String>>,
     pub(super) tasks: TaskTracker,
     #[cfg(test)]
     pub(super) traps: super::testing::Traps,
@@ -99,6 +101,7 @@ impl Router {
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
             told_of_keys: AtomicBool::new(false),
+            overcommitted: Mutex::default(),
             tasks: TaskTracker::new(),
             #[cfg(test)]
             traps: super::testing::Traps::default(),
@@ -158,6 +161,7 @@ impl Router {
         let old = self.pools();
         let mut pools = Vec::with_capacity(configured.len());
         for settings in configured {
+            self.warn_of_contracts(&settings, &tenants);
             let pool = old.iter().find(|it| it.name == settings.name).cloned();
             let pool = pool.unwrap_or_else(|| {
                 let metrics = self.metrics.pool(&settings.name);
@@ -188,6 +192,19 @@ impl Router {
         self.pools.store(Arc::new(pools));
         self.tenants.store(Arc::new(tenants));
         self.rebuild_table();
+    }
+
+    /// Warns of contracts that cannot all be kept, once for each change.
+    fn warn_of_contracts(&self, pool: &PoolSettings, tenants: &Tenants) {
+        let warning = tenants.overcommitment(pool);
+        let mut told = self.overcommitted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(warning) = warning.as_ref().filter(|it| told.get(&pool.name) != Some(it)) {
+            warn!("{warning}");
+        }
+        match warning {
+            Some(warning) => _ = told.insert(pool.name.clone(), warning),
+            None => _ = told.remove(&pool.name),
+        }
     }
 
     /// Has a replica probed and asked for its load until it leaves.
