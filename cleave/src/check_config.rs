@@ -78,6 +78,8 @@ fn summary(config: &Config) -> String {
         }
         if let Some(source) = discover.get(&pool.name) {
             writeln!(text, "  and those found at {source}").expect("text grows");
+        } else if let Some(warning) = tenants.overcommitment(pool) {
+            writeln!(text, "warning: {warning}").expect("text grows");
         }
     }
     // All pools have the same classes.
@@ -208,5 +210,26 @@ mod tests {
         assert!(text.contains("class interactive: weight 16"), "{text}");
         let tenant = "tenant acme: 1 keys, batch, weight 1, 5 tokens a minute";
         assert!(text.contains(tenant), "{text}");
+    }
+
+    #[test]
+    fn contracts_that_cannot_all_be_kept_are_warned_of() {
+        let warned = |mu_per_min: &str| {
+            let variables = [
+                ("CLEAVE__REPLICAS", "[\"http://a:1\", \"http://b:1\"]".to_owned()),
+                (
+                    "CLEAVE__TENANTS",
+                    format!(
+                        "[{{ name = \"t\", key_sha256 = [\"{}\"], contract = {{ mu_per_min = {mu_per_min} }} }}]",
+                        "0".repeat(64)
+                    ),
+                ),
+            ];
+            let variables = variables.map(|(name, text)| (name.to_owned(), text));
+            let config = config::load(None, variables.into_iter(), Flags::default()).unwrap();
+            summary(&config).contains("warning: contracts for pool default add up to")
+        };
+        assert!(!warned("10.0"));
+        assert!(warned("100000.0"));
     }
 }

@@ -318,6 +318,8 @@ impl Handing {
             info!("SIGUSR2: starting a successor");
             // There is one admin port, and the successor's is the one that matters.
             port.end.cancel();
+            // The successor reads what is written down by now.
+            port.router.flush();
             match successor::start(self.listener.try_clone()?).await {
                 Ok(pid) => {
                     info!(pid, "successor serves: no new connections here, streams finish");

@@ -6,6 +6,7 @@ pub mod brain;
 pub mod cost;
 pub mod domain;
 pub mod fleet;
+pub mod kept;
 pub mod policy;
 pub mod prefix;
 pub mod protocol;

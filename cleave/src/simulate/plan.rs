@@ -151,6 +151,7 @@ fn contract(it: &ContractLine) -> (Tenant, Limits) {
         tokens_per_min: it.tokens_per_min,
         requests_per_min: it.requests_per_min,
         burst: it.burst.map_or(Duration::ZERO, |Span(time)| time),
+        is_hard: false,
     };
     (Tenant(it.tenant), limits)
 }

@@ -13,6 +13,7 @@ mod explain;
 mod failures;
 mod guide;
 mod hostile;
+mod kept;
 mod line;
 mod load;
 mod orders;

@@ -38,8 +38,8 @@ pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is
 pub use explain::{Considered, Explanation, Other, Shadows, Waited, Why};
 pub use notice::Notice;
 pub use placement::{
-    AssignmentView, Beyond, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings,
-    WorkloadView,
+    AssignmentView, Beyond, LeaveCause, Move, MoveTotals, Order, SliceView, SubsetSettings,
+    SubsetTotals, WorkloadSettings, WorkloadView,
 };
 pub use poison::{QuarantineScope, QuarantineSettings};
 pub use record::{Inherit, Record};

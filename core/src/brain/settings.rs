@@ -100,6 +100,20 @@ impl Default for SessionSettings {
 }
 
 impl Settings {
+    /// Says which parts are on.
+    pub fn summary(&self) -> String {
+        let word = |is_on: bool| if is_on { "on" } else { "off" };
+        format!(
+            "policy {}, line {}, gate {}, subsets {}, quarantine {}, tries {}",
+            self.policy.as_str(),
+            word(self.line.holds),
+            word(self.line.gates),
+            word(self.subsets != SubsetSettings::undivided()),
+            word(self.quarantine.enabled),
+            self.retries.tries_max,
+        )
+    }
+
     /// A policy alone: no request waits at the router, as at most routers.
     pub fn without_line(policy: PolicyKind) -> Self {
         Self { policy, line: LineSettings::off(), ..Self::default() }

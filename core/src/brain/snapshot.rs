@@ -6,15 +6,15 @@ use crate::policy::PolicyKind;
 use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
 use crate::tokens::TokenErrors;
 
-use super::{AssignmentView, Brain, TtftError, WorkloadDrift};
+use super::{AssignmentView, Brain, MoveTotals, TtftError, WorkloadDrift};
 
 /// One pool at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub policy: PolicyKind,
     pub requests_in_flight: usize,
-    /// Sessions that changed replica since the start.
-    pub sessions_moved_total: u64,
+    /// Sessions that changed replica since the start, and why.
+    pub sessions_moved: MoveTotals,
     /// Requests held in quarantine now, and times that a request was put there since the start.
     pub quarantined: usize,
     pub quarantined_total: u64,
@@ -123,7 +123,7 @@ impl Brain {
         Snapshot {
             policy: self.settings.policy,
             requests_in_flight: self.books.len(),
-            sessions_moved_total: self.placement.sessions_moved_total(),
+            sessions_moved: self.placement.moves(),
             quarantined,
             quarantined_total,
             misses: self.books.misses(),
@@ -147,7 +147,7 @@ impl Brain {
 
     /// Shows where a tenant stands; nothing for one without a contract.
     pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<ContractUsage> {
-        self.admission.contract(now, tenant)
+        self.admission.contract(now, tenant, self.placement.open(now, &self.fleet))
     }
 
     /// Shows what each tenant with a name has used, and all others together.

@@ -218,7 +218,7 @@ fn beyond_all_limits_is_best_effort_and_takes_nothing() {
         work_per_min: Some(mu(100.0)),
         tokens_per_min: Some(1_000_000),
         requests_per_min: Some(40),
-        burst: Duration::ZERO,
+        ..Limits::default()
     };
     let mut account = ContractAccount::new(at(0), all);
     let first = account.reserve(at(0), mu(1.0), 10);

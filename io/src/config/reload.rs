@@ -20,6 +20,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("tls", from.tls.is_some() != to.tls.is_some()),
         ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),
+        ("sessions.ids_mib", from.kept_ids_bytes_max != to.kept_ids_bytes_max),
         ("subsets.workload_header", from.workload_header != to.workload_header),
         ("paths.allow", from.paths_allowed != to.paths_allowed),
         ("explain.sample", from.explain.sample.to_bits() != to.explain.sample.to_bits()),

@@ -72,6 +72,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         listen: raw.listen.0,
         state_dir,
         audit_file,
+        kept_ids_bytes_max: raw.sessions.ids_mib.saturating_mul(1 << 20),
         cache_secret,
         tls,
         threads: raw.threads.unwrap_or_else(cores),

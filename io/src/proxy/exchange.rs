@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cleave_core::brain::{Failure, Outcome};
 use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
 use cleave_core::protocol::{
-    Effect, PathVerdict, Peek, Route as Path, SessionId, health_body, path_verdict, peek,
+    Effect, KeptPath, PathVerdict, Peek, Route as Path, SessionId, health_body, path_verdict, peek,
 };
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -29,6 +29,7 @@ use super::headers::{
     Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
 };
 use super::intake::{self, Intake};
+use super::kept_ids;
 use super::outgoing;
 use super::pool::{Member, Pool};
 use super::relay::Relay;
@@ -56,7 +57,7 @@ pub(super) async fn exchange(
         Some(own) => own,
         None => match serve(&worker, &mut visit, &client, parts, body).await {
             Ok(served) => return relay(worker, visit, served, client),
-            Err(error) => Err(error),
+            Err(error) => Err(visit.explained(error)),
         },
     };
     let mut answer = served.unwrap_or_else(|error| {
@@ -133,12 +134,13 @@ async fn serve(
     let body = taken.held();
     let peeked = body.as_ref().map(|it| peek(visit.api, it));
     let mut found = peeked.transpose()?.unwrap_or_default();
-    let named = visit.session.take().or(found.session.take());
+    let kept_path = KeptPath::read(parts.uri.path());
+    let keeper = kept_ids::locate(visit, &caller, kept_path, &found)?;
+    let named = visit.session.take().or(found.session.take()).or_else(|| kept_path.session());
     let session = named.unwrap_or_else(|| SessionId::bounded(worker.fresh_id().as_bytes()));
     let session = visit.session.insert(session).as_str();
     let model = found.model.as_deref();
-    let table = router.table();
-    let route = table.route(model).map_err(|why| ServeError::no_route(why, model))?;
+    let route = kept_ids::route(&router.table(), keeper.as_ref(), visit.named.as_ref(), model)?;
     let Route { pool, model: known_as, is_adapter } = route;
     let model = known_as.as_deref().or(model).unwrap_or("");
     let header = router.settings.workload_header.as_ref();
@@ -156,11 +158,9 @@ async fn serve(
 
     // Pick: the decision and its booking are one step.
     let (mut outline, mut extent) = found.outline(model, out.seed());
-    // What limits an answer in a form of its own is not read.
-    extent.output_tokens_max = extent.output_tokens_max.filter(|_| path.effect != Effect::Written);
-    if is_adapter {
-        outline.adapter = extent.model;
-    }
+    extent.output_tokens_max = output_tokens_max(&extent, path, kept_path);
+    outline.kept_at = keeper.map(|it| it.place);
+    outline.adapter = if is_adapter { extent.model } else { outline.adapter };
     outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
     let placed = visit.place(pool, key, (outline, extent), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
@@ -195,6 +195,17 @@ async fn serve(
     };
     let answer = vet(visit, answer, passing)?;
     Ok(Served { answer, resume_buffer, account })
+}
+
+/// Says how long an answer may be. What limits one in a form of its own is not read, and a question about what is kept
+/// computes nothing.
+fn output_tokens_max(extent: &Extent, path: Path, kept_path: KeptPath<'_>) -> Option<u32> {
+    match kept_path {
+        KeptPath::Item { .. } => Some(0),
+        KeptPath::None | KeptPath::Collection => {
+            extent.output_tokens_max.filter(|_| path.effect != Effect::Written)
+        }
+    }
 }
 
 /// Counts the tokens of a prompt, if its pool has a tokenizer that is done in time; else 0, and the

@@ -16,6 +16,7 @@ mod explanations;
 mod guard;
 mod headers;
 mod intake;
+mod kept_ids;
 mod open_connections;
 mod orders;
 mod outgoing;

@@ -7,12 +7,12 @@ mod probing;
 pub use ordering::NotAudited;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use cleave_core::brain::{Event, Order};
+use cleave_core::brain::{Event, MoveTotals, Order};
 use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::queue::Use;
 use cleave_core::sharding::Generation;
@@ -28,11 +28,13 @@ use crate::telemetry::{
 };
 use crate::tls::ServerTls;
 
+use super::announce::moved;
 use super::assignment_file;
 use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
 use super::explanations::Explanations;
+use super::kept_ids::KeptIdTable;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
 use super::settings::{PoolSettings, ProxySettings};
@@ -44,6 +46,8 @@ const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
 /// Questions of one pool to its replicas that wait to be put.
+/// How many ticks pass between two events that tell of sessions which moved.
+const TICKS_TO_TELL: u32 = 240;
 const QUESTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -62,6 +66,8 @@ pub struct Router {
     pub(super) callers: Callers,
     /// Keeps tenants apart in caches.
     pub(super) salts: Salts,
+    /// Where things are that engines keep by id.
+    pub(super) kept_ids: KeptIdTable,
     pools: ArcSwap<Vec<Arc<Pool>>>,
     table: ArcSwap<Table>,
     tenants: ArcSwap<Tenants>,
@@ -72,6 +78,8 @@ pub struct Router {
     tls: ArcSwapOption<ServerTls>,
     /// The same for operators.
     admin_tls: ArcSwapOption<ServerTls>,
+    /// What was said of each pool whose contracts cannot all be kept.
+    overcommitted: Mutex<BTreeMap<String, String>>,
     pub(super) tasks: TaskTracker,
     #[cfg(test)]
     pub(super) traps: super::testing::Traps,
@@ -84,11 +92,14 @@ impl Router {
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
         let tls = ArcSwapOption::from_pointee(settings.tls.clone());
         let audit = AuditLog(settings.audit_file.clone());
+        let (bytes_max, port) = (settings.kept_ids_bytes_max, settings.listen.port());
+        let kept_ids = KeptIdTable::new(bytes_max, settings.state_dir.as_deref(), port);
         Arc::new(Self {
             settings,
             tls,
             admin_tls: ArcSwapOption::default(),
             salts,
+            kept_ids,
             clock: Clock::start(),
             access,
             audit,
@@ -103,6 +114,7 @@ impl Router {
             requests: AtomicU64::new(0),
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
+            overcommitted: Mutex::default(),
             tasks: TaskTracker::new(),
             #[cfg(test)]
             traps: super::testing::Traps::default(),
@@ -191,6 +203,7 @@ impl Router {
         let old = self.pools();
         let mut pools = Vec::with_capacity(configured.len());
         for settings in configured {
+            self.warn_of_contracts(&settings, &tenants);
             let pool = old.iter().find(|it| it.name == settings.name).cloned();
             let pool = pool.unwrap_or_else(|| {
                 let metrics = self.metrics.pool(&settings.name);
@@ -228,6 +241,19 @@ impl Router {
         self.rebuild_table();
     }
 
+    /// Warns of contracts that cannot all be kept, once for each change.
+    fn warn_of_contracts(&self, pool: &PoolSettings, tenants: &Tenants) {
+        let warning = tenants.overcommitment(pool);
+        let mut told = self.overcommitted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(warning) = warning.as_ref().filter(|it| told.get(&pool.name) != Some(it)) {
+            warn!("{warning}");
+        }
+        match warning {
+            Some(warning) => _ = told.insert(pool.name.clone(), warning),
+            None => _ = told.remove(&pool.name),
+        }
+    }
+
     /// Has a replica probed and asked for its load until it leaves.
     fn look_after(self: &Arc<Self>, pool: &Arc<Pool>, member: &Arc<Member>) {
         let (router, pool, member) = (Arc::clone(self), Arc::clone(pool), Arc::clone(member));
@@ -241,12 +267,28 @@ impl Router {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut kept, mut drained) = (BTreeMap::new(), BTreeSet::new());
+        let mut told = BTreeMap::new();
         for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
                 self.notice_drained(&mut drained);
+                self.kept_ids.keep();
+            }
+            if tick.is_multiple_of(TICKS_TO_TELL) {
+                self.tell_moves(&mut told);
+            }
+        }
+    }
+
+    /// Tells of the sessions that moved since `told`, in one event for each pool.
+    fn tell_moves(&self, told: &mut BTreeMap<String, MoveTotals>) {
+        for pool in self.pools.load().iter() {
+            let now = pool.snapshot().sessions_moved;
+            let before = told.insert(pool.name.clone(), now).unwrap_or_default();
+            if let Some(incident) = moved(&pool.name, &before, &now) {
+                self.events.publish(incident);
             }
         }
     }
@@ -287,9 +329,10 @@ impl Router {
         }
     }
 
-    /// Hands on the last access lines.
+    /// Hands on the last access lines, and writes down the last ids.
     pub fn flush(&self) {
         self.access.flush();
+        self.kept_ids.keep();
     }
 
     /// Writes all metrics, with those of pools and replicas as they are now.
@@ -320,7 +363,7 @@ impl Router {
             });
             let names = WorkloadNames::of(pool, &known);
             let own = PoolGauges {
-                sessions_moved_total: snapshot.sessions_moved_total,
+                sessions_moved: snapshot.sessions_moved,
                 quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
                 shadows: pool.shadows(),

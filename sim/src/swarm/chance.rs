@@ -201,6 +201,7 @@ impl Draws {
             tokens_per_min: Some(u64::MAX),
             requests_per_min: Some(u64::MAX),
             burst: self.millis(0, 60_000),
+            is_hard: false,
         };
         (0..3).filter(|_| self.sometimes()).map(|it| (Tenant(it), limits)).collect()
     }

@@ -3,6 +3,7 @@
 
 mod books;
 mod faults;
+mod light;
 mod orderings;
 mod queueing;
 mod worlds;

@@ -13,6 +13,7 @@ const GRANTS: &[Grant] = &[
     ("core", "protocol", &["domain"]),
     ("core", "cost", &["domain"]),
     ("core", "fleet", &["domain", "cost"]),
+    ("core", "kept", &["domain"]),
     ("core", "prefix", &["domain"]),
     ("core", "sharding", &["domain"]),
     ("core", "tokens", &["domain"]),

@@ -144,13 +144,17 @@ impl Admission {
     }
 
     /// Shows where a tenant stands; nothing for one without a contract.
-    pub(in crate::brain) fn contract(
+    pub(in crate::brain) fn contract<'a>(
         &mut self,
         now: Moment,
         tenant: Tenant,
+        there: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Option<ContractUsage> {
         let account = self.contracts.account(tenant);
-        account.is_limited().then(|| account.usage_at(now))
+        let usage = account.is_limited().then(|| account.usage_at(now))?;
+        let class = self.settings.classes.default_id();
+        let is_idle = !usage.limits.is_hard && self.has_idle(now, class, there);
+        Some(if is_idle { usage.with_idle_capacity() } else { usage })
     }
 
     /// Lists what each tenant with a name has waiting and has used, and all others together.

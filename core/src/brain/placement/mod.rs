@@ -6,6 +6,7 @@
 mod candidates;
 mod choose;
 mod inside;
+mod moves;
 mod sessions;
 mod subsets;
 
@@ -18,7 +19,8 @@ use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
 use super::settings::SessionSettings;
 
 pub(super) use candidates::{Candidates, candidate};
-pub(super) use choose::Unpicked;
+pub(super) use choose::{Unpicked, keeper};
+pub use moves::{LeaveCause, Move, MoveTotals};
 use sessions::Sessions;
 pub(super) use subsets::Orders;
 use subsets::Subsets;
@@ -33,7 +35,7 @@ pub(super) struct Placement {
     chance: Pcg64Mcg,
     sessions: Sessions,
     subsets: Subsets,
-    sessions_moved_total: u64,
+    moves: MoveTotals,
     /// Buffers of candidates that are done with.
     spare: Candidates,
 }
@@ -50,7 +52,7 @@ impl Placement {
             chance: Pcg64Mcg::seed_from_u64(seed),
             sessions: Sessions::new(sessions),
             subsets: Subsets::new(subsets),
-            sessions_moved_total: 0,
+            moves: MoveTotals::default(),
             spare: Candidates::default(),
         }
     }
@@ -105,8 +107,8 @@ impl Placement {
     }
 
     /// Counts a session that changed its replica, and the tokens that are computed again for that.
-    pub(super) fn on_moved(&mut self, computed_tokens: u32) {
-        self.sessions_moved_total += 1;
+    pub(super) fn on_moved(&mut self, moved: Move, computed_tokens: u32) {
+        self.moves.add(moved);
         self.subsets.on_moved(computed_tokens);
     }
 
@@ -177,8 +179,8 @@ impl Placement {
         self.sessions.count(replica)
     }
 
-    pub(super) const fn sessions_moved_total(&self) -> u64 {
-        self.sessions_moved_total
+    pub(super) const fn moves(&self) -> MoveTotals {
+        self.moves
     }
 
     pub(super) fn view(&self, now: Moment) -> AssignmentView {

@@ -116,7 +116,7 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 55] = [
+const OTHERS: [(&str, &str); 56] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
@@ -140,6 +140,7 @@ const OTHERS: [(&str, &str); 55] = [
     ("timeouts.drain", "1ms"),
     ("sessions.headers", "[]"),
     ("sessions.table_mib", "1"),
+    ("sessions.ids_mib", "1"),
     ("sessions.ttl", "1ms"),
     ("subsets.floor", "3"),
     ("subsets.cap", "7"),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use cleave_core::domain::{Moment, ProcessAge, ReplicaId};
+use cleave_core::domain::{Moment, Place, ProcessAge, ReplicaId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,7 @@ use crate::replicas::{Access, Origin, Trouble};
 pub(in crate::proxy) struct Member {
     pub id: ReplicaId,
     pub origin: Origin,
+    pub place: Place,
     /// What opens it; may change while it is there.
     access: ArcSwap<Access>,
     /// Answers by which it refused the router's key, and whether it did so last.
@@ -40,10 +41,12 @@ impl Member {
     pub(super) fn new(id: ReplicaId, origin: Origin, access: Access) -> Arc<Self> {
         let (denied, is_denying, trouble, was_up) = Default::default();
         let (last_byte, awaited, models, birth, gone) = Default::default();
+        let place = Place::of(origin.as_str());
         let access = ArcSwap::from_pointee(access);
         Arc::new(Self {
             id,
             origin,
+            place,
             access,
             denied,
             is_denying,

@@ -115,6 +115,11 @@ impl Pool {
         &self.classes
     }
 
+    /// Says which parts of its brain are on, as at its start.
+    pub fn parts(&self) -> String {
+        self.lock().settings.summary()
+    }
+
     pub(super) fn spec(&self) -> Arc<PoolSettings> {
         self.spec.load_full()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{Brain, Settings, SubsetTotals, TtftError};
+use cleave_core::brain::{Brain, MoveTotals, Settings, SubsetTotals, TtftError};
 use cleave_core::fleet::Drift;
 use cleave_core::sharding::Balance;
 use cleave_core::tokens::TokenErrors;
@@ -13,7 +13,7 @@ use super::*;
 fn idle() -> PoolGauges {
     let shadows = Brain::new(Settings::default()).shadows();
     PoolGauges {
-        sessions_moved_total: 0,
+        sessions_moved: MoveTotals::default(),
         quarantined_total: 0,
         misses: TokenErrors::default(),
         ttft_error: TtftError::default(),
