@@ -101,9 +101,10 @@ fn summary(config: &Config) -> String {
 }
 
 fn class_line(class: &Class) -> String {
-    let Class { name, weight, first_token, wait_max } = class;
+    let Class { name, weight, promise, wait_max } = class;
     let weight = f64::from(weight.thousandths()) / 1000.0;
-    let first = first_token.map(|it| format!(", first token within {}", format_duration(it)));
+    let first =
+        promise.first_token.map(|it| format!(", first token within {}", format_duration(it)));
     let (first, wait) = (first.unwrap_or_default(), format_duration(*wait_max));
     format!("class {name}: weight {weight}{first}, waits at most {wait}")
 }
