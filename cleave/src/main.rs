@@ -6,6 +6,7 @@ mod calibrate;
 mod check_config;
 mod demo;
 mod explain;
+mod files;
 mod hardware;
 mod membership;
 mod mock;

@@ -7,6 +7,7 @@ mod support;
 
 mod bytes;
 mod discovery;
+mod engines;
 mod events;
 mod explain;
 mod failures;
@@ -15,6 +16,7 @@ mod hostile;
 mod kept;
 mod line;
 mod load;
+mod orders;
 mod priced;
 mod reload;
 mod restart;

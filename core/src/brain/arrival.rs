@@ -117,10 +117,13 @@ impl Brain {
         &mut self,
         now: Moment,
         request: RequestId,
-        parked: Parked,
+        mut parked: Parked,
         there: &Fills,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
+        // Where its cache is gone, there is nothing to wait for.
+        let home = parked.home.filter(|it| self.placement.has_cache(&parked.ask(now), *it));
+        parked.home = home;
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
         }

@@ -52,7 +52,7 @@ pub struct ReplicaSnapshot {
     pub id: ReplicaId,
     pub name: String,
     pub weight: f64,
-    /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
+    /// `joining`, `up`, `draining`, `drained`, `suspect`, `out`, `trial`, or `leaving`.
     pub state: &'static str,
     pub reason: Option<&'static str>,
     pub in_flight: u32,
@@ -102,7 +102,11 @@ impl Brain {
                 id: it.id,
                 name: it.name.clone(),
                 weight: it.weight,
-                state: state.name,
+                state: match (state.name, self.placement.is_drained(it.place), it.in_flight) {
+                    ("up", true, 0) => "drained",
+                    ("up", true, _) => "draining",
+                    (name, ..) => name,
+                },
                 reason: state.reason.map(crate::fleet::Reason::as_str),
                 in_flight: it.in_flight,
                 sessions: self.placement.sessions_at(it.id),

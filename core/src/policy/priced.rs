@@ -140,6 +140,10 @@ impl Policy for Priced {
         held
     }
 
+    fn cached_tokens(&self, ask: &Ask<'_>, replica: ReplicaId) -> Option<u32> {
+        Some(ask.outline.tokens_in(self.residency.depth(ask, replica)))
+    }
+
     fn terms(&mut self, ask: &Ask<'_>, candidates: &[Candidate], into: &mut Vec<Terms>) {
         self.residency.look_up(ask, candidates);
         let traffic = self.traffic(ask, candidates);

@@ -11,6 +11,7 @@ mod settings;
 mod slots;
 mod status;
 mod tenants;
+mod tokens;
 
 pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
@@ -19,7 +20,7 @@ pub use assignment::{
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use server::{AdminBindError, AdminServer};
-pub use settings::{AdminSettings, Secret};
+pub use settings::{AdminSettings, AdminToken, Secret};
 pub use slots::SLOTS_MAX;
 pub use status::{ClassStatus, PoolStatus, QueueStatus, ReplicaStatus, Status};
 pub use tenants::{Figures, PoolTenants, TenantFigures, TenantList, Used};

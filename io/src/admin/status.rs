@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use cleave_core::brain::{LeaveCause, QueueSnapshot};
+use cleave_core::brain::{LeaveCause, QueueSnapshot, ReplicaSnapshot};
 use cleave_core::queue::ClassSnapshot;
 use serde::Serialize;
 
-use crate::proxy::{Pool, Router};
+use crate::proxy::{Given, Pool, Router};
 
 /// What `/status` answers.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +33,8 @@ pub struct PoolStatus {
     /// Requests that are refused because replicas failed while they were served.
     pub quarantined: usize,
     pub queue: QueueStatus,
+    /// By which token its assignment was ordered to stay as it is, and when.
+    pub frozen: Option<Given>,
     pub replicas: Vec<ReplicaStatus>,
 }
 
@@ -60,10 +62,14 @@ pub struct ClassStatus {
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaStatus {
     pub url: String,
-    /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
+    /// `joining`, `up`, `draining`, `drained`, `suspect`, `out`, `trial`, or `leaving`.
     pub state: &'static str,
-    /// Why it is suspected or out.
+    /// Why it is suspected or out, or why it never came up.
     pub reason: Option<&'static str>,
+    /// What the last probe found, in words for people.
+    pub detail: Option<String>,
+    /// By which token it was ordered drained, and when.
+    pub drained: Option<Given>,
     pub weight: f64,
     pub in_flight: u32,
     pub sessions: u32,
@@ -85,21 +91,25 @@ impl Status {
 
 impl PoolStatus {
     fn of(pool: &Pool) -> Self {
-        let snapshot = pool.snapshot();
-        let replicas: Vec<ReplicaStatus> = snapshot
-            .replicas
-            .into_iter()
-            .map(|it| ReplicaStatus {
+        let (snapshot, mut troubles) = (pool.snapshot(), pool.troubles());
+        let mut orders = pool.orders();
+        let replica = |it: ReplicaSnapshot| {
+            let drained = orders.drained.remove(&it.name);
+            let trouble = troubles.remove(&it.name).filter(|_| it.state != "up");
+            ReplicaStatus {
                 url: it.name,
                 state: it.state,
-                reason: it.reason,
+                reason: it.reason.or(trouble.as_ref().map(|it| it.word)),
+                detail: trouble.map(|it| it.detail),
+                drained,
                 weight: it.weight,
                 in_flight: it.in_flight,
                 sessions: it.sessions,
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
-            })
-            .collect();
+            }
+        };
+        let replicas: Vec<ReplicaStatus> = snapshot.replicas.into_iter().map(replica).collect();
         Self {
             name: pool.name.clone(),
             policy: snapshot.policy.as_str(),
@@ -113,6 +123,7 @@ impl PoolStatus {
                 .into(),
             quarantined: snapshot.quarantined,
             queue: QueueStatus::of(snapshot.queue),
+            frozen: orders.frozen,
             replicas,
         }
     }

@@ -3,6 +3,7 @@
 //! once, with its place, its path and its remedy. The other rooms never see a raw value, and this
 //! one never acts on a settled one.
 
+mod access;
 mod costs;
 mod fit;
 mod overlay;
@@ -21,7 +22,7 @@ mod trust;
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Value;
@@ -50,6 +51,8 @@ pub struct Config {
     pub tenants: proxy::Tenants,
     pub admin: admin::AdminSettings,
     pub telemetry: telemetry::LogSettings,
+    /// Files that were read beside the configuration: a change of one of them is a reload.
+    pub files: Vec<PathBuf>,
 }
 
 /// What the command line says beside the file, as it was typed.

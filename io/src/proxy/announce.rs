@@ -4,6 +4,7 @@ use cleave_core::brain::{Inherit, LeaveCause, MoveTotals, Notice, Order, Remedy}
 use cleave_core::domain::{ReplicaId, float};
 use cleave_core::fleet::{Reason, Silence, State};
 
+use crate::replicas::Trouble;
 use crate::telemetry::Incident;
 
 /// Makes of a notice what is told; `replica` is the address of the one it speaks of.
@@ -110,6 +111,38 @@ pub(super) fn rebuilt(
         state: "restarted",
         reason: Some("panic"),
         detail: Some(detail),
+        alert: true,
+        ..Incident::default()
+    }
+}
+
+/// Makes of a replica that refuses the router's key what is told.
+pub(super) fn denied(pool: &str, replica: &str, has_key: bool) -> Incident {
+    let detail = if has_key {
+        "it refuses the key that is configured for it (api_key, api_key_file)"
+    } else {
+        "it asks for a key, and none is configured for it (api_key, api_key_file, forward_credentials)"
+    };
+    Incident {
+        kind: "replica",
+        pool: Some(pool.to_owned()),
+        replica: Some(replica.to_owned()),
+        state: "unauthorized",
+        detail: Some(detail.to_owned()),
+        alert: true,
+        ..Incident::default()
+    }
+}
+
+/// Makes of a replica that never came up what is told.
+pub(super) fn never_up(pool: &str, replica: &str, trouble: &Trouble) -> Incident {
+    Incident {
+        kind: "replica",
+        pool: Some(pool.to_owned()),
+        replica: Some(replica.to_owned()),
+        state: "joining",
+        reason: Some(trouble.word),
+        detail: Some(trouble.detail.clone()),
         alert: true,
         ..Incident::default()
     }

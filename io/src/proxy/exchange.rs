@@ -7,14 +7,18 @@ use std::sync::Arc;
 
 use cleave_core::brain::{Failure, Outcome};
 use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
-use cleave_core::protocol::{Effect, KeptPath, Peek, Route as Path, SessionId, peek};
+use cleave_core::protocol::{
+    Effect, KeptPath, PathVerdict, Peek, Route as Path, SessionId, health_body, path_verdict, peek,
+};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use tracing::debug;
 
-use crate::replicas::{Answer, Connection, OutgoingBody, Payload, SendError, Upload};
+use crate::replicas::{
+    Access, Answer, Connection, OutgoingBody, Payload, SendError, Target, Upload,
+};
 use crate::tokenizer::Count;
 
 use super::body::Body;
@@ -31,6 +35,7 @@ use super::pool::{Member, Pool};
 use super::relay::Relay;
 use super::rescue::{ServeError, json};
 use super::resume::{ResumableRequest, ResumeBuffer};
+use super::router::Router;
 use super::table::Route;
 use super::vetting::vet;
 use super::visit::Visit;
@@ -72,13 +77,27 @@ fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, S
         return Some(Err(ServeError::NotOneHost));
     }
     match (&parts.method, parts.uri.path()) {
-        (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: "CONNECT" })),
+        (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: Method::CONNECT })),
+        (&Method::GET | &Method::HEAD, "/health") => Some(Ok(health(&worker.router))),
         (&Method::GET, path) => {
             let listed = worker.router.table().answer(path)?;
             Some(listed.map(|it| json(StatusCode::OK, it)))
         }
         _ => None,
     }
+}
+
+/// Says to load balancers on the client port whether the router serves; an engine's own health is not theirs
+/// to ask for.
+fn health(router: &Router) -> Response<Body> {
+    let (status, word) = if router.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else if router.is_ready() {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "no_replica")
+    };
+    json(status, health_body(word).into())
 }
 
 /// What a replica answers, and the account it is for.
@@ -99,6 +118,12 @@ async fn serve(
     // Intake and peek: the request, its caller and its session.
     let router = &worker.router;
     let path = Path::read(visit.uri.path())?;
+    let allowed = &router.settings.paths_allowed;
+    match path_verdict(parts.method.as_str(), visit.uri.path(), path, allowed) {
+        PathVerdict::Open => {}
+        PathVerdict::Closed => return Err(ServeError::ClosedPath),
+        PathVerdict::Method => return Err(ServeError::Method { method: parts.method }),
+    }
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
     let owner = Owner::of(caller.tenant, client.peer);
@@ -168,7 +193,7 @@ async fn serve(
             (try_each(worker, visit, member, &head, &Payload::default()).await?, None)
         }
     };
-    let answer = vet(router, answer, visit.member().map(|it| &it.origin), passing)?;
+    let answer = vet(visit, answer, passing)?;
     Ok(Served { answer, resume_buffer, account })
 }
 
@@ -235,9 +260,10 @@ pub(super) async fn try_each(
 /// Reads what it means that there is no answer.
 const fn failure_to_send(error: &SendError) -> Failure {
     match error {
-        SendError::Connect(_) | SendError::ConnectTimeout | SendError::Body(_) => {
-            Failure::Unreachable
-        }
+        SendError::Connect(_)
+        | SendError::Tls(_)
+        | SendError::ConnectTimeout
+        | SendError::Body(_) => Failure::Unreachable,
         SendError::NoAnswer => Failure::Late,
         SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
         SendError::Died(_) => Failure::Died,
@@ -263,7 +289,9 @@ async fn send(
     payload: &Payload,
 ) -> Result<Answer, SendError> {
     let timeouts = &worker.router.settings.timeouts;
-    let start = request_line(visit, member);
+    let access = member.access();
+    let target = Target { origin: &member.origin, access: &access };
+    let start = request_line(visit, member, &access);
     let outgoing = || OutgoingBody::<Incoming>::Held(payload);
     let head = [start.as_bytes(), head];
     let mut lost = None;
@@ -274,7 +302,7 @@ async fn send(
             answered => return answered,
         }
     }
-    let fresh = match (Connection::open(&member.origin, timeouts.connect).await, lost) {
+    let fresh = match (Connection::open(target, timeouts.connect).await, lost) {
         // ...unless it is gone: then it had the request when it went.
         (Err(SendError::Connect(error)), Some(lost)) if error.kind() == ConnectionRefused => {
             return Err(SendError::Died(lost));
@@ -294,9 +322,11 @@ async fn pass(
     chunked: bool,
 ) -> Result<Answer, ServeError> {
     let timeouts = &worker.router.settings.timeouts;
-    let connection = loop {
-        match Connection::open(&member.origin, timeouts.connect).await {
-            Ok(connection) => break connection,
+    let (connection, access) = loop {
+        let access = member.access();
+        let target = Target { origin: &member.origin, access: &access };
+        match Connection::open(target, timeouts.connect).await {
+            Ok(connection) => break (connection, access),
             Err(last) => {
                 let placed = visit.place_again(failure_to_send(&last)).await;
                 let tries = visit.tries();
@@ -304,7 +334,7 @@ async fn pass(
             }
         }
     };
-    let start = request_line(visit, &member);
+    let start = request_line(visit, &member, &access);
     let head = [start.as_bytes(), head];
     let limit_bytes = worker.router.settings.limits.body_bytes_max;
     let outgoing = OutgoingBody::Passing { body, chunked, limit: timeouts.body };
@@ -323,11 +353,12 @@ async fn pass(
     }
 }
 
-fn request_line(visit: &Visit, member: &Member) -> String {
+/// Writes the request line and what only this replica is told: its host, its key, where the session was.
+fn request_line(visit: &Visit, member: &Member, access: &Access) -> String {
     let path = visit.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let authority = member.origin.authority();
+    let (authority, key) = (member.origin.authority(), access.line());
     let method = visit.method.as_str();
-    let mut line = [method, " ", path, " HTTP/1.1\r\nhost: ", authority, "\r\n"].concat();
+    let mut line = [method, " ", path, " HTTP/1.1\r\nhost: ", authority, "\r\n", key].concat();
     if let Some(previous) = &visit.previous {
         line.extend([PREVIOUS_REPLICA.as_str(), ": ", previous.as_str(), "\r\n"]);
     }

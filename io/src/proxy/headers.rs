@@ -134,7 +134,9 @@ pub(super) fn clean_for_client(headers: &mut HeaderMap, stream: bool) {
         headers.remove(&name);
     }
     // Nearly all answers have none of them, which is told without a lookup for each.
-    let is_ours = |it: &HeaderName| HOP_BY_HOP.contains(it) || NOT_FOR_CLIENTS.contains(it);
+    let is_ours = |it: &HeaderName| {
+        HOP_BY_HOP.contains(it) || NOT_FOR_CLIENTS.contains(it) || is_credential(it.as_str())
+    };
     while let Some(name) = headers.keys().find(|it| is_ours(it)).cloned() {
         headers.remove(name);
     }

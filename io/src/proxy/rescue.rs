@@ -50,7 +50,9 @@ pub(super) enum ServeError {
     #[error("a request names one host")]
     NotOneHost,
     #[error("{method} is not supported")]
-    Method { method: &'static str },
+    Method { method: http::Method },
+    #[error("this path is not served here; an operator can open it (paths.allow)")]
+    ClosedPath,
     #[error("the model `{model}` does not exist; available: {available}")]
     UnknownModel { model: String, available: String },
     #[error(
@@ -75,13 +77,13 @@ pub(super) enum ServeError {
     #[error("the router made a mistake; the request may be tried again")]
     Panicked,
     #[error(
-        "the replica asks for an API key, and the router does not pass clients' keys on; an operator \
-         can have it do so (forward_credentials)"
+        "the replica refuses the router's API key, or asks for one; only an operator can mend that \
+         (api_key, or forward_credentials)"
     )]
     ReplicaUnauthorized,
     #[error("the replica sent a redirect to another address, which is not passed on")]
     Redirected,
-    #[error("the request could not be served after {tries} tries: {last}")]
+    #[error("the request could not be served after {tries} tries: {}", failed(last))]
     Failed { tries: u32, last: SendError },
 }
 
@@ -141,11 +143,13 @@ impl ServeError {
                 | Refusal::OverContract { .. },
                 _,
             ) => Self::HeldBack(refusal),
+            // Nothing took the request, so that a later one may be served.
+            (
+                Refusal::TriesSpent | Refusal::BudgetSpent,
+                None | Some(SendError::Connect(_) | SendError::Tls(_) | SendError::ConnectTimeout),
+            ) => Self::NoReplica { retry_after: Duration::from_secs(1) },
             (Refusal::TriesSpent | Refusal::BudgetSpent, Some(last)) => {
                 Self::Failed { tries, last }
-            }
-            (Refusal::TriesSpent | Refusal::BudgetSpent, None) => {
-                Self::NoReplica { retry_after: Duration::from_secs(1) }
             }
         }
     }
@@ -163,6 +167,7 @@ impl ServeError {
             Self::NotOneHost => (StatusCode::BAD_REQUEST, "not_one_host"),
             Self::UnnamedModel { .. } => (StatusCode::BAD_REQUEST, "model_missing"),
             Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
+            Self::ClosedPath => (StatusCode::NOT_FOUND, "path_not_served"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "body_timeout"),
             Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "body_too_slow"),
@@ -297,6 +302,21 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::NoReplica { .. } | Refusal::TriesSpent | Refusal::BudgetSpent => {
             "no replica can take the request now"
         }
+    }
+}
+
+/// Says to clients what failed, without the operating system's words: those are for the log.
+const fn failed(last: &SendError) -> &'static str {
+    match last {
+        SendError::Connect(_) | SendError::Tls(_) => "no connection",
+        SendError::ConnectTimeout => "no connection in time",
+        SendError::Exhausted(_) => "the router is full",
+        SendError::Lost(_) | SendError::Died(_) => "the connection was lost",
+        SendError::NoAnswer => "no answer in time",
+        SendError::GivenUp => "the replica hangs",
+        SendError::BrokenOff(_) => "the answer broke off",
+        SendError::BadAnswer(_) => "the answer is not HTTP",
+        SendError::Body(_) => "the request body broke off",
     }
 }
 

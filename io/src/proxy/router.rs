@@ -1,26 +1,32 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod ordering;
 mod probing;
 
-use std::collections::BTreeMap;
+pub use ordering::NotAudited;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use cleave_core::brain::{Event, MoveTotals, Order};
 use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::queue::Use;
 use cleave_core::sharding::Generation;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{
-    AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
+    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PoolGauges, ReplicaGauges,
+    TenantGauges,
 };
+use crate::tls::ServerTls;
 
 use super::announce::moved;
 use super::assignment_file;
@@ -49,6 +55,7 @@ pub struct Router {
     pub(super) settings: ProxySettings,
     pub(super) clock: Clock,
     pub(super) access: AccessLog,
+    audit: AuditLog,
     pub metrics: Metrics,
     /// Decisions that are kept.
     pub explanations: Explanations,
@@ -67,8 +74,10 @@ pub struct Router {
     requests: AtomicU64,
     replicas: AtomicU32,
     draining: AtomicBool,
-    /// Whether the operator was told that a replica asks for a key it does not get.
-    pub(super) told_of_keys: AtomicBool,
+    /// The certificate that clients see, taken up anew when its files change.
+    tls: ArcSwapOption<ServerTls>,
+    /// The same for operators.
+    admin_tls: ArcSwapOption<ServerTls>,
     /// What was said of each pool whose contracts cannot all be kept.
     overcommitted: Mutex<BTreeMap<String, String>>,
     pub(super) tasks: TaskTracker,
@@ -81,14 +90,19 @@ impl Router {
         let buffers = Buffers::for_bodies(settings.limits.buffered_bytes_max);
         let explanations = Explanations::new(settings.explain.clone());
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
+        let tls = ArcSwapOption::from_pointee(settings.tls.clone());
+        let audit = AuditLog(settings.audit_file.clone());
         let (bytes_max, port) = (settings.kept_ids_bytes_max, settings.listen.port());
         let kept_ids = KeptIdTable::new(bytes_max, settings.state_dir.as_deref(), port);
         Arc::new(Self {
             settings,
+            tls,
+            admin_tls: ArcSwapOption::default(),
             salts,
             kept_ids,
             clock: Clock::start(),
             access,
+            audit,
             metrics: Metrics::default(),
             explanations,
             events: Arc::default(),
@@ -100,7 +114,6 @@ impl Router {
             requests: AtomicU64::new(0),
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
-            told_of_keys: AtomicBool::new(false),
             overcommitted: Mutex::default(),
             tasks: TaskTracker::new(),
             #[cfg(test)]
@@ -133,8 +146,37 @@ impl Router {
     }
 
     pub fn start_draining(&self) {
-        self.draining.store(true, Relaxed);
+        if self.draining.swap(true, Relaxed) {
+            return;
+        }
         self.events.publish(Incident { kind: "drain", state: "draining", ..Incident::default() });
+    }
+
+    /// Takes up a certificate that was read again. Whether there is TLS at all is settled at the start.
+    pub fn renew_certificate(&self, new: Option<&ServerTls>) {
+        if let (Some(_), Some(new)) = (&self.settings.tls, new) {
+            self.tls.store(Some(Arc::new(new.clone())));
+        }
+    }
+
+    /// Takes up the admin port's certificate at its start.
+    pub(crate) fn set_admin_certificate(&self, own: Option<&ServerTls>) {
+        self.admin_tls.store(own.cloned().map(Arc::new));
+    }
+
+    /// Takes up the admin port's certificate when it was read again.
+    pub fn renew_admin_certificate(&self, new: Option<&ServerTls>) {
+        if self.admin_tls.load().is_some() && new.is_some() {
+            self.set_admin_certificate(new);
+        }
+    }
+
+    pub(crate) fn admin_acceptor(&self) -> Option<TlsAcceptor> {
+        self.admin_tls.load().as_ref().map(|it| it.acceptor())
+    }
+
+    pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
+        self.tls.load().as_ref().map(|it| it.acceptor())
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
@@ -169,6 +211,7 @@ impl Router {
                 let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
                 let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
                 self.restore(&pool);
+                self.restore_orders(&pool);
                 let timed = Arc::downgrade(&pool);
                 self.spawn_kept("timer", move || keep_time(timed.clone()));
                 let (router, asked) = (Arc::clone(self), Arc::downgrade(&pool));
@@ -179,7 +222,11 @@ impl Router {
                 pool
             });
             pool.tell(Event::Contracted { limits: tenants.limits(&pool.name) });
-            for member in pool.apply(settings, &self.replicas) {
+            let joined = pool.apply(settings, &self.replicas);
+            if !joined.is_empty() {
+                pool.repeat_orders();
+            }
+            for member in joined {
                 self.look_after(&pool, &member);
             }
             pools.push(pool);
@@ -219,12 +266,14 @@ impl Router {
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut kept, mut told) = (BTreeMap::new(), BTreeMap::new());
+        let (mut kept, mut drained) = (BTreeMap::new(), BTreeSet::new());
+        let mut told = BTreeMap::new();
         for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
+                self.notice_drained(&mut drained);
                 self.kept_ids.keep();
             }
             if tick.is_multiple_of(TICKS_TO_TELL) {
@@ -247,13 +296,13 @@ impl Router {
     /// Goes on from the assignment that an earlier run left.
     fn restore(&self, pool: &Pool) {
         let Some(folder) = &self.settings.state_dir else { return };
-        let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
+        let file = self.file_of(folder, "assignment", pool);
         match assignment_file::read(&file) {
             Ok(None) => {}
             Ok(Some(assignment)) => {
                 let generation = assignment.generation();
                 info!(pool = pool.name, %generation, file = %file.display(), "assignment restored");
-                pool.order(Order::Restore { assignment });
+                pool.tell(Event::Ordered(Order::Restore { assignment }));
             }
             Err(error) => {
                 warn!(pool = pool.name, file = %file.display(), %error, "assignment not restored");
@@ -271,7 +320,7 @@ impl Router {
             }
             let names = pool.snapshot().replicas.into_iter();
             let names = names.map(|it| (Place::of(&it.name), it.name)).collect();
-            let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
+            let file = self.file_of(folder, "assignment", pool);
             if let Err(error) = assignment_file::write(&file, &view, &names) {
                 warn!(pool = pool.name, file = %file.display(), %error, "assignment not kept");
             }
@@ -293,6 +342,11 @@ impl Router {
         let (now, known) = (self.clock.now(), self.tenants());
         for pool in self.pools.load().iter() {
             let snapshot = pool.snapshot();
+            let (members, orders) = (pool.members(), pool.orders());
+            let denied = |name: &str| {
+                let member = members.iter().find(|it| it.origin.as_str() == name);
+                member.map_or(0, |it| it.denied_total())
+            };
             let gauges = snapshot.replicas.iter().map(|it| ReplicaGauges {
                 replica: &it.name,
                 up: it.state == "up",
@@ -304,6 +358,8 @@ impl Router {
                 in_flight_mu: it.in_flight_mu,
                 pace: it.pace,
                 drift: it.drift,
+                denied_total: denied(&it.name),
+                is_drained: orders.drained.contains_key(&it.name),
             });
             let names = WorkloadNames::of(pool, &known);
             let own = PoolGauges {

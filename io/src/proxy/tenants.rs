@@ -138,11 +138,25 @@ pub(super) struct RequestTenant<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnknownKey;
 
+impl<'a> IntoIterator for &'a Tenants {
+    type Item = &'a TenantSettings;
+    type IntoIter = std::slice::Iter<'a, TenantSettings>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 impl Tenants {
     pub fn new(tenants: Vec<TenantSettings>, unknown: UnknownKeys) -> Self {
         let keys = tenants.iter().enumerate();
         let by_key = keys.flat_map(|(at, it)| it.keys.iter().map(move |key| (*key, at))).collect();
         Self { all: tenants, by_key, unknown }
+    }
+
+    /// The tenants in the order of the file.
+    pub fn iter(&self) -> std::slice::Iter<'_, TenantSettings> {
+        self.all.iter()
     }
 
     /// Tells whether there are tenants that are to be kept apart.

@@ -340,6 +340,13 @@ impl Visit {
         self.member.as_ref()
     }
 
+    /// Tells operators that the replica refused the router's key.
+    pub(super) fn on_denied(&self) {
+        if let (Some(pool), Some(member)) = (&self.pool, &self.member) {
+            pool.on_denied(member);
+        }
+    }
+
     fn on_sign_of_life(&self) {
         if let Some(member) = &self.member {
             member.on_byte(self.router.clock.now());

@@ -4,7 +4,7 @@ use crate::support::{Request, Router, Scripted, ask, json_answer};
 
 /// A request whose access line is long: a pipe holds 64 KiB, the router's queue 4 MiB.
 fn long_line() -> Request {
-    Request::get(&format!("/v1/long/{}", "x".repeat(30_000)))
+    Request::get(&format!("/v1/files/{}", "x".repeat(30_000)))
 }
 
 async fn fill_log(router: &Router) {

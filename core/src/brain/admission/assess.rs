@@ -87,6 +87,9 @@ impl Admission {
         let prefill_ms = cost.prefill_ms(prompt - cached, cached);
         let first_token_ms = prefill_ms + hardware.overhead_ms;
         let decode_ms = cost.decode_ms(output, prompt.saturating_add(output / 2));
+        if self.settings.gates {
+            self.gate.on_arrival(now, work_of(hardware, cost.prefill_ms(prompt, 0) + decode_ms));
+        }
         let classes = &self.settings.classes;
         let class = claim.class.unwrap_or(classes.default_id());
         let promise = classes.promise(class);

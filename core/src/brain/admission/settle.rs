@@ -107,6 +107,8 @@ impl Admission {
         there: impl Iterator<Item = &'a Replica> + Clone,
     ) {
         let capacity: f64 = there.clone().map(|it| it.hardware.capacity_mu_per_min).sum();
+        // Memory of a replica that never came up is none.
+        let there = there.filter(|it| !it.is_joining());
         let told = there.clone().filter_map(|it| it.reported.report()?.kv_tokens_max);
         // Replicas that report no memory are assumed to have as much as those that do, on average.
         let count = u64::try_from(told.clone().count()).unwrap_or(0);
@@ -117,7 +119,7 @@ impl Admission {
             self.drain_rate.expect(self.capacity_per_min, capacity_per_min);
             self.capacity_per_min = capacity_per_min;
         }
-        self.gate.on_room((0 < count).then_some(kv_tokens));
+        self.gate.on_room((0 < count).then_some(kv_tokens), capacity_per_min);
     }
 
     pub(in crate::brain) fn on_time(&mut self, now: Moment) {

@@ -263,6 +263,10 @@ fn new_sessions_wait_while_memory_is_full_and_later_turns_pass() {
     };
     bench.tell(Event::Reported { replica: ReplicaId(0), report });
     bench.wait(1.0);
+    // More than the fleet could compute again: else no session waits.
+    let (huge, _) = bench.arrive(9, 4_000_000, of(1, 1));
+    bench.answer(huge);
+    bench.end(huge, Usage { input: Some(1), output: Some(1), cached: None });
     let (first, verdicts) = bench.arrive(1, 1_900, of(1, 1));
     assert_eq!(sent(&verdicts), [first], "it is alone");
     let (fresh, verdicts) = bench.arrive(2, 100, of(1, 1));

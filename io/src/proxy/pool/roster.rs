@@ -31,6 +31,7 @@ impl Pool {
         for (origin, replica) in &wanted {
             match present.get(origin) {
                 Some(member) => {
+                    member.set_access(&replica.access);
                     self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
                     let hardware = Arc::clone(&replica.hardware);
                     self.tell(Event::Classed { replica: member.id, hardware });
@@ -51,7 +52,8 @@ impl Pool {
 
     fn join(&self, replica: &ReplicaSettings, ids: &AtomicU32) -> Arc<Member> {
         let weight = replica.weight;
-        let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), replica.origin.clone());
+        let id = ReplicaId(ids.fetch_add(1, Relaxed));
+        let member = Member::new(id, replica.origin.clone(), replica.access.clone());
         // First a member, then a candidate: what can be chosen must be found.
         self.members.rcu(|all| {
             let mut all = Vec::clone(all);

@@ -38,6 +38,8 @@ fn the_guide_lists_every_metric_and_no_other() {
         in_flight_mu: 0.25,
         pace: 1.0,
         drift: Drift { predicted_us: 2_500_000, ..Drift::default() },
+        denied_total: 5,
+        is_drained: true,
     };
     let workloads = vec![("acme × chat".to_owned(), replica.drift)];
     let own = PoolGauges { workloads, ..idle() };
@@ -109,6 +111,8 @@ fn a_replica_that_left_is_not_reported() {
         in_flight_mu: 0.0,
         pace: 1.0,
         drift: Drift::default(),
+        denied_total: 0,
+        is_drained: false,
     };
     metrics.set_pool("p", &idle(), [replica].into_iter());
     metrics.clear_replicas();
