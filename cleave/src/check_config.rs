@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use cleave_core::queue::{Class, Classes, Limits};
 use cleave_io::config::{self, Config, Flags};
@@ -103,11 +104,17 @@ fn summary(config: &Config) -> String {
 }
 
 fn class_line(class: &Class) -> String {
-    let Class { name, weight, first_token, wait_max } = class;
+    let Class { name, weight, promise, wait_max } = class;
     let weight = f64::from(weight.thousandths()) / 1000.0;
-    let first = first_token.map(|it| format!(", first token within {}", format_duration(it)));
-    let (first, wait) = (first.unwrap_or_default(), format_duration(*wait_max));
-    format!("class {name}: weight {weight}{first}, waits at most {wait}")
+    let span = |what: &str, it: Option<Duration>| {
+        it.map(|it| format!(", {what} within {}", format_duration(it))).unwrap_or_default()
+    };
+    let first = span("first token", promise.first_token);
+    let gap = span("each next", promise.token_gap);
+    format!(
+        "class {name}: weight {weight}{first}{gap}, waits at most {}",
+        format_duration(*wait_max)
+    )
 }
 
 fn tenant_line(tenant: &TenantSettings, classes: &Classes) -> String {
@@ -127,7 +134,7 @@ fn tenant_line(tenant: &TenantSettings, classes: &Classes) -> String {
 }
 
 fn contract(limits: &Limits) -> String {
-    let Limits { work_per_min, tokens_per_min, requests_per_min, burst } = limits;
+    let Limits { work_per_min, tokens_per_min, requests_per_min, burst, is_hard } = limits;
     let parts = [
         work_per_min.map(|it| format!("{} MU", it.as_mu())),
         tokens_per_min.map(|it| format!("{it} tokens")),
@@ -137,7 +144,8 @@ fn contract(limits: &Limits) -> String {
     if parts.is_empty() {
         return "no contract".to_owned();
     }
-    format!("{} a minute, burst {}", parts.join(", "), format_duration(*burst))
+    let hard = if *is_hard { ", hard" } else { "" };
+    format!("{} a minute, burst {}{hard}", parts.join(", "), format_duration(*burst))
 }
 
 /// Asks every listed replica as the router would, and says what it found.

@@ -235,6 +235,7 @@ impl Brain {
             self.placement.on_moved(moved, booking.outline.prompt_tokens.saturating_sub(cached));
         }
         self.poison.on_sent(request, &booking);
+        self.learning.on_sent(now, &self.fleet, &mut booking);
         self.books.open(request, booking);
         actions.push(Action::Send { request, replica });
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cost::Hardware;
+use crate::cost::learned::Learned;
 use crate::domain::{
     Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
@@ -74,6 +75,10 @@ pub enum Event {
     Probed {
         replica: ReplicaId,
         probe: Probe,
+    },
+    /// An earlier run has learned what work takes.
+    Recalled {
+        costs: Vec<Learned>,
     },
     /// An operator has ordered something about subsets, or an earlier run left them.
     Ordered(Order),

@@ -12,6 +12,7 @@ use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
+use crate::cost::learned::Learned;
 use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Standing;
 use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
@@ -52,6 +53,8 @@ pub struct Explanation {
     pub why: Why,
     /// The time to the first token, as predicted when it was booked.
     pub ttft_ms: f64,
+    /// What was learned of the costs that predict it; nothing where learning is off.
+    pub costs: Option<Learned>,
     /// How the chosen one was weighed, where the policy weighs in time.
     pub terms: Option<Terms>,
     /// How many could have been chosen.
@@ -241,6 +244,7 @@ impl Brain {
             moved: None,
             why,
             ttft_ms: 0.0,
+            costs: self.learning.learned_of(booking.replica),
             terms,
             candidates: compared.len(),
             considered,

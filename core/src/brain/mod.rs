@@ -1,9 +1,9 @@
-//! The whole decision for one pool: events and time in, actions out. Five machines do it, each with its
+//! The whole decision for one pool: events and time in, actions out. Six machines do it, each with its
 //! own state and none knowing another: `placement` says where, `admission` when, `books` what it costs,
-//! `health` which replicas are well, `poison` what must not be sent. The brain is the match below: it
-//! tells the machines what happened and carries what they say from one to the next. It never waits,
-//! never reads a clock and never does what it decides: the driver does, under one lock per pool, and
-//! the simulator does the same in virtual time.
+//! `health` which replicas are well, `learning` what work takes there, `poison` what must not be sent. The
+//! brain is the match below: it tells the machines what happened and carries what they say from one to the
+//! next. It never waits, never reads a clock and never does what it decides: the driver does, under one lock
+//! per pool, and the simulator does the same in virtual time.
 
 mod admission;
 mod arrival;
@@ -13,6 +13,7 @@ mod explain;
 mod health;
 pub mod hostile;
 pub mod invariants;
+mod learning;
 mod notice;
 mod outcome;
 mod placement;
@@ -52,6 +53,7 @@ use admission::{Admission, Arrival};
 use books::Books;
 use explain::Explaining;
 use health::Health;
+use learning::Learning;
 use notice::Notices;
 use placement::Placement;
 use poison::Poison;
@@ -75,6 +77,7 @@ pub struct Brain {
     admission: Admission,
     books: Books,
     health: Health,
+    learning: Learning,
     poison: Poison,
     explaining: Explaining,
     notices: Notices,
@@ -90,6 +93,7 @@ impl Brain {
             admission: Admission::new(&settings.line, settings.retries),
             books: Books::default(),
             health: Health::new(settings.watch),
+            learning: Learning::new(settings.learns_costs),
             poison: Poison::new(settings.quarantine),
             explaining: Explaining::default(),
             notices: Notices::default(),
@@ -128,7 +132,7 @@ impl Brain {
             }
             Event::Classed { replica, hardware } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
-                    it.hardware = hardware;
+                    it.hardware = self.learning.on_joined(replica, hardware);
                     self.admission.on_joined(it);
                 }
                 self.measure();
@@ -139,6 +143,7 @@ impl Brain {
                 self.release_if_done(replica, actions);
             }
             Event::Contracted { limits } => self.admission.on_contracted(now, limits),
+            Event::Recalled { costs } => self.recall(costs),
             Event::Ordered(order) => self.placement.obey(now, order, &self.fleet),
             Event::Probed { replica, probe } => self.check(now, actions, |it, fleet, found| {
                 it.on_probed(now, fleet, replica, probe, found);
@@ -194,6 +199,7 @@ impl Brain {
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.placement.sweep(now);
             self.fleet.on_time(now);
+            self.reprice();
             self.placement.plan_if_due(now, &self.fleet);
             self.measure();
             self.refresh_reaches(now);

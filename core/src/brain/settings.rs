@@ -20,6 +20,8 @@ pub struct Settings {
     pub watch: WatchSettings,
     pub quarantine: QuarantineSettings,
     pub line: LineSettings,
+    /// Whether what work takes is learned from what streams show.
+    pub learns_costs: bool,
     /// Where chance starts; two brains with one seed and the same events decide alike.
     pub seed: u64,
 }
@@ -131,6 +133,7 @@ impl Default for Settings {
             watch: WatchSettings::default(),
             quarantine: QuarantineSettings::default(),
             line: LineSettings::default(),
+            learns_costs: true,
             seed: 0,
         }
     }

@@ -1,5 +1,6 @@
 //! What the page, the admin port and the tests may see of a brain.
 
+use crate::cost::learned::Learned;
 use crate::domain::{Moment, ReplicaId, Report, RequestId};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
@@ -154,6 +155,11 @@ impl Brain {
     pub fn tenants(&self) -> Vec<TenantSnapshot> {
         let tenants = self.admission.tenants();
         tenants.map(|(tenant, waiting, usage)| TenantSnapshot { tenant, waiting, usage }).collect()
+    }
+
+    /// What was learned of what work takes, for each class of replicas.
+    pub fn learned_costs(&self) -> Vec<Learned> {
+        self.learning.learned()
     }
 
     /// How far predictions were off, for each workload seen lately.

@@ -4,6 +4,7 @@ mod blame;
 mod books;
 mod figures;
 mod hangs;
+mod learning;
 mod moves;
 mod poison;
 mod policy;

@@ -191,6 +191,13 @@ impl Replica {
         self.hardware.capacity_mu_per_min / self.pace.factor()
     }
 
+    /// Prices its work anew; by that, work takes `stretch` times as long as was thought.
+    pub fn reprice(&mut self, hardware: Arc<Hardware>, stretch: f64) {
+        self.hardware = hardware;
+        self.pace.rebase(stretch);
+        self.watch.slow.rebase(stretch);
+    }
+
     /// Notes that a connection broke under a request, which may be the request's own doing.
     pub fn on_loss(&mut self, now: Moment) {
         self.failed_total += 1;

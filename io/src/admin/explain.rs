@@ -8,6 +8,7 @@ use cleave_core::domain::Moment;
 use cleave_core::policy;
 use serde::{Deserialize, Serialize};
 
+use super::costs::CostFigures;
 use crate::proxy::{KeptDecision, RequestOutcome, Router, Tenants, WorkloadNames};
 
 /// How many decisions the list shows.
@@ -86,6 +87,9 @@ pub struct Try {
     pub output_tokens_expected: Option<u32>,
     /// The time to the first token, as predicted when it was booked.
     pub ttft_ms: f64,
+    /// The costs that predict it; null where learning is off.
+    #[serde(default)]
+    pub costs: Option<CostFigures>,
     /// How the chosen one was weighed; null where the policy does not weigh in time.
     pub terms: Option<Terms>,
     /// How many could have been chosen.
@@ -223,6 +227,7 @@ impl Try {
             prompt_tokens: choice.prompt_tokens,
             output_tokens_expected: choice.output_tokens,
             ttft_ms: choice.ttft_ms,
+            costs: choice.costs.as_ref().map(CostFigures::of),
             terms: choice.terms.map(Terms::of),
             candidates_total: choice.candidates,
             candidates: choice.considered.iter().map(Candidate::of).collect(),

@@ -2,6 +2,7 @@
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
 mod assignment;
+mod costs;
 mod events;
 mod explain;
 mod load;
@@ -17,6 +18,7 @@ pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
     WorkloadFigures,
 };
+pub use costs::{CostErrors, CostFigures};
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use server::{AdminBindError, AdminServer};

@@ -69,10 +69,11 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 9] {
 }
 
 /// Compares what a pool's brain and probes were started with.
-fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 27] {
+fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 28] {
     let (from, to) = (&old.brain, &new.brain);
     [
         ("policy", from.policy != to.policy),
+        ("learn_costs", from.learns_costs != to.learns_costs),
         ("sessions.table_mib", from.sessions.bytes_max != to.sessions.bytes_max),
         ("sessions.ttl", from.sessions.ttl != to.sessions.ttl),
         ("retries.tries_max", from.retries.tries_max != to.retries.tries_max),

@@ -49,6 +49,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         watch,
         quarantine: raw.quarantine.into(),
         line,
+        learns_costs: raw.learn_costs,
         seed: brain::Settings::default().seed,
     };
     let engine = Engine {

@@ -26,7 +26,7 @@ use super::callers::{Caller, Owner};
 use super::claim;
 use super::client::Client;
 use super::headers::{
-    Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
+    Framed, PREVIOUS_REPLICA, TraceId, clean_for_client, is_event_stream, write_for_replica,
 };
 use super::intake::{self, Intake};
 use super::kept_ids;
@@ -51,6 +51,7 @@ pub(super) async fn exchange(
     let request_id = intake::request_id(&parts.headers, || worker.fresh_id());
     let router = Arc::clone(&worker.router);
     let mut visit = Visit::new(router, parts.method.clone(), parts.uri.clone(), request_id);
+    (visit.client, visit.trace) = (Some(client.peer), TraceId::of(&parts.headers));
     visit.explain(&parts.headers);
     visit.session = intake::session(&parts.headers, &worker.router.settings.session_headers);
     let served = match own_answer(&worker, &parts) {
@@ -62,6 +63,7 @@ pub(super) async fn exchange(
     };
     let mut answer = served.unwrap_or_else(|error| {
         debug!(%error, "request refused");
+        visit.code = Some(error.code());
         error.answer(visit.api)
     });
     visit.answered(answer.status());
@@ -126,6 +128,7 @@ async fn serve(
     }
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
+    visit.whose = caller.at.map(|at| (Arc::clone(&tenants), at));
     let owner = Owner::of(caller.tenant, client.peer);
     let (account, mut room) = intake::open(router, owner, &parts.headers)?;
     let reads = intake::must_read(path, &parts.method, &parts.headers);
@@ -143,6 +146,7 @@ async fn serve(
     let route = kept_ids::route(&router.table(), keeper.as_ref(), visit.named.as_ref(), model)?;
     let Route { pool, model: known_as, is_adapter } = route;
     let model = known_as.as_deref().or(model).unwrap_or("");
+    visit.model = Some(model.into());
     let header = router.settings.workload_header.as_ref();
     let workload = header.and_then(|it| parts.headers.get(it)?.to_str().ok());
     let key = SliceKey::new(caller.salt, workload.unwrap_or(model), session);

@@ -11,6 +11,7 @@ mod cancel;
 mod claim;
 mod client;
 mod clock;
+mod costs_file;
 mod exchange;
 mod explanations;
 mod guard;

@@ -193,6 +193,11 @@ impl ServeError {
         }
     }
 
+    /// The reason for machines.
+    pub(super) const fn code(&self) -> &'static str {
+        self.verdict().1
+    }
+
     const fn kind(&self) -> ErrorKind {
         match self.verdict().0 {
             StatusCode::UNAUTHORIZED => ErrorKind::Unauthorized,

@@ -1,6 +1,7 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod keeping;
 mod ordering;
 mod probing;
 
@@ -12,10 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use cleave_core::brain::{Event, MoveTotals, Order};
-use cleave_core::domain::{Moment, Place, RequestId};
+use cleave_core::brain::{Event, MoveTotals};
+use cleave_core::domain::{Moment, RequestId};
 use cleave_core::queue::Use;
-use cleave_core::sharding::Generation;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::TlsAcceptor;
@@ -29,7 +29,6 @@ use crate::telemetry::{
 use crate::tls::ServerTls;
 
 use super::announce::moved;
-use super::assignment_file;
 use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
@@ -212,6 +211,7 @@ impl Router {
                 let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
                 self.restore(&pool);
                 self.restore_orders(&pool);
+                self.recall(&pool);
                 let timed = Arc::downgrade(&pool);
                 self.spawn_kept("timer", move || keep_time(timed.clone()));
                 let (router, asked) = (Arc::clone(self), Arc::downgrade(&pool));
@@ -268,11 +268,13 @@ impl Router {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut kept, mut drained) = (BTreeMap::new(), BTreeSet::new());
         let mut told = BTreeMap::new();
+        let mut kept_costs = BTreeMap::new();
         for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
+                self.keep_costs(&mut kept_costs);
                 self.notice_drained(&mut drained);
                 self.kept_ids.keep();
             }
@@ -290,42 +292,6 @@ impl Router {
             if let Some(incident) = moved(&pool.name, &before, &now) {
                 self.events.publish(incident);
             }
-        }
-    }
-
-    /// Goes on from the assignment that an earlier run left.
-    fn restore(&self, pool: &Pool) {
-        let Some(folder) = &self.settings.state_dir else { return };
-        let file = self.file_of(folder, "assignment", pool);
-        match assignment_file::read(&file) {
-            Ok(None) => {}
-            Ok(Some(assignment)) => {
-                let generation = assignment.generation();
-                info!(pool = pool.name, %generation, file = %file.display(), "assignment restored");
-                pool.tell(Event::Ordered(Order::Restore { assignment }));
-            }
-            Err(error) => {
-                warn!(pool = pool.name, file = %file.display(), %error, "assignment not restored");
-            }
-        }
-    }
-
-    /// Writes the assignments that have changed since `kept`.
-    fn keep(&self, kept: &mut BTreeMap<String, Generation>) {
-        let Some(folder) = &self.settings.state_dir else { return };
-        for pool in self.pools.load().iter() {
-            let view = pool.assignment();
-            if view.assignment.is_empty() || kept.get(&pool.name) == Some(&view.generation) {
-                continue;
-            }
-            let names = pool.snapshot().replicas.into_iter();
-            let names = names.map(|it| (Place::of(&it.name), it.name)).collect();
-            let file = self.file_of(folder, "assignment", pool);
-            if let Err(error) = assignment_file::write(&file, &view, &names) {
-                warn!(pool = pool.name, file = %file.display(), %error, "assignment not kept");
-            }
-            // Said once for each change, not every few seconds.
-            kept.insert(pool.name.clone(), view.generation);
         }
     }
 
@@ -368,6 +334,7 @@ impl Router {
                 misses: snapshot.misses,
                 shadows: pool.shadows(),
                 ttft_error: snapshot.ttft_error.clone(),
+                costs: pool.learned_costs(),
                 workloads: pool
                     .workload_drifts()
                     .into_iter()

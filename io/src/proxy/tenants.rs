@@ -132,6 +132,8 @@ pub(super) struct RequestTenant<'a> {
     pub(super) salt: u64,
     pub(super) identity: Identity<'a>,
     pub(super) settings: Option<&'a TenantSettings>,
+    /// Its place among the tenants.
+    pub(super) at: Option<usize>,
 }
 
 /// The key is of no tenant, and only tenants may pass.
@@ -162,6 +164,11 @@ impl Tenants {
     /// Tells whether there are tenants that are to be kept apart.
     pub(super) const fn are_apart(&self) -> bool {
         !self.all.is_empty()
+    }
+
+    /// The name of the tenant at a place.
+    pub(super) fn name_at(&self, at: usize) -> Option<&str> {
+        self.all.get(at).map(|it| it.name.as_str())
     }
 
     /// Names the tenant in books and metrics.
@@ -211,6 +218,7 @@ impl Tenants {
             salt: 0,
             identity: Identity::Keyless,
             settings: None,
+            at: None,
         };
         if self.all.is_empty() {
             let given = given.map(HeaderValue::as_bytes);
@@ -224,7 +232,8 @@ impl Tenants {
                 let settings = &self.all[*at];
                 let tenant = Self::id(&settings.name);
                 let identity = Identity::Tenant(&settings.name);
-                Ok(RequestTenant { tenant, salt: tenant.0, identity, settings: Some(settings) })
+                let (settings, at) = (Some(settings), Some(*at));
+                Ok(RequestTenant { tenant, salt: tenant.0, identity, settings, at })
             }
             None if self.unknown == UnknownKeys::Refuse => Err(UnknownKey),
             None => Ok(keyless),
@@ -333,6 +342,7 @@ mod tests {
             salt: 1,
             identity: Identity::Tenant("a"),
             settings: Some(&settings),
+            at: None,
         };
         let granted = |asked: Option<u8>| caller.class(asked.map(ClassId)).map(|it| it.0);
         assert_eq!(granted(None), Some(1));

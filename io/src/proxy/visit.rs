@@ -3,6 +3,7 @@
 
 mod settle;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -10,18 +11,19 @@ use std::time::{Duration, Instant};
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, KeptPath, Meter, SessionId};
-use cleave_core::queue::{Claim, Tenant};
+use cleave_core::queue::{Claim, ClassId, Tenant};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::replicas::Origin;
 
 use super::cancel::CancelSignal;
 use super::explanations::{KeptDecision, Visibility};
-use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
+use super::headers::{DECISION, REQUEST_ID, SESSION_ID, TraceId, WAITED_MS, write_rate_limits};
 use super::kept_ids::{IdNotes, Named};
 use super::pool::{Member, Pool};
 use super::rescue::ServeError;
 use super::router::Router;
+use super::tenants::Tenants;
 
 /// A wait below this is none: a decision takes some time too.
 const WAIT_SHOWN_MIN: Duration = Duration::from_millis(1);
@@ -54,6 +56,14 @@ pub(super) struct Visit {
     /// How long it waited to be placed, all tries together.
     waited: Duration,
     tenant: Tenant,
+    /// Where it comes from, and what it asked for, for the access line.
+    pub(super) client: Option<IpAddr>,
+    pub(super) whose: Option<(Arc<Tenants>, usize)>,
+    pub(super) model: Option<Box<str>>,
+    class: Option<ClassId>,
+    pub(super) trace: Option<TraceId>,
+    /// Why the router answers itself.
+    pub(super) code: Option<&'static str>,
     status: StatusCode,
     stream: bool,
     meter: Meter,
@@ -105,6 +115,12 @@ impl Visit {
             tries: 0,
             waited: Duration::ZERO,
             tenant: Tenant::default(),
+            client: None,
+            whose: None,
+            model: None,
+            class: None,
+            trace: None,
+            code: None,
             status: StatusCode::OK,
             stream: false,
             meter: Meter::blind(),
@@ -141,6 +157,7 @@ impl Visit {
         self.pool = Some(Arc::clone(&pool));
         self.key = Some(key);
         self.tenant = claim.tenant;
+        self.class = Some(claim.class.unwrap_or(pool.classes().default_id()));
         self.extent = extent;
         let arrived = Event::Arrived { request: self.request, key, outline, extent, claim };
         let placed = self.ask(arrived).await?;

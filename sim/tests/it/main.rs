@@ -3,6 +3,7 @@
 
 mod books;
 mod faults;
+mod learning;
 mod light;
 mod orderings;
 mod queueing;

@@ -47,7 +47,7 @@ const GRANTS: &[Grant] = &[
 
 /// The machines of the brain. Each sees its own state and what it is handed: none names another, nor the brain
 /// that carries values between them.
-const MACHINES: &[&str] = &["placement", "admission", "books", "health", "poison"];
+const MACHINES: &[&str] = &["placement", "admission", "books", "health", "learning", "poison"];
 
 /// Where a file stands: its crate and its modules, outermost first.
 struct Place<'a> {

@@ -97,6 +97,11 @@ impl Admission {
         self.knees.on_joined(replica.id, &replica.hardware);
     }
 
+    /// Notes that work at a replica takes `stretch` times as long as was thought.
+    pub(in crate::brain) fn on_repriced(&mut self, replica: &Replica, stretch: f64) {
+        self.knees.on_repriced(replica.id, &replica.hardware, stretch);
+    }
+
     pub(in crate::brain) fn on_left(&mut self, replica: ReplicaId) {
         self.knees.on_left(replica);
     }

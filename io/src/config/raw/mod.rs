@@ -60,6 +60,9 @@ pub(super) struct Raw {
     /// For every pool that does not name its own. Without one, times are guessed from the model's name.
     #[schemars(extend("x-applies" = "reload"))]
     pub costs: Option<PathBuf>,
+    /// Lets every pool learn what work takes from what its streams show, and price by that where it
+    /// is clearly better than `costs` or the guess.
+    pub learn_costs: bool,
     /// Lets a streamed answer that breaks off go on from another replica, in every pool that does not
     /// say otherwise. The engines must be able to continue a message: vLLM and SGLang are.
     #[schemars(extend("x-applies" = "reload"))]
@@ -228,6 +231,7 @@ impl Default for Raw {
             threads: None,
             policy: Text(cleave_core::brain::Settings::default().policy),
             costs: None,
+            learn_costs: cleave_core::brain::Settings::default().learns_costs,
             resume: false,
             forward_credentials: false,
             engine_fields: EngineFields::default(),

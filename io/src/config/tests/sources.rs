@@ -116,10 +116,11 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 56] = [
+const OTHERS: [(&str, &str); 57] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
+    ("learn_costs", "false"),
     ("admin.listen", "127.0.0.1:1"),
     ("admin.token", "other"),
     ("timeouts.drain_delay", "3s"),

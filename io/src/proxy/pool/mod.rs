@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use cleave_core::brain::{Event, Notice, Order, Outcome, Refusal};
+use cleave_core::cost::learned::Learned;
 use cleave_core::domain::{self, Moment, ReplicaId, RequestId};
 use cleave_core::queue::Classes;
 use tokio::sync::{Notify, mpsc};
@@ -187,6 +188,11 @@ impl Pool {
             state: "drained",
             ..Incident::default()
         });
+    }
+
+    /// Hands the brain what an earlier run has learned of costs.
+    pub(super) fn recall(&self, costs: Vec<Learned>) {
+        self.tell(Event::Recalled { costs });
     }
 
     /// Asks the brain where a request goes, now or next, and waits while it cannot say, but not for

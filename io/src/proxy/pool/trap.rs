@@ -105,5 +105,6 @@ fn kind_of(event: &Event) -> &'static str {
         Event::Unawaited { .. } => "unawaited",
         Event::Restarted { .. } => "restarted",
         Event::Heard { .. } => "heard",
+        Event::Recalled { .. } => "recalled",
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use cleave_core::brain::{LeaveCause, MoveTotals, Shadows, TtftError};
+use cleave_core::cost::learned::{Errors, Kind, Learned};
 use cleave_core::fleet::{Drift, ms};
 use cleave_core::tokens::TokenErrors;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -32,8 +33,17 @@ struct QuantileLabel {
     quantile: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CostLabel {
+    pool: String,
+    class: String,
+    kind: &'static str,
+    costs: &'static str,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct DecisionFamilies {
+    cost_error: Family<CostLabel, Real>,
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
     first_token_error: Family<QuantileLabel, Real>,
@@ -53,12 +63,18 @@ pub struct PoolGauges {
     pub misses: TokenErrors,
     pub shadows: Shadows,
     pub ttft_error: TtftError,
+    pub costs: Vec<Learned>,
     /// By name.
     pub workloads: Vec<(String, Drift)>,
 }
 
 impl DecisionFamilies {
     pub(super) fn register(&self, it: &mut Registry) {
+        it.register(
+            "cleave_cost_error_ratio",
+            "How far times of a class were off lately by the costs given, learned and used",
+            self.cost_error.clone(),
+        );
         it.register(
             "cleave_tokens_predicted",
             "Tokens predicted at the decision, of requests whose count came",
@@ -127,6 +143,7 @@ impl DecisionFamilies {
             let error_s = it.ttft_error.error_ms(share) / 1e3;
             self.first_token_error.get_or_create(&label).set(error_s);
         }
+        self.set_costs(pool, &it.costs);
         for (workload, drift) in &it.workloads {
             for (kind, seconds) in kinds_s(drift) {
                 let (pool, workload) = (pool.to_owned(), workload.clone());
@@ -135,6 +152,21 @@ impl DecisionFamilies {
             }
         }
         self.set_shadows(pool, it.shadows);
+    }
+
+    fn set_costs(&self, pool: &str, costs: &[Learned]) {
+        for it in costs {
+            for kind in Kind::ALL {
+                let errors = it.errors_of(kind);
+                let used = if it.is_used { errors.learned } else { errors.given };
+                let kinds = [("given", errors.given), ("learned", errors.learned), ("used", used)];
+                for (costs, error) in kinds.into_iter().filter(|_| 0 < errors.seen) {
+                    let (pool, class, kind) = (pool.to_owned(), it.class.clone(), kind.as_str());
+                    let label = CostLabel { pool, class, kind, costs };
+                    self.cost_error.get_or_create(&label).set(Errors::share(error));
+                }
+            }
+        }
     }
 
     fn set_shadows(&self, pool: &str, shadows: Shadows) {
@@ -149,6 +181,7 @@ impl DecisionFamilies {
     /// Forgets the workloads, before those that are still there are set anew.
     pub(super) fn clear(&self) {
         self.workload_work.clear();
+        self.cost_error.clear();
     }
 }
 

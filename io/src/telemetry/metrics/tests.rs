@@ -1,8 +1,10 @@
 //! What is written, and that the guide says the same.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cleave_core::brain::{Brain, MoveTotals, Settings, SubsetTotals, TtftError};
+use cleave_core::cost::learned::{Kind, Learner, Sighting};
 use cleave_core::fleet::Drift;
 use cleave_core::sharding::Balance;
 use cleave_core::tokens::TokenErrors;
@@ -12,11 +14,14 @@ use super::*;
 /// A pool in which nothing has happened.
 fn idle() -> PoolGauges {
     let shadows = Brain::new(Settings::default()).shadows();
+    let mut learner = Learner::new(Arc::default());
+    learner.see(Kind::Gaps, &Sighting { steps: 8.0, batch: 1.0, ms: 60.0, ..Sighting::default() });
     PoolGauges {
         sessions_moved: MoveTotals::default(),
         quarantined_total: 0,
         misses: TokenErrors::default(),
         ttft_error: TtftError::default(),
+        costs: vec![learner.learned()],
         workloads: Vec::new(),
         shadows,
     }
