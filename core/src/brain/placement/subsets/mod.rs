@@ -41,8 +41,9 @@ const OUT_MAX: Duration = Duration::from_secs(60);
 const RETURN_MAX: Duration = Duration::from_secs(30);
 /// Workloads whose demand is known; any above a two-thousandth of all load is among them.
 const WORKLOADS_MAX: usize = 4096;
-/// How many times what it needs a workload may have, where the pool is not busy.
-const ROOMY: f64 = 2.0;
+/// Shares of all demand are shares of this part of what the pool can do at least: the first workload of an idle pool
+/// has all of the demand, and needs next to nothing.
+const IDLE_PART: f64 = 0.05;
 /// The part of a pool beyond which a workload only grows by what it needs.
 const SHARE_PART: f64 = 0.5;
 /// The part of all demand from which on a workload had the pool to itself.
@@ -249,10 +250,9 @@ impl Subsets {
             let bounds = self.bounds_of(workload);
             // What is sent again and again because replicas die under it is not demand.
             let load = if self.troubles.has(now, workload) { 0.0 } else { load };
-            // Its part of the fleet is what it may have while no other wants it, as far as it has a use for that.
-            let share = load / total.max(f64::MIN_POSITIVE) * f64::from(replicas) * capacity;
-            let roomy = (share * self.sizer.target()).min(ROOMY * load);
-            let load = load.max(roomy.min(SHARE_PART * self.sizer.target() * pool));
+            // Its part of the pool is what it may have while no other wants it, as far as the pool has work at all.
+            let share = load / total.max(IDLE_PART * pool).max(f64::MIN_POSITIVE);
+            let load = load.max(share.min(SHARE_PART) * pool * self.sizer.target());
             let size = self.sizer.size(now, workload, load, capacity, bounds);
             if bounds.floor < size {
                 sizes.insert(workload, size);

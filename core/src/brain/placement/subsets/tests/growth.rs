@@ -40,18 +40,26 @@ fn alone_in_a_pool_a_workload_has_all_of_it_and_keeps_it_when_another_comes() {
     assert_eq!(subset(&mut subsets, key(1, 7)).len(), 12);
     assert_eq!(subset(&mut subsets, key(2, 7)).len(), 2);
     load(&mut subsets, 1, 50.0, 63..800);
-    assert_eq!(subset(&mut subsets, key(1, 7)).len(), 2, "it needs no more, and shrinks");
+    assert_eq!(subset(&mut subsets, key(1, 7)).len(), 6, "it needs no more, and shrinks to half");
 }
 
 #[test]
 fn a_workload_grows_by_what_it_needs_and_not_by_being_alone_for_a_while() {
     let mut subsets = planned(SubsetSettings::default(), 16);
-    // A twentieth of what the pool can do, and all of what it does.
-    load(&mut subsets, 1, 80.0, 1..60);
+    // A hundredth of what the pool can do, and all of what it does.
+    load(&mut subsets, 1, 16.0, 1..60);
     let size = subset(&mut subsets, key(1, 7)).len();
-    assert!((2..=3).contains(&size), "{size}");
-    load(&mut subsets, 2, 1500.0, 60..120);
-    load(&mut subsets, 1, 80.0, 120..122);
+    assert!((2..=4).contains(&size), "{size}");
+    load(&mut subsets, 1, 160.0, 60..120);
+    let size = subset(&mut subsets, key(1, 7)).len();
+    assert!((3..=8).contains(&size), "no more than half of the pool: {size}");
+    let both = |subsets: &mut At, seconds: std::ops::Range<u64>| {
+        for second in seconds {
+            load(subsets, 2, 1900.0, second..second + 1);
+            load(subsets, 1, 100.0, second..second + 1);
+        }
+    };
+    both(&mut subsets, 120..700);
     assert_eq!(subset(&mut subsets, key(1, 7)).len(), 2, "a twentieth of the load");
     let large = subset(&mut subsets, key(2, 7)).len();
     assert_eq!(large, 16, "one that needs all of it has all of it");
