@@ -122,8 +122,10 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         // Where its cache is gone, there is nothing to wait for.
-        let home = parked.home.filter(|it| self.placement.has_cache(&parked.ask(now), *it));
-        parked.home = home;
+        if !parked.waits_for_keeper() {
+            let ask = parked.ask(now);
+            parked.home = parked.home.filter(|it| self.placement.has_cache(&ask, *it));
+        }
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
         }
