@@ -70,7 +70,7 @@ async fn a_hundred_turns_by_previous_response_id_never_leave_their_replica() {
     }
     let homes: std::collections::BTreeSet<_> = chats.iter().map(|it| &it.0).collect();
     assert!(1 < homes.len(), "they are spread: {homes:?}");
-    let list = router.ask(&Request::get("/v1/responses")).await;
+    let list = router.ask(&Request::get("/v1/files")).await;
     assert!(list.header("x-mock-replica").is_some(), "a list is tied to no replica");
 }
 
@@ -208,10 +208,10 @@ async fn files_batches_and_conversations_go_to_the_replica_that_made_them() {
         assert_eq!(answer.status(), 200, "{}", answer.text());
         answer.json()["id"].as_str().unwrap().trim_start_matches("made-").to_owned()
     };
-    for path in ["files", "conversations", "batches"] {
+    for (path, below) in [("files", "/content"), ("conversations", "/items"), ("batches", "")] {
         let form = Request::post_as(&format!("/v1/{path}"), "multipart/form-data", "a form");
         let at = made_at(&form).await;
-        for rest in ["", "/content", "/cancel"] {
+        for rest in ["", below] {
             let item = Request::get(&format!("/v1/{path}/made-{at}{rest}"));
             assert_eq!(made_at(&item).await, at, "{path}{rest}");
         }

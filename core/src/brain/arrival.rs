@@ -122,7 +122,9 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         // Where its cache is gone, there is nothing to wait for.
-        let home = parked.home.filter(|it| self.placement.has_cache(&parked.ask(now), *it));
+        let is_kept = parked.waits_for_keeper();
+        let has_cache = |it| self.placement.has_cache(&parked.ask(now), it);
+        let home = parked.home.filter(|it| is_kept || has_cache(*it));
         parked.home = home;
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
