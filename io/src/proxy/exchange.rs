@@ -119,13 +119,7 @@ async fn serve(
 ) -> Result<Served, ServeError> {
     // Intake and peek: the request, its caller and its session.
     let router = &worker.router;
-    let path = Path::read(visit.uri.path())?;
-    let allowed = &router.settings.paths_allowed;
-    match path_verdict(parts.method.as_str(), visit.uri.path(), path, allowed) {
-        PathVerdict::Open => {}
-        PathVerdict::Closed => return Err(ServeError::ClosedPath),
-        PathVerdict::Method => return Err(ServeError::Method { method: parts.method }),
-    }
+    let path = open_path(router, &parts)?;
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
     visit.whose = caller.at.map(|at| (Arc::clone(&tenants), at));
@@ -135,8 +129,7 @@ async fn serve(
     let taken = intake::take_body(router, &mut room, reads, body).await?;
     client.set_stage(parts.version, taken.stage());
     let body = taken.held();
-    let peeked = body.as_ref().map(|it| peek(visit.api, it));
-    let mut found = peeked.transpose()?.unwrap_or_default();
+    let mut found = body.as_ref().map(|it| peek(visit.api, it)).transpose()?.unwrap_or_default();
     let kept_path = KeptPath::read(parts.uri.path());
     let keeper = kept_ids::locate(visit, &caller, kept_path, &found)?;
     let named = visit.session.take().or(found.session.take()).or_else(|| kept_path.session());
@@ -147,9 +140,8 @@ async fn serve(
     let Route { pool, model: known_as, is_adapter } = route;
     let model = known_as.as_deref().or(model).unwrap_or("");
     visit.model = Some(model.into());
-    let header = router.settings.workload_header.as_ref();
-    let workload = header.and_then(|it| parts.headers.get(it)?.to_str().ok());
-    let key = SliceKey::new(caller.salt, workload.unwrap_or(model), session);
+    let workload = intake::workload(router, &parts.headers).unwrap_or(model);
+    let key = SliceKey::new(caller.salt, workload, session);
     let spec = pool.spec();
     let resumes = found.stream && spec.resume;
     let (urgency, bytes) = (&found.urgency, taken.held_bytes());
@@ -199,6 +191,17 @@ async fn serve(
     };
     let answer = vet(visit, answer, passing)?;
     Ok(Served { answer, resume_buffer, account })
+}
+
+/// Reads the path of a request, and refuses one that may not pass.
+fn open_path(router: &Router, parts: &Parts) -> Result<Path, ServeError> {
+    let path = Path::read(parts.uri.path())?;
+    let allowed = &router.settings.paths_allowed;
+    match path_verdict(parts.method.as_str(), parts.uri.path(), path, allowed) {
+        PathVerdict::Open => Ok(path),
+        PathVerdict::Closed => Err(ServeError::ClosedPath),
+        PathVerdict::Method => Err(ServeError::Method { method: parts.method.clone() }),
+    }
 }
 
 /// Says how long an answer may be. What limits one in a form of its own is not read, and a question about what is kept

@@ -12,6 +12,7 @@ use http::StatusCode;
 
 use super::Visit;
 use crate::proxy::explanations::RequestOutcome;
+use crate::proxy::headers::TraceId;
 use crate::proxy::panics::{Panicked, attempt};
 use crate::telemetry::AccessRecord;
 
@@ -96,7 +97,7 @@ impl Visit {
             first_token: self.shown_first_token(),
             total,
             outcome: self.outcome_word(),
-            trace_id: self.trace.as_ref().map(|it| it.as_str()),
+            trace_id: self.trace.as_ref().map(TraceId::as_str),
         });
     }
 
