@@ -4,6 +4,7 @@ mod blame;
 mod books;
 mod figures;
 mod hangs;
+mod peers;
 mod poison;
 mod policy;
 mod property;

@@ -46,6 +46,8 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         watch,
         quarantine: raw.quarantine.into(),
         line,
+        // Set where the router is started: it is another one in every process.
+        router: None,
         seed: brain::Settings::default().seed,
     };
     let engine = Engine {

@@ -7,6 +7,7 @@ mod candidates;
 mod choose;
 mod inside;
 mod sessions;
+mod shared;
 mod subsets;
 
 use rand::SeedableRng as _;
