@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cleave_io::config::{self, Config, Flags};
+use cleave_io::coordination::PeerAddress;
 
 /// Check a configuration and say all that is wrong with it
 #[derive(Debug, clap::Args)]
@@ -40,13 +41,18 @@ pub(crate) fn run(args: &CheckConfig) -> ExitCode {
 
 /// Writes what the configuration amounts to.
 fn summary(config: &Config) -> String {
-    let Config { proxy, pools, discover, tenants: _, admin, telemetry: _ } = config;
+    let Config { proxy, pools, discover, tenants: _, admin, cluster, telemetry: _ } = config;
     let scheme = if proxy.tls.is_some() { "https" } else { "http" };
     let guard = if admin.token.is_some() { "with a token" } else { "without a token" };
     let mut text = format!(
         "ok\nclients: {scheme}://{}, {} threads\nadmin: http://{}, {guard}\n",
         proxy.listen, proxy.threads, admin.listen
     );
+    if let Some(cluster) = cluster {
+        let peers: Vec<&str> = cluster.peers.iter().map(PeerAddress::as_str).collect();
+        let peers = if peers.is_empty() { "those that join".to_owned() } else { peers.join(", ") };
+        writeln!(text, "other routers: on {}, with {peers}", cluster.listen).expect("text grows");
+    }
     for pool in pools {
         let models = match pool.models.as_slice() {
             [] => "whatever its replicas serve".to_owned(),

@@ -15,6 +15,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         // Whether it came from a file or not does not matter, only whether it differs.
         ("admin.token", old.admin.token != new.admin.token),
         ("admin.hosts", old.admin.hosts != new.admin.hosts),
+        ("cluster", old.cluster != new.cluster),
         ("tls", from.tls != to.tls),
         ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),

@@ -73,7 +73,8 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    Config { proxy, pools, discover, tenants, admin, telemetry: raw.log.into() }
+    let cluster = super::cluster::settle(raw.cluster, findings);
+    Config { proxy, pools, discover, tenants, admin, cluster, telemetry: raw.log.into() }
 }
 
 /// What every pool starts with.

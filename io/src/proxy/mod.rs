@@ -27,6 +27,7 @@ mod router;
 mod salts;
 mod server;
 mod settings;
+mod sharing;
 mod stuck;
 mod table;
 mod tenants;
@@ -51,6 +52,7 @@ pub use settings::{
     CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
     Timeouts, TlsSettings, default_session_headers,
 };
+pub use sharing::{PeerView, PoolNews, Sharing};
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use tls::TlsError;
 pub use workloads::WorkloadNames;

@@ -4,13 +4,13 @@
 mod probing;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cleave_core::brain::{Event, Order};
-use cleave_core::domain::{Moment, Place, RequestId};
+use cleave_core::domain::{Moment, Place, RequestId, RouterId};
 use cleave_core::queue::Use;
 use cleave_core::sharding::Generation;
 use tokio::sync::mpsc;
@@ -19,7 +19,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{
-    AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
+    AccessLog, AssignmentGauges, Events, Incident, Metrics, PeerGauges, PoolGauges, ReplicaGauges,
+    TenantGauges,
 };
 
 use super::assignment_file;
@@ -30,6 +31,7 @@ use super::explanations::Explanations;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
 use super::settings::{PoolSettings, ProxySettings};
+use super::sharing::Sharing;
 use super::table::Table;
 use super::tenants::Tenants;
 use super::workloads::WorkloadNames;
@@ -55,6 +57,8 @@ pub struct Router {
     pub(super) callers: Callers,
     /// Keeps tenants apart in caches.
     pub(super) salts: Salts,
+    /// Set once, before there are pools, where there may be other routers.
+    sharing: OnceLock<Arc<Sharing>>,
     pools: ArcSwap<Vec<Arc<Pool>>>,
     table: ArcSwap<Table>,
     tenants: ArcSwap<Tenants>,
@@ -83,6 +87,7 @@ impl Router {
             events: Arc::default(),
             buffers,
             callers: Callers::default(),
+            sharing: OnceLock::new(),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
             tenants: ArcSwap::default(),
@@ -113,7 +118,18 @@ impl Router {
     /// Tells whether a client would be served: some replica is up, and the router is staying.
     pub fn is_ready(&self) -> bool {
         let any_up = |pool: &Arc<Pool>| pool.snapshot().replicas.iter().any(|it| it.state == "up");
-        !self.is_draining() && self.pools.load().iter().any(any_up)
+        let is_joining = self.sharing().is_some_and(|it| it.is_joining());
+        !self.is_draining() && !is_joining && self.pools.load().iter().any(any_up)
+    }
+
+    /// Has pools tell other routers what they do; said once, before there are any.
+    pub fn share(&self, sharing: Arc<Sharing>) {
+        _ = self.sharing.set(sharing);
+    }
+
+    /// Where other routers are told what happens; nothing for a router that is alone.
+    pub fn sharing(&self) -> Option<&Arc<Sharing>> {
+        self.sharing.get()
     }
 
     pub fn is_draining(&self) -> bool {
@@ -154,7 +170,9 @@ impl Router {
                 let metrics = self.metrics.pool(&settings.name);
                 let events = Arc::clone(&self.events);
                 let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
-                let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
+                let sharing = self.sharing().cloned();
+                let pool =
+                    Pool::new(settings.clone(), metrics, self.clock, events, questions, sharing);
                 self.restore(&pool);
                 let timed = Arc::downgrade(&pool);
                 self.spawn_kept("timer", move || keep_time(timed.clone()));
@@ -300,7 +318,34 @@ impl Router {
                 &tenants.collect::<Vec<_>>(),
             );
         }
+        self.set_peer_metrics();
         self.metrics.write()
+    }
+
+    /// Counts the requests that each other router has in flight, over all pools.
+    pub fn heard_in_flight(&self) -> BTreeMap<RouterId, usize> {
+        let mut all = BTreeMap::new();
+        for (router, count) in self.pools.load().iter().flat_map(|it| it.heard_in_flight()) {
+            *all.entry(router).or_default() += count;
+        }
+        all
+    }
+
+    fn set_peer_metrics(&self) {
+        let Some(sharing) = self.sharing() else { return };
+        let (peers, in_flight) = (sharing.peers(), self.heard_in_flight());
+        let gauges = peers.iter().map(|(id, it)| PeerGauges {
+            peer: &it.address,
+            lag: it.lag,
+            bytes_told: it.totals.bytes_told,
+            bytes_heard: it.totals.bytes_heard,
+            gaps: it.totals.gaps,
+            wholes_told: it.totals.wholes_told,
+            wholes_heard: it.totals.wholes_heard,
+            overruns: it.totals.overruns,
+            in_flight: in_flight.get(id).copied().unwrap_or(0),
+        });
+        self.metrics.set_peers(&gauges.collect::<Vec<_>>());
     }
 
     fn rebuild_table(&self) {

@@ -3,6 +3,7 @@
 //! schema in turn checks the file. Nothing here decides what a combination of knobs means; that is
 //! `settle`.
 
+mod cluster;
 mod engine;
 mod sections;
 mod subsets;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Deserializer};
 use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
+pub(super) use cluster::ClusterSection;
 pub(super) use engine::{EngineFields, EngineHeaders};
 pub(super) use sections::{
     AdminSection, BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection,
@@ -86,6 +88,7 @@ pub(super) struct Raw {
     pub quarantine: QuarantineSection,
     pub explain: ExplainSection,
     pub log: LogSection,
+    pub cluster: ClusterSection,
     pub line: LineSection,
     /// The classes of service, in place of `interactive`, `standard` and `batch`.
     #[serde(deserialize_with = "slots")]
@@ -218,6 +221,7 @@ impl Default for Raw {
             quarantine: QuarantineSection::default(),
             explain: ExplainSection::default(),
             log: LogSection::default(),
+            cluster: ClusterSection::default(),
             line: LineSection::default(),
             classes: Vec::new(),
             keys: Keys::default(),

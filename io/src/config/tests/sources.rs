@@ -197,14 +197,21 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
     let workload = "{ workload = \"1a2b3c4d\", name = \"nightly\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__WORKLOADS__0", workload)]), ["workloads"]);
+    let cluster = "{ listen = \"127.0.0.1:1\" }";
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__CLUSTER", cluster)]), ["cluster"]);
     // These come to light under another name: the token, the pair, the policy, the classes, the
-    // workloads.
+    // workloads, the other routers.
     let tested_above = [
         "admin.token_file",
         "classes.first_token",
         "classes.name",
         "classes.wait_max",
         "classes.weight",
+        "cluster.advertise",
+        "cluster.listen",
+        "cluster.peers",
+        "cluster.secret",
+        "cluster.secret_file",
         "keys.cache_secret_file",
         "line.default_class",
         "pools.policy",
@@ -254,8 +261,9 @@ fn the_token_is_read_from_its_file() {
 
 #[test]
 fn what_nobody_sets_is_as_the_other_rooms_default_it() {
-    let Config { proxy, pools, discover, tenants, admin, telemetry } = load_text(ENOUGH).unwrap();
-    assert!(discover.is_empty());
+    let Config { proxy, pools, discover, tenants, admin, cluster, telemetry } =
+        load_text(ENOUGH).unwrap();
+    assert!(discover.is_empty() && cluster.is_none());
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());
