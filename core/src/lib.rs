@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod cost;
 pub mod domain;
 pub mod fleet;
+pub mod kept;
 pub mod policy;
 pub mod prefix;
 pub mod protocol;

@@ -8,4 +8,5 @@ pub mod discovery;
 pub mod proxy;
 pub mod replicas;
 pub mod telemetry;
+pub mod tls;
 pub mod tokenizer;

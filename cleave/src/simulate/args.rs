@@ -120,6 +120,12 @@ struct FleetArgs {
     /// class of --costs, or llama-8b]
     #[arg(long, value_name = "NAME")]
     hardware: Option<String>,
+    /// How many times as fast as that they are [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    speed: Option<f64>,
+    /// The step times that routers take all replicas to have [default: those they have]
+    #[arg(long, value_name = "NAME")]
+    believe: Option<String>,
     /// A file of coefficients, as `cleave calibrate` writes it
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
@@ -217,6 +223,7 @@ impl FleetArgs {
         }
         for class in &mut scenario.fleet {
             lay(&mut class.hardware, self.hardware.clone());
+            class.speed = self.speed.unwrap_or(class.speed);
             class.kv_tokens = self.kv_tokens.unwrap_or(class.kv_tokens);
             class.block_tokens = self.block_tokens.unwrap_or(class.block_tokens);
             class.batched_tokens = self.batched_tokens.unwrap_or(class.batched_tokens);
@@ -224,6 +231,7 @@ impl FleetArgs {
         }
         lay(&mut scenario.costs, self.costs);
         lay(&mut scenario.routers.count, self.routers);
+        lay(&mut scenario.believe, self.believe);
         lay(&mut scenario.routers.scrape_interval, self.scrape_interval);
         lay(&mut scenario.routers.scrape_delay, self.scrape_delay);
         lay(&mut scenario.routers.exchange_delay, self.exchange_delay);

@@ -6,7 +6,9 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
 use cleave_core::brain::{self, SubsetSettings};
+use cleave_core::domain::Promise;
 use cleave_io::config::{self, Flags};
+use cleave_sim::measure::Slo;
 use serde::Deserialize;
 
 use super::scenario::{LineSection, Scenario, SubsetSection};
@@ -23,14 +25,20 @@ pub(crate) enum RouterPart {
     Subsets,
     /// Keeping workloads that kill replicas apart
     Quarantine,
+    /// Learning what work takes from what streams show
+    Learning,
 }
 
-/// Settles what every router runs.
-pub(super) fn settle(scenario: &Scenario) -> anyhow::Result<brain::Settings> {
-    let base = match &scenario.config {
+/// Settles what every router runs. Without a file of its own it promises what is asked of it.
+pub(super) fn settle(scenario: &Scenario, slo: Slo) -> anyhow::Result<brain::Settings> {
+    let mut base = match &scenario.config {
         Some(file) => of_file(file, scenario.pool.as_deref())?,
         None => brain::Settings::default(),
     };
+    if scenario.config.is_none() && slo != Slo::default() {
+        let promise = Promise { first_token: Some(slo.ttft), token_gap: Some(slo.tpot) };
+        base.line.classes = base.line.classes.promising(promise);
+    }
     let mut settings = brain::Settings {
         subsets: subsets(base.subsets, scenario.subset)?,
         line: line(base.line, scenario.line),
@@ -42,6 +50,7 @@ pub(super) fn settle(scenario: &Scenario) -> anyhow::Result<brain::Settings> {
             RouterPart::Gate => settings.line.gates = false,
             RouterPart::Subsets => settings.subsets = SubsetSettings::undivided(),
             RouterPart::Quarantine => settings.quarantine.enabled = false,
+            RouterPart::Learning => settings.learns_costs = false,
         }
     }
     Ok(settings)
@@ -92,9 +101,17 @@ mod tests {
         let replicas = vec!["http://127.0.0.1:1".to_owned()];
         let flags = Flags { replicas, ..Flags::default() };
         let served = config::load(None, std::iter::empty(), flags).unwrap();
-        let simulated = settle(&Scenario::default()).unwrap();
+        let simulated = settle(&Scenario::default(), Slo::default()).unwrap();
         assert_eq!(served.pools[0].brain, simulated);
         assert_eq!(cleave_sim::world::WorldSettings::default().brain, simulated);
+    }
+
+    #[test]
+    fn routers_promise_what_is_asked_of_them_unless_their_file_says_otherwise() {
+        let slo: Slo = "ttft=1s,tpot=30ms".parse().unwrap();
+        let classes = settle(&Scenario::default(), slo).unwrap().line.classes;
+        let promise = classes.promise(classes.default_id());
+        assert_eq!((promise.first_token, promise.token_gap), (Some(slo.ttft), Some(slo.tpot)));
     }
 
     #[test]
@@ -103,7 +120,7 @@ mod tests {
             "without = [\"hold\", \"subsets\", \"quarantine\"]\n[line]\ngate = true",
         )
         .unwrap();
-        let settings = settle(&scenario).unwrap();
+        let settings = settle(&scenario, Slo::default()).unwrap();
         assert!(!settings.line.holds && settings.line.gates && !settings.quarantine.enabled);
         assert_eq!(settings.subsets, SubsetSettings::undivided());
     }
@@ -114,11 +131,11 @@ mod tests {
         let text = "policy = \"session\"\nline.hold = false\nreplicas = [\"http://127.0.0.1:1\"]\n";
         std::fs::write(&file, text).unwrap();
         let scenario = Scenario { config: Some(file.clone()), ..Scenario::default() };
-        let settings = settle(&scenario).unwrap();
+        let settings = settle(&scenario, Slo::default()).unwrap();
         assert_eq!(settings.policy, cleave_core::policy::PolicyKind::SESSION);
         assert!(!settings.line.holds);
         let wrong = Scenario { pool: Some("other".to_owned()), ..scenario };
-        let refusal = settle(&wrong).unwrap_err().to_string();
+        let refusal = settle(&wrong, Slo::default()).unwrap_err().to_string();
         std::fs::remove_file(file).unwrap();
         assert!(refusal.contains("has no pool \"other\""), "{refusal}");
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::cluster::News;
 use crate::cost::Hardware;
+use crate::cost::learned::Learned;
 use crate::domain::{
     Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
@@ -75,6 +76,10 @@ pub enum Event {
     Probed {
         replica: ReplicaId,
         probe: Probe,
+    },
+    /// An earlier run has learned what work takes.
+    Recalled {
+        costs: Vec<Learned>,
     },
     /// An operator has ordered something about subsets, or an earlier run left them.
     Ordered(Order),
@@ -216,15 +221,17 @@ pub enum Refusal {
     /// The line is full, and this request or its tenant has the least claim to a place in it.
     LineFull { retry_after: Duration },
     /// By prediction it cannot be served in the time it was given.
-    DeadlineUnmeetable,
+    DeadlineUnmeetable { retry_after: Duration },
     /// Its time passed while it waited.
-    DeadlinePassed,
+    DeadlinePassed { retry_after: Duration },
     /// It waited as long as its class may.
     WaitedOut { retry_after: Duration },
     /// It would begin a session, and the fleet's KV was full for as long as it may wait.
     SessionsFull { retry_after: Duration },
     /// The pool's brain was lost, or it panicked lately and rests: what it knew of the request is gone.
     Restarted { retry_after: Duration },
+    /// It names by an id what a replica kept that is gone.
+    NotKept,
     /// It is beyond its tenant's contract, and there is no idle capacity.
     OverContract { limit: &'static str, retry_after: Duration },
 }
@@ -239,12 +246,10 @@ impl Refusal {
             | Self::WaitedOut { retry_after }
             | Self::SessionsFull { retry_after }
             | Self::Restarted { retry_after }
+            | Self::DeadlineUnmeetable { retry_after }
+            | Self::DeadlinePassed { retry_after }
             | Self::OverContract { retry_after, .. } => Some(retry_after),
-            Self::TriesSpent
-            | Self::BudgetSpent
-            | Self::Quarantined { .. }
-            | Self::DeadlineUnmeetable
-            | Self::DeadlinePassed => None,
+            Self::TriesSpent | Self::BudgetSpent | Self::Quarantined { .. } | Self::NotKept => None,
         }
     }
 
@@ -256,11 +261,12 @@ impl Refusal {
             Self::Quarantined { .. } => "quarantined",
             Self::Suspected { .. } => "suspected",
             Self::LineFull { .. } => "line_full",
-            Self::DeadlineUnmeetable => "deadline_unmeetable",
-            Self::DeadlinePassed => "deadline_passed",
+            Self::DeadlineUnmeetable { .. } => "deadline_unmeetable",
+            Self::DeadlinePassed { .. } => "deadline_passed",
             Self::WaitedOut { .. } => "waited_out",
             Self::SessionsFull { .. } => "sessions_full",
             Self::Restarted { .. } => "pool_restarted",
+            Self::NotKept => "id_not_found",
             Self::OverContract { .. } => "over_contract",
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::cost::{Hardware, StepTimes};
 use crate::domain::{
-    Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
+    Extent, Moment, Outline, Place, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
 use crate::fleet::Probe;
 use crate::policy::PolicyKind;
@@ -188,6 +188,7 @@ impl<'a> Drive<'a> {
             prompt_tokens: self.short(),
             output_tokens: self.flag().then(|| self.short()),
             adapter: self.figure(),
+            kept_at: (self.byte() % 8 == 1).then(|| self.place()),
         };
         let extent = Extent {
             model: self.figure(),
@@ -224,7 +225,7 @@ impl<'a> Drive<'a> {
         }
         let replica = ReplicaId(self.replicas);
         self.replicas += 1;
-        let name = format!("http://gpu-{}:8000", replica.0);
+        let name = address(replica.0);
         let weight = if replica.0 == 0 { 1.0 } else { self.one_of(&FLOATS) };
         self.tell(Event::Joined { replica, name, weight, hardware: Arc::default() });
         self.tell(Event::Probed { replica, probe: Probe::Passed });
@@ -244,6 +245,7 @@ impl<'a> Drive<'a> {
                 tokens_per_min: self.flag().then(|| self.figure()),
                 requests_per_min: self.flag().then(|| self.figure()),
                 burst: Duration::from_millis(self.figure()),
+                is_hard: self.flag(),
             };
             (self.tenant(), limits)
         });
@@ -314,6 +316,11 @@ impl<'a> Drive<'a> {
         }
     }
 
+    /// Where some replica is, or could be.
+    fn place(&mut self) -> Place {
+        Place::of(&address(u32::from(self.byte() % 8)))
+    }
+
     fn short(&mut self) -> u32 {
         u32::try_from(self.figure()).unwrap_or(u32::MAX)
     }
@@ -336,4 +343,8 @@ impl<'a> Drive<'a> {
         self.bytes = rest;
         *first
     }
+}
+
+fn address(number: u32) -> String {
+    format!("http://gpu-{number}:8000")
 }

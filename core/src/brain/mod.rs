@@ -1,9 +1,9 @@
-//! The whole decision for one pool: events and time in, actions out. Six machines do it, each with its
+//! The whole decision for one pool: events and time in, actions out. Seven machines do it, each with its
 //! own state and none knowing another: `placement` says where, `admission` when, `books` what it costs,
-//! `health` which replicas are well, `poison` what must not be sent, `peers` what other routers do. The brain is the match below: it
-//! tells the machines what happened and carries what they say from one to the next. It never waits,
-//! never reads a clock and never does what it decides: the driver does, under one lock per pool, and
-//! the simulator does the same in virtual time.
+//! `health` which replicas are well, `learning` what work takes there, `poison` what must not be sent, `peers`
+//! what other routers do. The brain is the match below: it tells the machines what happened and carries what
+//! they say from one to the next. It never waits, never reads a clock and never does what it decides: the
+//! driver does, under one lock per pool, and the simulator does the same in virtual time.
 
 mod admission;
 mod arrival;
@@ -14,6 +14,7 @@ mod health;
 mod hearing;
 pub mod hostile;
 pub mod invariants;
+mod learning;
 mod notice;
 mod outcome;
 mod peers;
@@ -43,8 +44,8 @@ pub use explain::{Considered, Explanation, Other, Shadows, Waited, Why};
 pub use notice::Notice;
 pub use peers::Telling;
 pub use placement::{
-    AssignmentView, Beyond, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings,
-    WorkloadView,
+    AssignmentView, Beyond, LeaveCause, Move, MoveTotals, Order, SliceView, SubsetSettings,
+    SubsetTotals, WorkloadSettings, WorkloadView,
 };
 pub use poison::{QuarantineScope, QuarantineSettings};
 pub use record::{Inherit, Record};
@@ -57,6 +58,7 @@ use admission::{Admission, Arrival};
 use books::Books;
 use explain::Explaining;
 use health::Health;
+use learning::Learning;
 use notice::Notices;
 use peers::Peers;
 use placement::Placement;
@@ -81,6 +83,7 @@ pub struct Brain {
     admission: Admission,
     books: Books,
     health: Health,
+    learning: Learning,
     poison: Poison,
     peers: Peers,
     explaining: Explaining,
@@ -101,6 +104,7 @@ impl Brain {
             admission: Admission::new(&settings.line, settings.retries),
             books: Books::default(),
             health: Health::new(settings.watch),
+            learning: Learning::new(settings.learns_costs),
             poison: Poison::new(settings.quarantine),
             peers: Peers::new(settings.router),
             explaining: Explaining::default(),
@@ -140,7 +144,7 @@ impl Brain {
             }
             Event::Classed { replica, hardware } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
-                    it.hardware = hardware;
+                    it.hardware = self.learning.on_joined(replica, hardware);
                     self.admission.on_joined(it);
                 }
                 self.measure();
@@ -151,6 +155,7 @@ impl Brain {
                 self.release_if_done(replica, actions);
             }
             Event::Contracted { limits } => self.admission.on_contracted(now, limits),
+            Event::Recalled { costs } => self.recall(costs),
             Event::Ordered(order) => {
                 self.tell_order(&order);
                 self.placement.obey(now, order, &self.fleet);
@@ -207,6 +212,7 @@ impl Brain {
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.placement.sweep(now);
             self.fleet.on_time(now);
+            self.reprice();
             self.placement.plan_if_due(now, &self.fleet);
             self.measure();
             self.refresh_reaches(now);

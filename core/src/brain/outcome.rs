@@ -79,6 +79,12 @@ impl Brain {
             self.placement.on_first_token(now, request, replica);
             let mut found = Vec::new();
             self.health.on_first_token(now, &mut self.fleet, booking, &mut found);
+            let joint = self.learning.on_first_token(now, &self.fleet, request, booking);
+            if let Some(joint) = joint
+                && let Some(with) = self.books.get_mut(joint.with)
+            {
+                joint.add_to(&mut with.seen);
+            }
             self.act_on(now, found, actions);
         }
         self.check(now, actions, |_, fleet, found| {
@@ -104,6 +110,7 @@ impl Brain {
         self.tell_progress(request, before);
         let Some(booking) = self.books.get_mut(request) else { return };
         let mut found = Vec::new();
+        self.learning.on_streamed(now, &self.fleet, booking, tokens);
         self.health.on_streamed(now, &mut self.fleet, booking, tokens, &mut found);
         self.act_on(now, found, actions);
     }
@@ -130,6 +137,7 @@ impl Brain {
         self.settle(now, (request, &booking), usage, outcome == Outcome::Done);
         self.books.learn(now, &mut self.fleet, &booking, outcome, usage);
         self.health.learn(&booking, usage);
+        self.learning.on_ended(now, &self.fleet, &booking, usage, outcome == Outcome::Done);
         match outcome {
             Outcome::Cut => {
                 self.placement.on_lost(now, &booking, false, &self.fleet);

@@ -79,6 +79,7 @@ impl Record {
             | Event::Streamed { .. }
             | Event::Ended { .. }
             | Event::Probed { .. }
+            | Event::Recalled { .. }
             | Event::Reported { .. }
             | Event::Sign { .. }
             | Event::Unawaited { .. }
@@ -155,5 +156,6 @@ impl Brain {
     fn inherit_rest(&mut self, now: Moment, old: &mut Self) {
         self.poison.inherit(&mut old.poison, self.settings.quarantine);
         self.placement.inherit(now, &mut old.placement);
+        self.recall(old.learning.learned());
     }
 }

@@ -23,6 +23,8 @@ pub struct Settings {
     pub line: LineSettings,
     /// This router among others that it talks to; `None` for one that is alone.
     pub router: Option<RouterId>,
+    /// Whether what work takes is learned from what streams show.
+    pub learns_costs: bool,
     /// Where chance starts; two brains with one seed and the same events decide alike.
     pub seed: u64,
 }
@@ -103,6 +105,20 @@ impl Default for SessionSettings {
 }
 
 impl Settings {
+    /// Says which parts are on.
+    pub fn summary(&self) -> String {
+        let word = |is_on: bool| if is_on { "on" } else { "off" };
+        format!(
+            "policy {}, line {}, gate {}, subsets {}, quarantine {}, tries {}",
+            self.policy.as_str(),
+            word(self.line.holds),
+            word(self.line.gates),
+            word(self.subsets != SubsetSettings::undivided()),
+            word(self.quarantine.enabled),
+            self.retries.tries_max,
+        )
+    }
+
     /// A policy alone: no request waits at the router, as at most routers.
     pub fn without_line(policy: PolicyKind) -> Self {
         Self { policy, line: LineSettings::off(), ..Self::default() }
@@ -121,6 +137,7 @@ impl Default for Settings {
             quarantine: QuarantineSettings::default(),
             line: LineSettings::default(),
             router: None,
+            learns_costs: true,
             seed: 0,
         }
     }

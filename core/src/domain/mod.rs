@@ -8,6 +8,7 @@ mod moment;
 mod numbers;
 mod outline;
 mod process_age;
+mod promise;
 mod report;
 mod usage;
 
@@ -18,6 +19,7 @@ pub use moment::Moment;
 pub use numbers::{float, span_ms, span_of_ms, whole, whole_u32};
 pub use outline::Outline;
 pub use process_age::ProcessAge;
+pub use promise::Promise;
 pub use report::Report;
 pub use usage::Usage;
 

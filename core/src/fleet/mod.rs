@@ -7,6 +7,7 @@ mod hang;
 mod ledger;
 mod pace;
 mod reported_load;
+mod sequence_limit;
 mod slow;
 mod watch;
 
@@ -21,6 +22,7 @@ pub use hang::{ExpectedSilence, HangDetector, HangVerdict, Silence, SilenceModel
 pub use ledger::{Drift, Ledger, Load, ms, settled_us};
 pub use pace::Pace;
 pub use reported_load::{ReportedLoad, Strangers};
+pub use sequence_limit::SequenceLimit;
 pub use slow::{SlowDetector, median};
 pub use watch::Watch;
 
@@ -52,6 +54,8 @@ pub struct Replica {
     pub pace: Pace,
     /// What its engine says.
     pub reported: ReportedLoad,
+    /// How many requests it runs at once, where that has shown.
+    pub sequence_limit: SequenceLimit,
     /// The average prefill of a request there, by the cost model.
     pub prefill_ms_mean: f64,
     /// How it does its work.
@@ -64,7 +68,7 @@ pub struct Wait {
     /// For what this router and others have booked there. Only this may hold a request back: an engine that
     /// overstates its line would else stop its pool.
     pub booked_ms: f64,
-    /// For what the engine says it has beyond that. It tells replicas apart.
+    /// For what the engine says it has beyond that, or for its limit on how many run. It tells replicas apart.
     pub claimed_ms: f64,
 }
 
@@ -102,6 +106,7 @@ impl Replica {
             elsewhere: Elsewhere::default(),
             pace: Pace::default(),
             reported: ReportedLoad::default(),
+            sequence_limit: SequenceLimit::default(),
             prefill_ms_mean: 0.0,
             watch: Watch::default(),
         }
@@ -168,15 +173,18 @@ impl Replica {
         assert!(0 < self.in_flight, "{} ended more requests than were sent to it", self.id);
         self.in_flight -= 1;
         self.ledger.close(now, charge, answering);
+        self.sequence_limit.on_ended(now);
     }
 
-    /// Predicts how long the next prompt waits here for others to be read: the one definition of that wait.
+    /// Predicts how long the next prompt waits here for others to be read, or for a place among those that run:
+    /// the one definition of that wait.
     pub fn wait(&self, now: Moment, strangers: &Strangers) -> Wait {
         let pace = self.pace.factor();
-        Wait {
-            booked_ms: pace * ms(self.ledger.line_us(now, pace)),
-            claimed_ms: pace * strangers.waiting * self.prefill_ms_mean,
-        }
+        let booked_ms = pace * ms(self.ledger.line_us(now, pace));
+        let there = f64::from(self.booked()) + strangers.running + strangers.waiting;
+        let beyond_ms = self.sequence_limit.wait_ms(now, there) - booked_ms;
+        let claimed_ms = pace * strangers.waiting * self.prefill_ms_mean;
+        Wait { booked_ms, claimed_ms: claimed_ms.max(beyond_ms) }
     }
 
     /// The part of that wait that routers have booked.
@@ -199,6 +207,13 @@ impl Replica {
     /// How much work it does in a minute at the pace it has shown.
     pub fn capacity_mu_per_min(&self) -> f64 {
         self.hardware.capacity_mu_per_min / self.pace.factor()
+    }
+
+    /// Prices its work anew; by that, work takes `stretch` times as long as was thought.
+    pub fn reprice(&mut self, hardware: Arc<Hardware>, stretch: f64) {
+        self.hardware = hardware;
+        self.pace.rebase(stretch);
+        self.watch.slow.rebase(stretch);
     }
 
     /// Notes that a connection broke under a request, which may be the request's own doing.

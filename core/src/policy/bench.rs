@@ -58,7 +58,7 @@ impl Bench {
     /// Says where the next request of a session would go that `home` served last.
     pub(super) fn pick_from(&mut self, home: Option<u32>, session: u64, outline: &Outline) -> u32 {
         let (key, home) = (SliceKey(session), home.map(ReplicaId));
-        let ask = Ask { now: self.now, key, outline, home, first_token: None };
+        let ask = Ask { now: self.now, key, outline, home, promise: Promise::default() };
         let chosen = self.policy.pick(&ask, &self.candidates, &mut self.chance);
         self.candidates[chosen].id.0
     }
@@ -82,7 +82,13 @@ impl Bench {
         let request = RequestId(self.requests);
         self.requests += 1;
         let at = self.at(to);
-        let ask = Ask { now: self.now, key: SliceKey(1), outline, home: None, first_token: None };
+        let ask = Ask {
+            now: self.now,
+            key: SliceKey(1),
+            outline,
+            home: None,
+            promise: Promise::default(),
+        };
         let held = self.policy.on_sent(request, &ask, &self.candidates[at]);
         self.candidates[at].in_flight += 1;
         let (new, cached) = (outline.tokens_beyond(held), outline.tokens_in(held));

@@ -21,11 +21,10 @@ mod round_robin;
 mod session;
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, Outline, Place, ReplicaId, Report, RequestId, SliceKey};
+use crate::domain::{Moment, Outline, Place, Promise, ReplicaId, Report, RequestId, SliceKey};
 
 #[cfg(test)]
 use crate::domain::{float, whole};
@@ -43,8 +42,8 @@ pub struct Ask<'a> {
     pub outline: &'a Outline,
     /// The replica that served its session last, if that is remembered.
     pub home: Option<ReplicaId>,
-    /// The TTFT that its class promises, if any.
-    pub first_token: Option<Duration>,
+    /// What its class promises.
+    pub promise: Promise,
 }
 
 /// What a policy may know of a replica that could take the request.
@@ -81,6 +80,12 @@ pub trait Policy: Debug + Send {
     /// to be there already, for the books; none if it does not keep track.
     fn on_sent(&mut self, _: RequestId, _: &Ask<'_>, _: &Candidate) -> usize {
         0
+    }
+
+    /// Says how much of the prompt the rule believes to be in the cache of a replica; nothing where it keeps no
+    /// track of that.
+    fn cached_tokens(&self, _: &Ask<'_>, _: ReplicaId) -> Option<u32> {
+        None
     }
 
     /// Shows how the rule weighs every candidate, for explanations. Changes nothing that later

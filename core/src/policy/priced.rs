@@ -22,20 +22,12 @@ use super::{Ask, Candidate, Policy, Terms, in_flight_total, rendezvous};
 /// hardly depends on how large a cache is. On recorded conversations and agents it is a tenth to a
 /// quarter.
 const ASKED_AGAIN: f64 = 0.2;
-/// A millisecond more between all tokens of an answer counts like this many milliseconds of TTFT: what
-/// is commonly promised is a first token within 5 s and 80 ms between tokens.
-const TOKENS_PER_FIRST: f64 = 5_000.0 / 80.0;
 /// A TTFT of this many times the usual one is long: it counts double. The usual TTFT moves with the load,
 /// so that the last in a line are spared on a busy fleet and caches still decide on an overloaded one.
 const LONG_TTFT_FACTOR: f64 = 2.0;
-/// A TTFT is never long below this, however short the usual one is.
-const LONG_TTFT_MS_MIN: f64 = 5_000.0;
-/// The gap between tokens that is commonly promised. A gap costs its square over this: readers hardly
-/// notice much shorter gaps, and a gap twice as long is more than twice as bad.
-const GAP_MS: f64 = 80.0;
-/// A pause in an answer is noticed; that it lasts longer than this hardly makes it worse. Without
-/// a bound the longest prompts would wait for a replica that writes no answer.
-const PAUSE_MS_MAX: f64 = 500.0;
+/// A pause in an answer is noticed; that it lasts longer than this part of the promised TTFT hardly makes
+/// it worse. Without a bound the longest prompts would wait for a replica that writes no answer.
+const PAUSE_PART: f64 = 0.1;
 /// Where work is more uneven than this, the longest prompts are so rare that they had better wait,
 /// and the bound on pauses grows with the square of it.
 const UNEVENNESS_USUAL: f64 = 10.0;
@@ -89,6 +81,12 @@ struct Traffic {
     pause_ms_max: f64,
     /// What the whole prompt takes on an average replica.
     cold_ms: f64,
+    /// The time between tokens that is promised. A gap costs its square over this: readers hardly notice much
+    /// shorter gaps, and a gap twice as long is more than twice as bad.
+    gap_ms: f64,
+    /// A millisecond more between all tokens of an answer counts like this many milliseconds of TTFT: what is
+    /// promised of the one over what is promised of the other.
+    tokens_per_first: f64,
 }
 
 impl Price {
@@ -98,7 +96,7 @@ impl Price {
         let again = ASKED_AGAIN * self.evict;
         // A slow replica gets fewer requests, so a millisecond there delays fewer.
         let crowd = self.traffic.delayed * self.speed * (self.own + again);
-        felt + again + crowd + TOKENS_PER_FIRST * self.hold_up
+        felt + again + crowd + self.traffic.tokens_per_first * self.hold_up
     }
 }
 
@@ -149,6 +147,10 @@ impl Policy for Priced {
     fn on_heard(&mut self, now: Moment, to: &Candidate, work_ms: f64, adapter: u64) {
         self.adapters.on_sent(to.id, adapter);
         self.congestion.on_sent(now, work_ms);
+    }
+
+    fn cached_tokens(&self, ask: &Ask<'_>, replica: ReplicaId) -> Option<u32> {
+        Some(ask.outline.tokens_in(self.residency.depth(ask, replica)))
     }
 
     fn terms(&mut self, ask: &Ask<'_>, candidates: &[Candidate], into: &mut Vec<Terms>) {
@@ -225,12 +227,14 @@ impl Priced {
         }));
         let cold_ms: f64 = self.colds_ms.iter().sum();
         let delayed = self.congestion.delayed(ask.now, replicas, share);
-        let long_ttft_ms =
-            LONG_TTFT_MS_MIN.max(LONG_TTFT_FACTOR * self.congestion.usual_ms(delayed));
+        let (ttft_ms, gap_ms) = (ask.promise.first_token_ms(), ask.promise.token_gap_ms());
+        // A TTFT within the promise is never long, however short the usual one is.
+        let long_ttft_ms = ttft_ms.max(LONG_TTFT_FACTOR * self.congestion.usual_ms(delayed));
         let giants = (self.congestion.unevenness() / UNEVENNESS_USUAL).max(1.0);
-        let pause_ms_max = PAUSE_MS_MAX * giants * giants;
+        let pause_ms_max = PAUSE_PART * ttft_ms * giants * giants;
         let busy = f64::max(own, all) / replicas / BUSY_REQUESTS;
-        Traffic { delayed, busy, long_ttft_ms, pause_ms_max, cold_ms: cold_ms / replicas }
+        let (cold_ms, tokens_per_first) = (cold_ms / replicas, ttft_ms / gap_ms);
+        Traffic { delayed, busy, long_ttft_ms, pause_ms_max, cold_ms, gap_ms, tokens_per_first }
     }
 
     fn price(&self, outline: &Outline, to: &Candidate, position: usize, traffic: Traffic) -> Price {
@@ -247,7 +251,7 @@ impl Priced {
             wait: to.load.wait_ms,
             own,
             evict: self.evict_ms(outline, to, position, output),
-            hold_up: in_flight(to) * felt_more_ms(to.load.gap_ms(), pause + slower),
+            hold_up: in_flight(to) * felt_more_ms(to.load.gap_ms(), pause + slower, traffic.gap_ms),
             speed: traffic.cold_ms / self.colds_ms[position],
             traffic,
         }
@@ -277,9 +281,9 @@ fn slowness_ms(outline: &Outline, to: &Candidate) -> f64 {
     output * to.load.gap_ms() * (1.0 - 1.0 / to.load.pace).max(0.0)
 }
 
-/// Says how much more a gap between tokens costs when it grows by `more`.
-fn felt_more_ms(gap: f64, more: f64) -> f64 {
-    more * (2.0 * gap + more) / GAP_MS
+/// Says how much more a gap between tokens costs when it grows by `more`, where `promised` is promised.
+fn felt_more_ms(gap: f64, more: f64, promised: f64) -> f64 {
+    more * (2.0 * gap + more) / promised
 }
 
 /// The depth that a context is priced at.

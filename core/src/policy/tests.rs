@@ -26,7 +26,7 @@ fn candidate(id: u32, weight: f64, in_flight: u32) -> Candidate {
 fn ask(session: u32) -> Ask<'static> {
     static NOTHING: LazyLock<Outline> = LazyLock::new(Outline::default);
     let key = SliceKey::new(1, "m", &format!("session {session}"));
-    Ask { now: Moment::ZERO, key, outline: &NOTHING, home: None, first_token: None }
+    Ask { now: Moment::ZERO, key, outline: &NOTHING, home: None, promise: Promise::default() }
 }
 
 /// Counts how often each replica is chosen over `asks` requests of different sessions.

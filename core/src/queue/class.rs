@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::domain::whole_u32;
+use crate::domain::{Promise, whole_u32};
 
 /// More classes than this fit neither a dashboard nor a head.
 pub const CLASSES_MAX: usize = 16;
@@ -47,8 +47,7 @@ impl ClassId {
 pub struct Class {
     pub name: String,
     pub weight: Weight,
-    /// When the first token should be there.
-    pub first_token: Option<Duration>,
+    pub promise: Promise,
     /// How long a request may wait in the line before it is refused.
     pub wait_max: Duration,
 }
@@ -121,6 +120,21 @@ impl Classes {
         self.ids().zip(&self.classes)
     }
 
+    /// What a class promises. Answers of all classes share the replicas, so that the shortest gap that any class
+    /// promises is kept for all of them.
+    pub fn promise(&self, id: ClassId) -> Promise {
+        let token_gap = self.classes.iter().filter_map(|it| it.promise.token_gap).min();
+        Promise { token_gap, ..self.get(id).promise }
+    }
+
+    /// The same classes, but that the default one promises this.
+    #[must_use]
+    pub fn promising(mut self, promise: Promise) -> Self {
+        let default = self.default.index().min(self.classes.len() - 1);
+        self.classes[default].promise = promise;
+        self
+    }
+
     /// Finds the class that lies `steps` below the default; above it where `steps` is negative. It
     /// ends at the ends, however far the steps go.
     pub fn below_default(&self, steps: i64) -> ClassId {
@@ -142,12 +156,15 @@ impl Default for Classes {
         let class = |name: &str, weight, first_token_ms, wait_s| Class {
             name: name.to_owned(),
             weight: Weight(weight),
-            first_token: Some(Duration::from_millis(first_token_ms)),
+            promise: Promise {
+                first_token: Some(Duration::from_millis(first_token_ms)),
+                token_gap: None,
+            },
             wait_max: Duration::from_secs(wait_s),
         };
         let interactive = class("interactive", 16_000, 1_000, 30);
         let standard = class("standard", 4_000, 5_000, 120);
-        let batch = Class { first_token: None, ..class("batch", 1_000, 0, 600) };
+        let batch = Class { promise: Promise::default(), ..class("batch", 1_000, 0, 600) };
         Self { classes: vec![interactive, standard, batch], default: ClassId(1) }
     }
 }
@@ -160,10 +177,20 @@ mod tests {
         let class = |&(name, weight): &(&str, f64)| Class {
             name: name.to_owned(),
             weight: Weight::new(weight).unwrap(),
-            first_token: None,
+            promise: Promise::default(),
             wait_max: Duration::from_secs(1),
         };
         names.iter().map(class).collect()
+    }
+
+    #[test]
+    fn the_shortest_gap_that_any_class_promises_holds_for_all() {
+        let gap = Some(Duration::from_millis(30));
+        let promise = Promise { token_gap: gap, ..Promise::default() };
+        let classes = Classes::default().promising(promise);
+        assert_eq!(classes.promise(classes.default_id()), promise);
+        let first = classes.promise(ClassId(0));
+        assert_eq!((first.first_token, first.token_gap), (Some(Duration::from_secs(1)), gap));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Limits {
     pub requests_per_min: Option<u64>,
     /// How much of the rate may be saved up: what it gives in this time.
     pub burst: Duration,
+    /// Whether what is beyond it is refused also while capacity is idle.
+    pub is_hard: bool,
 }
 
 /// What was used, of one kind.
@@ -68,6 +70,21 @@ pub struct ContractUsage {
     /// When all of the rate is there again.
     pub reset_in: Duration,
     pub reserved: u64,
+}
+
+impl ContractUsage {
+    /// Counts in what would be served beyond the contract while capacity is idle: a minute's rate at least.
+    #[must_use]
+    pub fn with_idle_capacity(self) -> Self {
+        let more = |left: Option<u64>, rate: Option<u64>| Some(left?.max(rate?));
+        Self {
+            work_remaining: self.work_remaining.max(self.limits.work_per_min),
+            tokens_remaining: more(self.tokens_remaining, self.limits.tokens_per_min),
+            requests_remaining: more(self.requests_remaining, self.limits.requests_per_min),
+            reset_in: Duration::ZERO,
+            ..self
+        }
+    }
 }
 
 /// One tenant's contract and its books.
@@ -228,6 +245,11 @@ impl ContractAccount {
     fn release(&mut self) {
         debug_assert!(0 < self.reserved, "released more than was reserved");
         self.reserved = self.reserved.saturating_sub(1);
+    }
+
+    /// Tells whether what is beyond it is refused also while capacity is idle.
+    pub const fn is_hard(&self) -> bool {
+        self.limits.is_hard
     }
 
     /// Tells whether anything is limited at all.

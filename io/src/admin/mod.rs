@@ -2,6 +2,7 @@
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
 mod assignment;
+mod costs;
 mod events;
 mod explain;
 mod load;
@@ -12,16 +13,18 @@ mod settings;
 mod slots;
 mod status;
 mod tenants;
+mod tokens;
 
 pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
     WorkloadFigures,
 };
+pub use costs::{CostErrors, CostFigures};
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use routers::{RouterFigures, RouterList};
 pub use server::{AdminBindError, AdminServer};
-pub use settings::{AdminSettings, Secret};
+pub use settings::{AdminSettings, AdminToken, Secret};
 pub use slots::SLOTS_MAX;
 pub use status::{ClassStatus, PoolStatus, QueueStatus, ReplicaStatus, Status};
 pub use tenants::{Figures, PoolTenants, TenantFigures, TenantList, Used};

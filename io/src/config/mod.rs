@@ -3,6 +3,7 @@
 //! once, with its place, its path and its remedy. The other rooms never see a raw value, and this
 //! one never acts on a settled one.
 
+mod access;
 mod cluster;
 mod costs;
 mod fit;
@@ -22,7 +23,7 @@ mod trust;
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Value;
@@ -53,6 +54,8 @@ pub struct Config {
     /// How it takes part among other routers; `None` for one that is alone.
     pub cluster: Option<coordination::ClusterSettings>,
     pub telemetry: telemetry::LogSettings,
+    /// Files that were read beside the configuration: a change of one of them is a reload.
+    pub files: Vec<PathBuf>,
 }
 
 /// What the command line says beside the file, as it was typed.

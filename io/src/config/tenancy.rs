@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cleave_core::brain::LineSettings;
+use cleave_core::domain::Promise;
 use cleave_core::queue::{self, CLASSES_MAX, Classes, GateSettings, Limits, Weight, Work};
 
 use super::problem::{Findings, Wrong, join, plain};
@@ -76,7 +77,10 @@ fn settle_class(raw: ClassSection) -> Option<queue::Class> {
     Some(queue::Class {
         name: raw.name,
         weight: Weight::new(raw.weight)?,
-        first_token: raw.first_token.map(|it| it.0),
+        promise: Promise {
+            first_token: raw.first_token.map(|it| it.0),
+            token_gap: raw.token_gap.map(|it| it.0),
+        },
         wait_max: raw.wait_max.0,
     })
 }
@@ -185,5 +189,6 @@ fn settle_contract(raw: &ContractSection) -> Limits {
         tokens_per_min: raw.tokens_per_min,
         requests_per_min: raw.requests_per_min,
         burst: raw.burst.as_ref().map_or(Duration::ZERO, |it| it.0),
+        is_hard: raw.hard,
     }
 }

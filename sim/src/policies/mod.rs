@@ -27,7 +27,9 @@ mod span;
 
 use cleave_core::domain::ReplicaId;
 #[cfg(test)]
-use cleave_core::domain::{Moment, Outline, Place, Report, RequestId, SliceKey, float, whole};
+use cleave_core::domain::{
+    Moment, Outline, Place, Promise, Report, RequestId, SliceKey, float, whole,
+};
 #[cfg(test)]
 use cleave_core::policy::LoadModel;
 use cleave_core::policy::{Ask, Candidate, Policy, PolicyKind};

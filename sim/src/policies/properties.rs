@@ -40,6 +40,7 @@ fn outline() -> impl Strategy<Value = Outline> {
             prompt_tokens,
             output_tokens,
             adapter,
+            kept_at: None,
         },
     )
 }
@@ -168,7 +169,7 @@ impl Pool {
         if candidates.is_empty() {
             return;
         }
-        let ask = Ask { now: self.now, key, outline, home: None, first_token: None };
+        let ask = Ask { now: self.now, key, outline, home: None, promise: Promise::default() };
         let at = self.policy.pick(&ask, &candidates, &mut self.chance);
         let to = &candidates[at];
         self.chosen.push(to.id.0);

@@ -72,7 +72,7 @@ impl Router {
     }
 
     pub(super) fn sessions_moved(&self) -> u64 {
-        self.sessions_moved_before + self.brain.snapshot().sessions_moved_total
+        self.sessions_moved_before + self.brain.snapshot().sessions_moved.all()
     }
 }
 

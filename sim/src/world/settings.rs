@@ -69,6 +69,8 @@ pub struct Exchange {
 pub struct Belief {
     /// Of the four coefficients of a step: floor, new token, attention, context.
     pub coefficients: [f64; 4],
+    /// What all replicas are taken to have, in place of what each has.
+    pub steps: Option<StepTimes>,
     /// Of the tokens of a prompt, as when they are estimated from bytes.
     pub tokens: f64,
 }
@@ -77,6 +79,7 @@ impl Belief {
     /// Shows step times as routers believe them.
     pub(super) fn of_steps(&self, times: StepTimes) -> StepTimes {
         let [floor, new_token, attention, context] = self.coefficients;
+        let times = self.steps.unwrap_or(times);
         StepTimes {
             floor_ms: times.floor_ms * floor,
             new_token_ms: times.new_token_ms * new_token,
@@ -99,7 +102,7 @@ impl Belief {
 
 impl Default for Belief {
     fn default() -> Self {
-        Self { coefficients: [1.0; 4], tokens: 1.0 }
+        Self { coefficients: [1.0; 4], steps: None, tokens: 1.0 }
     }
 }
 

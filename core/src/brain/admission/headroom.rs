@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{Moment, span_ms, span_of_ms};
+use crate::domain::{Moment, span_of_ms};
 use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 
 use super::lanes::{Fill, LaneKey};
@@ -35,8 +35,6 @@ const MEMORY_S: f64 = 30.0;
 const ABSENT_SHARE: f64 = 0.001;
 /// A class that waits without a break for this part of its `wait_max` is overloaded.
 const OVERRUN_PART: u32 = 4;
-/// The first-token target of a class that sets none.
-const TARGET: Duration = Duration::from_secs(5);
 
 /// Up to where a request may fill a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,7 +127,7 @@ impl Demand {
 impl Headroom {
     pub(super) fn new(classes: &Classes) -> Self {
         let demand = |it: &Class| Demand {
-            target_ms: span_ms(it.first_token.unwrap_or(TARGET)),
+            target_ms: it.promise.first_token_ms(),
             wait_max: it.wait_max,
             work: 0.0,
             at: Moment::ZERO,
@@ -268,8 +266,8 @@ mod tests {
     }
 
     fn waiting(request: u64, class: u8) -> Ticket {
-        let (is_fresh, is_long) = (false, false);
-        let lane = LaneKey { class, is_fresh, is_long, workload: None, home: None };
+        let (is_fresh, is_long, is_kept) = (false, false, false);
+        let lane = LaneKey { class, is_fresh, is_long, is_kept, workload: None, home: None };
         Ticket {
             request: RequestId(request),
             class: ClassId(class),

@@ -69,6 +69,16 @@ impl Knees {
         self.replicas.insert(replica, Knee { times, sequences_max, seen_max, late, cut_at });
     }
 
+    /// Predicts a knee anew. What a replica has shown beside predictions that were far off says nothing.
+    pub(super) fn on_repriced(&mut self, replica: ReplicaId, hardware: &Hardware, stretch: f64) {
+        let Some(it) = self.replicas.get_mut(&replica) else { return };
+        if !(1.0 / LATE_FACTOR.sqrt()..LATE_FACTOR.sqrt()).contains(&stretch) {
+            return self.on_joined(replica, hardware);
+        }
+        it.times = hardware.step;
+        it.sequences_max = knee(&it.times, self.context_tokens);
+    }
+
     pub(super) fn on_left(&mut self, replica: ReplicaId) {
         self.replicas.remove(&replica);
     }

@@ -93,7 +93,7 @@ impl Admission {
             return;
         };
         let classes = self.settings.classes.iter();
-        let spill_wait_ms = classes.map(|it| span_ms(spill_wait(it.1.first_token)));
+        let spill_wait_ms = classes.map(|it| span_ms(spill_wait(it.1.promise.first_token)));
         self.reaches.spill_wait_ms = spill_wait_ms.collect();
         self.reaches.table.insert(workload, reach);
     }

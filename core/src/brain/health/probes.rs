@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, Report};
-use crate::fleet::{Fleet, Probe, Replica, SlowDetector, Standing};
+use crate::fleet::{Fleet, Probe, Replica, SequenceLimit, SlowDetector, Standing};
 
 use super::{Finding, Health, any_is_up, change};
 
@@ -81,6 +81,7 @@ impl Health {
         let report = report.bounded();
         let worked = it.watch.on_report(&report, it.reported.report().as_ref());
         it.reported.on_report(report);
+        it.sequence_limit.on_report(&report, worked);
         if worked && (it.has_foreign_work(now) || it.watch.mute_since.is_some()) {
             self.on_sign(fleet, replica, report.taken_at, found);
         }
@@ -95,6 +96,7 @@ impl Health {
         let Some(it) = fleet.get_mut(replica) else { return };
         it.breaker.on_restarted();
         it.watch.slow = SlowDetector::default();
+        it.sequence_limit = SequenceLimit::default();
         found.push(Finding::Restarted { replica });
     }
 

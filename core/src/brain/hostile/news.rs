@@ -1,7 +1,7 @@
 //! What a hostile driver says that other routers told.
 
 use crate::cluster::{Came, News, Opened, SharedOrder, Stamp};
-use crate::domain::{Place, PromptTail, RequestId, RouterId, SliceKey};
+use crate::domain::{PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, State};
 
 use super::{Drive, Event};
@@ -55,10 +55,6 @@ impl Drive<'_> {
             _ if self.flag() => News::Forgot,
             _ => News::AskedReplica { replica },
         }
-    }
-
-    fn place(&mut self) -> Place {
-        Place::of(&format!("http://gpu-{}:8000", self.replica().0))
     }
 
     fn chain(&mut self) -> PromptTail {

@@ -16,7 +16,8 @@ pub(in crate::brain) struct Candidates {
     pub(super) terms: Vec<Terms>,
     /// Which replicas the workload may use.
     pub(super) selection: Selection,
-    /// The session is bound to the only one: it takes no new sessions, and keeps those it has.
+    /// The request is bound to the only one: it keeps what the request names by an id, or it takes no new
+    /// sessions and keeps those it has.
     pub(super) is_bound: bool,
 }
 
@@ -45,7 +46,7 @@ impl Candidates {
         self.is_bound
     }
 
-    /// Those that were chosen among; none where the session was bound to one.
+    /// Those that were chosen among; none where the request was bound to one.
     pub(in crate::brain) fn compared(&self) -> &[Candidate] {
         if self.is_bound { &[] } else { &self.list }
     }

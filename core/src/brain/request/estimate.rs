@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cost::Hardware;
-use crate::domain::{Moment, span_ms, span_of_ms};
+use crate::domain::{Moment, Promise, span_ms, span_of_ms};
 use crate::queue::{Claim, ClassId, Reservation, Tenant, Weight, Work};
 
 /// A request aims at its class's first-token target less this part of it: what it finds at a replica, and
@@ -14,8 +14,8 @@ const MARGIN: f64 = 0.25;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::brain) struct CostEstimate {
     pub(in crate::brain) class: ClassId,
-    /// The TTFT that its class promises.
-    pub(in crate::brain) first_token: Option<Duration>,
+    /// What its class promises.
+    pub(in crate::brain) promise: Promise,
     pub(in crate::brain) tenant: Tenant,
     pub(in crate::brain) weight: Weight,
     pub(in crate::brain) work: Work,

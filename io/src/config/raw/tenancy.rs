@@ -67,6 +67,9 @@ pub(in crate::config) struct ClassSection {
     /// When the first token should be there. The shortest of all classes decides how long a prompt
     /// may wait for others inside a replica.
     pub first_token: Option<Text<Duration>>,
+    /// How long the time between two tokens of an answer should be at most; 80 ms where no class says.
+    /// Answers of all classes share the replicas, so that the shortest of all classes counts for all.
+    pub token_gap: Option<Text<Duration>>,
     /// How long a request may wait in the line before it is refused.
     #[serde(default = "wait_max_default")]
     pub wait_max: Text<Duration>,
@@ -98,7 +101,7 @@ pub(in crate::config) struct TenantSection {
     pub pools: BTreeMap<String, ContractSection>,
 }
 
-/// What may be used in a minute. Work beyond it runs only on capacity that is idle.
+/// What may be used in a minute. Work beyond it runs only on capacity that is idle, or not at all.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct ContractSection {
@@ -114,6 +117,8 @@ pub(in crate::config) struct ContractSection {
     /// How much may be saved up for a burst: what the contract gives in this time.
     #[schemars(extend("x-default" = "nothing"))]
     pub burst: Option<Text<Duration>>,
+    /// Whether what is beyond it is refused also while capacity is idle.
+    pub hard: bool,
 }
 
 /// API keys, and what keeps their owners apart.

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cleave_core::policy::PolicyKind;
+use cleave_core::protocol::AllowedPath;
 use http::HeaderName;
 use http::uri::PathAndQuery;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -58,6 +59,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         Source::FORMAT => reads::<Source>(text),
         HeaderName::FORMAT => reads::<HeaderName>(text),
         PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
+        AllowedPath::FORMAT => reads::<AllowedPath>(text),
         Secret::FORMAT => reads::<Secret>(text),
         PeerAddress::FORMAT => reads::<PeerAddress>(text),
         LogFilter::FORMAT => reads::<LogFilter>(text),
@@ -305,6 +307,15 @@ macro_rules! choice {
     };
 }
 
+/// What a token of the admin port may do.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::config) enum AdminRights {
+    #[default]
+    Read,
+    Order,
+}
+
+choice!(AdminRights: "read" => Read, "order" => Order);
 choice!(UnknownKeys: "refuse" => Refuse, "share" => Share);
 choice!(CacheScope: "shared" => Shared, "per_tenant" => PerTenant);
 choice!(LogFormat: "text" => Text, "json" => Json);
@@ -373,6 +384,7 @@ mod tests {
         check::<Origin>(Origin::EXAMPLE);
         check::<HeaderName>(HeaderName::EXAMPLE);
         check::<PathAndQuery>(PathAndQuery::EXAMPLE);
+        check::<AllowedPath>(AllowedPath::EXAMPLE);
         check::<LogFilter>(LogFilter::EXAMPLE);
         check::<HostName>(HostName::EXAMPLE);
         PolicyKind::choices().into_iter().for_each(check::<PolicyKind>);

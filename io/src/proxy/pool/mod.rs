@@ -15,23 +15,25 @@ mod views;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use cleave_core::brain::{self, Event, Notice, Order, Outcome, Refusal};
+use cleave_core::cost::learned::Learned;
 use cleave_core::domain::{self, Moment, ReplicaId, RequestId};
 use cleave_core::queue::Classes;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-use crate::replicas::ProbeSettings;
-use crate::telemetry::{Events, PoolMetrics};
+use crate::replicas::{ProbeSettings, Trouble};
+use crate::telemetry::{Events, Incident, PoolMetrics};
 use crate::tokenizer::Tokenizer;
 
-use super::announce::{incident, ordered, rebuilt};
+use super::announce::{denied, incident, never_up, ordered, rebuilt};
 use super::cancel::CancelSignal;
 use super::clock::Clock;
+use super::orders::{Given, StandingOrders};
 use super::panics::attempt;
 use super::settings::{CacheScope, PoolSettings};
 use super::sharing::Sharing;
@@ -63,6 +65,7 @@ pub struct Pool {
     events: Arc<Events>,
     classes: Classes,
     brain_state: Mutex<BrainState>,
+    standing: Mutex<StandingOrders>,
     /// What unwinding threads had to tell, for the timer to pass on.
     later: Mutex<Vec<Event>>,
     /// Told when the brain wants to be woken sooner than was planned.
@@ -109,6 +112,7 @@ impl Pool {
             events,
             classes: settings.brain.line.classes.clone(),
             brain_state: Mutex::new(BrainState::new(brain, questions)),
+            standing: Mutex::default(),
             later: Mutex::default(),
             sooner: Arc::default(),
             members: ArcSwap::default(),
@@ -121,6 +125,11 @@ impl Pool {
     /// The classes of its requests, as at its start.
     pub fn classes(&self) -> &Classes {
         &self.classes
+    }
+
+    /// Says which parts of its brain are on, as at its start.
+    pub fn parts(&self) -> String {
+        self.lock().settings.summary()
     }
 
     pub(super) fn spec(&self) -> Arc<PoolSettings> {
@@ -149,14 +158,52 @@ impl Pool {
         Duration::from_nanos(self.planning_nanos.load(Relaxed))
     }
 
-    /// Passes an order on, and tells of it.
-    pub fn order(&self, order: Order) {
+    /// Passes an order on, notes it for later, and tells of it.
+    pub(super) fn order(&self, order: Order, by: &str) {
         let members = self.members.load();
         let address = |id| members.iter().find(|it| it.id == id).map(|it| it.origin.as_str());
+        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let given = Given { by: by.to_owned(), at };
+        self.standing().note(&order, |it| address(it).map(str::to_owned), given);
         if let Some(told) = ordered(&self.name, &order, address) {
-            self.events.publish(told);
+            self.events.publish(Incident { by: Some(by.to_owned()), ..told });
         }
         self.tell(Event::Ordered(order));
+    }
+
+    /// Gives the orders that stand again, to replicas that came.
+    pub(super) fn repeat_orders(&self) {
+        let orders = self.standing().to_give(|it| self.find(it));
+        for order in orders {
+            self.tell(Event::Ordered(order));
+        }
+    }
+
+    /// The orders that stand.
+    pub fn orders(&self) -> StandingOrders {
+        self.standing().clone()
+    }
+
+    pub(super) fn standing(&self) -> MutexGuard<'_, StandingOrders> {
+        // Every change is whole.
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells that a drained replica has finished all it had.
+    pub(super) fn tell_drained(&self, replica: &str) {
+        let (pool, replica) = (Some(self.name.clone()), Some(replica.to_owned()));
+        self.events.publish(Incident {
+            kind: "replica",
+            pool,
+            replica,
+            state: "drained",
+            ..Incident::default()
+        });
+    }
+
+    /// Hands the brain what an earlier run has learned of costs.
+    pub(super) fn recall(&self, costs: Vec<Learned>) {
+        self.tell(Event::Recalled { costs });
     }
 
     /// Asks the brain where a request goes, now or next, and waits while it cannot say, but not for
@@ -323,6 +370,24 @@ impl Pool {
         let member = members.iter().find(|it| it.id == notice.replica());
         let replica = member.map(|it| it.origin.as_str().to_owned());
         self.events.publish(incident(&self.name, replica, notice));
+    }
+
+    /// Counts an answer by which a replica refused the router's key, and tells operators of the first in a
+    /// row.
+    pub(super) fn on_denied(&self, member: &Member) {
+        if member.on_denied() {
+            let has_key = member.access().key.is_some();
+            self.events.publish(denied(&self.name, member.origin.as_str(), has_key));
+        }
+    }
+
+    /// Notes what a probe found wrong with a replica, and tells operators of one that never came up.
+    pub(super) fn on_trouble(&self, member: &Member, found: Option<&Trouble>) {
+        if member.on_probed(found)
+            && let Some(found) = found
+        {
+            self.events.publish(never_up(&self.name, member.origin.as_str(), found));
+        }
     }
 
     /// Has its brain panic; for tests.

@@ -107,5 +107,6 @@ fn kind_of(event: &Event) -> &'static str {
         Event::Restarted { .. } => "restarted",
         Event::Heard { .. } => "heard",
         Event::Parted { .. } => "parted",
+        Event::Recalled { .. } => "recalled",
     }
 }

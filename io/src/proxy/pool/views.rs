@@ -2,15 +2,18 @@
 //! the brain is as good as before, and the viewer sees an empty pool. What marks or takes something goes
 //! through the guard like every event.
 
+use std::collections::BTreeMap;
+
 use cleave_core::brain::{
     AssignmentView, Brain, Explanation, ReplicaLoad, Shadows, Snapshot, TenantSnapshot, Waited,
     WorkloadDrift,
 };
+use cleave_core::cost::learned::Learned;
 use cleave_core::domain::{Moment, RequestId};
 use cleave_core::queue::{ContractUsage, Tenant};
 
 use crate::proxy::panics::attempt;
-use crate::replicas::Origin;
+use crate::replicas::{Origin, Trouble};
 
 use super::Pool;
 
@@ -32,6 +35,11 @@ impl Pool {
     /// What was predicted for decisions that were kept.
     pub fn shadows(&self) -> Shadows {
         self.look(|brain, _| brain.shadows())
+    }
+
+    /// What was learned of what work takes, for each class of replicas.
+    pub fn learned_costs(&self) -> Vec<Learned> {
+        self.look(|brain, _| brain.learned_costs())
     }
 
     /// How far predictions of work were off, for each workload.
@@ -70,6 +78,13 @@ impl Pool {
         let taken =
             self.mark(|brain, _| (brain.take_waited(request), brain.take_explanation(request)));
         taken.unwrap_or_default()
+    }
+
+    /// What is wrong with its replicas, by their address.
+    pub fn troubles(&self) -> BTreeMap<String, Trouble> {
+        let members = self.members.load();
+        let troubled = members.iter().filter_map(|it| Some((it.origin.to_string(), it.trouble()?)));
+        troubled.collect()
     }
 
     /// What it serves, as far as is known.

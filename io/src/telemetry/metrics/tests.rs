@@ -1,8 +1,10 @@
 //! What is written, and that the guide says the same.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use cleave_core::brain::{Brain, Settings, SubsetTotals, TtftError};
+use cleave_core::brain::{Brain, MoveTotals, Settings, SubsetTotals, TtftError};
+use cleave_core::cost::learned::{Kind, Learner, Sighting};
 use cleave_core::fleet::Drift;
 use cleave_core::sharding::Balance;
 use cleave_core::tokens::TokenErrors;
@@ -12,11 +14,14 @@ use super::*;
 /// A pool in which nothing has happened.
 fn idle() -> PoolGauges {
     let shadows = Brain::new(Settings::default()).shadows();
+    let mut learner = Learner::new(Arc::default());
+    learner.see(Kind::Gaps, &Sighting { steps: 8.0, batch: 1.0, ms: 60.0, ..Sighting::default() });
     PoolGauges {
-        sessions_moved_total: 0,
+        sessions_moved: MoveTotals::default(),
         quarantined_total: 0,
         misses: TokenErrors::default(),
         ttft_error: TtftError::default(),
+        costs: vec![learner.learned()],
         workloads: Vec::new(),
         shadows,
     }
@@ -38,6 +43,8 @@ fn the_guide_lists_every_metric_and_no_other() {
         in_flight_mu: 0.25,
         pace: 1.0,
         drift: Drift { predicted_us: 2_500_000, ..Drift::default() },
+        denied_total: 5,
+        is_drained: true,
     };
     let workloads = vec![("acme × chat".to_owned(), replica.drift)];
     let own = PoolGauges { workloads, ..idle() };
@@ -120,6 +127,8 @@ fn a_replica_that_left_is_not_reported() {
         in_flight_mu: 0.0,
         pace: 1.0,
         drift: Drift::default(),
+        denied_total: 0,
+        is_drained: false,
     };
     metrics.set_pool("p", &idle(), [replica].into_iter());
     metrics.clear_replicas();

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use cleave_core::brain::Failure;
-use cleave_core::domain::{Extent, Outline, Report, RouterId};
+use cleave_core::domain::{Extent, Outline, Promise, Report, RouterId};
 use cleave_core::queue::{Class, ClassId, Classes, Limits, Tenant, Weight};
 
 use crate::proxy::panics::Panicked;
@@ -309,7 +309,7 @@ fn a_wait_for_a_verdict_has_an_end_and_leaves_nothing_behind() {
     let class = |name: &str| Class {
         name: name.to_owned(),
         weight: Weight::ONE,
-        first_token: None,
+        promise: Promise::default(),
         wait_max: Duration::from_millis(20),
     };
     // The brain lets them wait for longer, as if it made a mistake; nothing wakes it here.
