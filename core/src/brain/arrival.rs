@@ -217,8 +217,10 @@ impl Brain {
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get(replica) else { return };
         let candidate = candidate(it, now, self.fleet.strangers_usual());
+        let chain = self.chain_of(&booking.outline);
         let held = self.placement.on_sent(request, &booking.ask(now), &candidate);
         booking.account = books::quote(now, &booking, &candidate, held);
+        self.tell_opened(request, &mut booking, &candidate, chain);
         booking.mark = None;
         self.explain_booking(request, booking.account.ttft_ms);
         let charge = booking.account.charge;
