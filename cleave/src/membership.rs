@@ -55,6 +55,8 @@ impl Membership {
                 state.watches.insert(pool.clone(), watch);
             }
         }
+        self.router.renew_certificate(config.proxy.tls.as_ref());
+        self.router.renew_admin_certificate(config.admin.tls.as_ref());
         self.router.apply(state.pools(), state.tenants.clone());
     }
 
@@ -96,7 +98,9 @@ impl MembershipState {
                 // What the configuration says of a replica counts.
                 if pool.replicas.iter().all(|it| it.origin != *origin) {
                     let (origin, hardware, zone) = (origin.clone(), Arc::default(), None);
-                    pool.replicas.push(ReplicaSettings { origin, weight: 1.0, hardware, zone });
+                    let access = pool.access.clone();
+                    let (weight, found) = (1.0, &mut pool.replicas);
+                    found.push(ReplicaSettings { origin, weight, hardware, zone, access });
                 }
             }
         }

@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,14 +13,16 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context as _;
 use cleave_io::admin::{self, AdminServer};
 use cleave_io::config::{self, Config, Flags};
+use cleave_io::coordination::Cluster;
 use cleave_io::proxy::{Router, Server};
 use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{interval, sleep};
+use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
+use crate::files::connections_that_fit;
 use crate::membership::Membership;
 use crate::successor;
 
@@ -53,6 +56,9 @@ pub(crate) struct Serve {
     /// `power_of_two` [default: priced]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
+    /// Another router to decide as one with, HOST:PORT of its `cluster.listen`, once for each
+    #[arg(long = "join", value_name = "HOST:PORT")]
+    join: Vec<String>,
     /// Take the listener from standard input, from the process that serves now
     #[arg(long, hide = true)]
     take_over: bool,
@@ -65,6 +71,7 @@ impl Serve {
             admin: self.admin.clone(),
             policy: self.policy.clone(),
             replicas: self.replicas.clone(),
+            join: self.join.clone(),
         };
         config::load(self.config.as_deref(), config::environment(), flags)
     }
@@ -93,16 +100,38 @@ impl Serve {
         let fitting = connections_that_fit(config.proxy.limits.connections_max);
         let server = Server::bind(Arc::clone(&router), given)?.with_connections_max(fitting);
         let port = RunningAdmin::open(&config.admin, &router, self.take_over).await?;
+        let cluster = match config.cluster.clone() {
+            Some(settings) => Some(Cluster::bind(settings, Arc::clone(&router))?),
+            None => None,
+        };
         let membership = Membership::new(Arc::clone(&router));
         membership.configure(&config);
         if self.take_over {
             know_replicas(&router).await;
         }
         announce(&config, &server, port.address)?;
+        if !port.address.ip().is_loopback() && config.admin.tokens.is_empty() {
+            router.events.publish(Incident {
+                kind: "admin",
+                state: "open",
+                detail: Some(format!(
+                    "the admin port {} is open beyond this machine and asks for no token: all that \
+                     reach it can read everything and give orders (admin.tokens)",
+                    port.address
+                )),
+                alert: true,
+                ..Incident::default()
+            });
+        }
         successor::tell_supervisor();
 
         let [stop, hurry, taken] = std::array::from_fn(|_| CancellationToken::new());
         let beside = Beside { router: Arc::clone(&router), tasks: TaskTracker::new() };
+        let cluster = cluster.map(|(cluster, listener)| {
+            let (own, listener) = (Arc::clone(&cluster), Arc::new(listener));
+            beside.keep("cluster", move || Arc::clone(&own).run(Arc::clone(&listener)));
+            cluster
+        });
         beside.keep("tick", move || Arc::clone(&router).tick());
         let handing = Arc::new(Handing {
             listener: server.share_listener()?,
@@ -111,13 +140,21 @@ impl Serve {
             taken: taken.clone(),
         });
         beside.keep("handing over", move || or_warn(Arc::clone(&handing).wait()));
-        let (first, second) = (stop.clone(), hurry.clone());
-        beside.keep("signals", move || or_warn(stop_on_signal(first.clone(), second.clone())));
+        let stopping = Arc::new(Stopping {
+            router: Arc::clone(&beside.router),
+            delay: config.proxy.timeouts.drain_delay,
+            stop: stop.clone(),
+            hurry: hurry.clone(),
+        });
+        beside.keep("signals", move || or_warn(Arc::clone(&stopping).wait()));
         let config = Arc::new(config);
         beside.keep("reload", move || {
             or_warn(self.clone().reload_on_change(Arc::clone(&config), Arc::clone(&membership)))
         });
         let cut = server.run(stop, hurry, taken).await?;
+        if let Some(cluster) = cluster {
+            cluster.leave().await;
+        }
         if cut == 0 {
             info!("drained, nothing cut");
         } else {
@@ -126,7 +163,8 @@ impl Serve {
         Ok(())
     }
 
-    /// Takes on the file again whenever it changes or SIGHUP comes. A broken file changes nothing.
+    /// Takes on the configuration again whenever its file or one beside it (a key, a certificate) changes, or
+    /// SIGHUP comes. A broken file changes nothing.
     async fn reload_on_change(
         self,
         running: Arc<Config>,
@@ -134,18 +172,20 @@ impl Serve {
     ) -> anyhow::Result<()> {
         let mut hangups = signal(SignalKind::hangup())?;
         let mut looks = interval(LOOK);
-        let mut seen = self.changed_at();
+        let mut files = running.files.clone();
+        let mut seen = self.changed_at(&files);
         loop {
-            tokio::select! {
-                _ = hangups.recv() => {}
+            let by = tokio::select! {
+                _ = hangups.recv() => "SIGHUP",
                 _ = looks.tick() => {
-                    let now = self.changed_at();
+                    let now = self.changed_at(&files);
                     if now == seen {
                         continue;
                     }
                     seen = now;
+                    "file"
                 }
-            }
+            };
             match self.load() {
                 Err(problems) => {
                     error!("configuration not changed:\n{problems}");
@@ -154,6 +194,7 @@ impl Serve {
                         kind: "reload",
                         state: "refused",
                         detail: Some(kept),
+                        by: Some(by.to_owned()),
                         alert: true,
                         ..Incident::default()
                     });
@@ -164,18 +205,31 @@ impl Serve {
                         warn!(setting, "changed in the file, needs a restart");
                     }
                     membership.configure(&new);
+                    if files != new.files {
+                        files.clone_from(&new.files);
+                        seen = self.changed_at(&files);
+                    }
                     info!(pools = new.pools.len(), "configuration reloaded");
-                    let reloaded =
-                        Incident { kind: "reload", state: "reloaded", ..Incident::default() };
-                    membership.router.events.publish(reloaded);
+                    membership.router.on_reload(by);
+                    membership.router.events.publish(Incident {
+                        kind: "reload",
+                        state: "reloaded",
+                        by: Some(by.to_owned()),
+                        ..Incident::default()
+                    });
                 }
             }
         }
     }
 
-    fn changed_at(&self) -> Option<(SystemTime, u64)> {
-        let file = std::fs::metadata(self.config.as_ref()?).ok()?;
-        Some((file.modified().ok()?, file.len()))
+    /// Says when the configuration and the files beside it were changed; nothing for one that is not there.
+    /// A file that was put in place of another is told by its number too: their times may be the same.
+    fn changed_at(&self, beside: &[PathBuf]) -> Vec<Option<(SystemTime, u64, u64)>> {
+        let changed = |file: &PathBuf| {
+            let file = std::fs::metadata(file).ok()?;
+            Some((file.modified().ok()?, file.len(), file.ino()))
+        };
+        self.config.iter().chain(beside).map(changed).collect()
     }
 }
 
@@ -184,14 +238,12 @@ fn announce(config: &Config, server: &Server, admin_listen: SocketAddr) -> anyho
     let scheme = if config.proxy.tls.is_some() { "https" } else { "http" };
     let listen = server.local_addr()?;
     let mut out = std::io::stdout();
-    writeln!(out, "cleave listening on {scheme}://{listen}, admin on http://{admin_listen}")?;
+    let admin = if config.admin.tls.is_some() { "https" } else { "http" };
+    writeln!(out, "cleave listening on {scheme}://{listen}, admin on {admin}://{admin_listen}")?;
     out.flush()?;
     for pool in &config.pools {
         let (replicas, policy) = (pool.replicas.len(), pool.brain.policy);
         info!(pool = pool.name, replicas, %policy, models = pool.models.join(","), "pool");
-    }
-    if !admin_listen.ip().is_loopback() && config.admin.token.is_none() {
-        warn!(%admin_listen, "the admin port is open beyond this machine and asks for no token");
     }
     Ok(())
 }
@@ -283,6 +335,8 @@ impl Handing {
             info!("SIGUSR2: starting a successor");
             // There is one admin port, and the successor's is the one that matters.
             port.end.cancel();
+            // The successor reads what is written down by now.
+            port.router.flush();
             match successor::start(self.listener.try_clone()?).await {
                 Ok(pid) => {
                     info!(pid, "successor serves: no new connections here, streams finish");
@@ -300,50 +354,41 @@ impl Handing {
     }
 }
 
-/// The first signal drains, the second does not wait.
-async fn stop_on_signal(stop: CancellationToken, hurry: CancellationToken) -> anyhow::Result<()> {
-    let (mut term, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut next = async || {
-        tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        }
-    };
-    let name = next().await;
-    info!(signal = name, "draining: no new connections, streams finish");
-    stop.cancel();
-    next().await;
-    warn!("second signal: ending at once");
-    hurry.cancel();
-    Ok(())
+/// How the process ends.
+struct Stopping {
+    router: Arc<Router>,
+    /// How long connections are still accepted after SIGTERM.
+    delay: Option<Duration>,
+    stop: CancellationToken,
+    hurry: CancellationToken,
 }
 
-/// Files that are open beside connections of clients and to replicas: listeners, logs, probes; and those
-/// of the admin port.
-const FILES_BESIDE: usize = 192 + admin::SLOTS_MAX;
-/// How few of them will do.
-const FILES_BESIDE_MIN: usize = 32 + admin::SLOTS_MAX;
-
-/// Asks for as many files as the settings need, a connection on each side of every request, and says
-/// how many connections fit what is granted. Out of files, nothing could be served at all.
-fn connections_that_fit(connections_max: usize) -> usize {
-    let wanted = u64::try_from(2 * connections_max + FILES_BESIDE).unwrap_or(u64::MAX);
-    let limit = rlimit::increase_nofile_limit(wanted).unwrap_or_else(|error| {
-        warn!(%error, "cannot raise the limit of open files");
-        wanted
-    });
-    if wanted <= limit {
-        return connections_max;
+impl Stopping {
+    /// The first signal drains, the second does not wait. Load balancers are told before the port closes.
+    async fn wait(self: Arc<Self>) -> anyhow::Result<()> {
+        let (mut term, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut next = async || {
+            tokio::select! {
+                _ = term.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            }
+        };
+        let name = next().await;
+        self.router.start_draining();
+        let delay = self.delay.filter(|_| name == "SIGTERM");
+        let mut is_second = false;
+        if let Some(delay) = delay {
+            info!(signal = name, ?delay, "not ready: connections are accepted for a while");
+            is_second = timeout(delay, next()).await.is_ok();
+        }
+        info!(signal = name, "draining: no new connections, streams finish");
+        self.stop.cancel();
+        if !is_second {
+            next().await;
+        }
+        warn!("second signal: ending at once");
+        self.hurry.cancel();
+        Ok(())
     }
-    // Idle clients need no file towards a replica, but some must be left for requests.
-    let files = usize::try_from(limit).unwrap_or(usize::MAX);
-    let fitting = files.saturating_sub(FILES_BESIDE_MIN).max(files / 2) / 4 * 3;
-    let fitting = fitting.clamp(1, connections_max);
-    warn!(
-        files = limit,
-        connections = fitting,
-        "limits.connections_max needs {wanted} open files; raise the limit (ulimit -n) to have them all"
-    );
-    fitting
 }

@@ -3,8 +3,10 @@
 
 pub mod admin;
 pub mod config;
+pub mod coordination;
 pub mod discovery;
 pub mod proxy;
 pub mod replicas;
 pub mod telemetry;
+pub mod tls;
 pub mod tokenizer;

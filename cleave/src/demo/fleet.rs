@@ -17,7 +17,7 @@ use cleave_io::proxy::{
     BindError, CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings,
     ReplicaSettings, Router, Server, Tenants, Timeouts, default_session_headers,
 };
-use cleave_io::replicas::{Origin, ProbeSettings};
+use cleave_io::replicas::{Access, Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -163,8 +163,11 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         workload_header: None,
         session_headers: default_session_headers(),
         state_dir: None,
+        audit_file: None,
+        kept_ids_bytes_max: 1 << 20,
         cache_secret: None,
         explain: ExplainSettings::default(),
+        paths_allowed: Vec::new(),
     };
     // Lines about requests would run through the live view.
     let router = Router::new(settings, AccessLog::new(LogFormat::Text, false));
@@ -174,14 +177,19 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
 
 /// Names the pool after its policy: another name is another pool, with a brain of its own.
 fn pool(policy: PolicyKind, origins: impl Iterator<Item = Origin>) -> PoolSettings {
-    let hardware = Arc::default;
-    let replica =
-        |origin| ReplicaSettings { origin, weight: 1.0, hardware: hardware(), zone: None };
+    let replica = |origin| ReplicaSettings {
+        origin,
+        weight: 1.0,
+        hardware: Arc::default(),
+        zone: None,
+        access: Access::default(),
+    };
     PoolSettings {
         name: policy.to_string(),
         models: vec![MODEL.to_owned()],
         aliases: BTreeMap::new(),
         replicas: origins.map(replica).collect(),
+        access: Access::default(),
         cache: CacheScope::Shared,
         tokenizer: None,
         brain: brain::Settings { policy, ..brain::Settings::default() },

@@ -46,10 +46,18 @@ pub(super) struct ReplicaStatus {
     pub(super) url: String,
     pub(super) state: String,
     pub(super) reason: Option<String>,
+    pub(super) drained: Option<Given>,
     pub(super) in_flight: u64,
     pub(super) sessions: u64,
     pub(super) sent_total: u64,
     pub(super) failed_total: u64,
+}
+
+/// By which token an order was given.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Given {
+    pub(super) by: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -99,9 +99,10 @@ impl TopFrame {
         let load = self.load.of(pool, &it.url);
         let report = load.and_then(|it| it.report);
         let shown = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
-        let state = match &it.reason {
-            Some(reason) => format!("{} {reason}", it.state),
-            None => it.state.clone(),
+        let state = match (&it.reason, &it.drained) {
+            (Some(reason), _) => format!("{} {reason}", it.state),
+            (None, Some(given)) => format!("{} by {}", it.state, given.by),
+            (None, None) => it.state.clone(),
         };
         let state = format!("{state:<20}");
         let state = match it.state.as_str() {
@@ -113,7 +114,7 @@ impl TopFrame {
         let rate = self.rates.get(&(pool.to_owned(), it.url.clone()));
         format!(
             "{:<30}{state}{:>4} {}{:>8}{:>8}{:>6}{:>10}{:>9}{:>8}",
-            it.url.strip_prefix("http://").unwrap_or(&it.url),
+            it.url.split_once("://").map_or(it.url.as_str(), |it| it.1),
             it.in_flight,
             style.cyan(format!("{:<10}", bar(it.in_flight, most))),
             shown(report.map(|it| it.waiting.to_string())),

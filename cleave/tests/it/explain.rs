@@ -179,7 +179,9 @@ async fn a_refused_request_is_explained_too() {
     let refused = async || router.ask(&chat("r-1")).await.status() == 503;
     eventually("a request is refused", refused).await;
     let page = explained(&router, "/explain/r-1").await;
-    assert_eq!(page.json()["refusal"], "no_replica", "{}", page.text());
+    let refusal = page.json()["refusal"].as_str().unwrap().to_owned();
+    // It may have been the one that tried whether the replica is back.
+    assert!(["no_replica", "tries_spent"].contains(&refusal.as_str()), "{}", page.text());
 }
 
 #[tokio::test]

@@ -6,14 +6,18 @@
 mod support;
 
 mod bytes;
+mod cluster;
 mod discovery;
+mod engines;
 mod events;
 mod explain;
 mod failures;
 mod guide;
 mod hostile;
+mod kept;
 mod line;
 mod load;
+mod orders;
 mod priced;
 mod reload;
 mod restart;

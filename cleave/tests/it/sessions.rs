@@ -34,7 +34,7 @@ async fn every_answer_names_its_session() {
     assert_eq!((answer.status(), id(&answer)), (413, "mine"));
     drop(replica);
     let answer = router.ask(&named(Request::chat("hi"))).await;
-    assert_eq!((answer.status(), id(&answer)), (502, "mine"));
+    assert_eq!((answer.status(), id(&answer)), (503, "mine"));
 }
 
 #[tokio::test]

@@ -7,15 +7,15 @@ use crate::policy::PolicyKind;
 use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
 use crate::tokens::TokenErrors;
 
-use super::{AssignmentView, Brain, TtftError, WorkloadDrift};
+use super::{AssignmentView, Brain, MoveTotals, TtftError, WorkloadDrift};
 
 /// One pool at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub policy: PolicyKind,
     pub requests_in_flight: usize,
-    /// Sessions that changed replica since the start.
-    pub sessions_moved_total: u64,
+    /// Sessions that changed replica since the start, and why.
+    pub sessions_moved: MoveTotals,
     /// Requests held in quarantine now, and times that a request was put there since the start.
     pub quarantined: usize,
     pub quarantined_total: u64,
@@ -53,7 +53,7 @@ pub struct ReplicaSnapshot {
     pub id: ReplicaId,
     pub name: String,
     pub weight: f64,
-    /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
+    /// `joining`, `up`, `draining`, `drained`, `suspect`, `out`, `trial`, or `leaving`.
     pub state: &'static str,
     pub reason: Option<&'static str>,
     pub in_flight: u32,
@@ -103,7 +103,11 @@ impl Brain {
                 id: it.id,
                 name: it.name.clone(),
                 weight: it.weight,
-                state: state.name,
+                state: match (state.name, self.placement.is_drained(it.place), it.in_flight) {
+                    ("up", true, 0) => "drained",
+                    ("up", true, _) => "draining",
+                    (name, ..) => name,
+                },
                 reason: state.reason.map(crate::fleet::Reason::as_str),
                 in_flight: it.in_flight,
                 sessions: self.placement.sessions_at(it.id),
@@ -120,7 +124,7 @@ impl Brain {
         Snapshot {
             policy: self.settings.policy,
             requests_in_flight: self.books.len(),
-            sessions_moved_total: self.placement.sessions_moved_total(),
+            sessions_moved: self.placement.moves(),
             quarantined,
             quarantined_total,
             misses: self.books.misses(),
@@ -144,7 +148,7 @@ impl Brain {
 
     /// Shows where a tenant stands; nothing for one without a contract.
     pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<ContractUsage> {
-        self.admission.contract(now, tenant)
+        self.admission.contract(now, tenant, self.placement.open(now, &self.fleet))
     }
 
     /// Shows what each tenant with a name has used, and all others together.
@@ -181,17 +185,17 @@ impl Brain {
 
     /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for the
     /// operator interface, not for decisions.
-    pub fn load(&self, now: Moment) -> Vec<ReplicaLoad> {
+    pub fn load(&self, _: Moment) -> Vec<ReplicaLoad> {
         let replicas = self.fleet.iter().map(|it| ReplicaLoad {
             id: it.id,
             name: it.name.clone(),
             in_flight: it.in_flight,
             class: it.hardware.class.clone(),
-            booked: it.ledger.load(),
+            booked: it.own_load(),
             in_flight_mu: it.in_flight_mu(),
             capacity_mu_per_min: it.capacity_mu_per_min(),
             pace: it.pace.factor(),
-            elsewhere: it.reported.booked_elsewhere(now).load,
+            elsewhere: it.elsewhere.load(),
             waiting_prompt_tokens: 0,
             answering_prompt_tokens: 0,
             output_tokens: 0,

@@ -112,7 +112,7 @@ impl Breaker {
     pub fn admits_at_need(&self, now: Moment) -> bool {
         let is_hopeless = matches!(
             self.standing,
-            Standing::Out { reason: Reason::Hung | Reason::WrongModel, .. }
+            Standing::Out { reason, .. } if reason == Reason::Hung || reason.is_unfit()
         );
         let is_rested = matches!(self.standing, Standing::Out { until, .. } if until <= now);
         self.admits(now) || is_rested && !is_hopeless
@@ -127,15 +127,13 @@ impl Breaker {
             | Standing::Suspect { .. }
             | Standing::Trial { .. } => None,
         };
-        !self.proved && reason.is_some_and(|it| it != Reason::WrongModel)
+        !self.proved && reason.is_some_and(|it| !it.is_unfit())
     }
 
     /// Tells whether it should be asked for a token: its pause is over, or it lost connections.
     pub fn wants_proof(&self, now: Moment) -> bool {
         match self.standing {
-            Standing::Out { reason, until } => {
-                until <= now && !self.proved && reason != Reason::WrongModel
-            }
+            Standing::Out { reason, until } => until <= now && !self.proved && !reason.is_unfit(),
             // A trial lasts as long as its client keeps the request open.
             Standing::Trial { .. } => !self.proved,
             Standing::Up | Standing::Suspect { .. } => 0 < self.losses,
@@ -240,6 +238,7 @@ impl Breaker {
             Probe::Generated => self.on_generated(now, now, false),
             Probe::Unable => self.on_unable(),
             Probe::Stranger => self.condemn(now, Reason::WrongModel),
+            Probe::Unauthorized => self.condemn(now, Reason::Unauthorized),
             Probe::Failed => self.on_probe_failed(now, false),
             Probe::Refused => self.on_probe_failed(now, true),
             Probe::TimedOut { asked_at, last_byte_at } => {
@@ -252,7 +251,7 @@ impl Breaker {
                     return;
                 }
                 match self.standing {
-                    Standing::Out { reason: Reason::WrongModel, .. } => {}
+                    Standing::Out { reason, .. } if reason.is_unfit() => {}
                     // A question from before it was put out says nothing new.
                     Standing::Out { .. } if self.out_since <= asked_at => {
                         self.put_out(now, Reason::Hung);
@@ -275,7 +274,7 @@ impl Breaker {
         let is_back = match self.standing {
             Standing::Out { reason, until } => {
                 let is_over = is_needed || until <= now;
-                reason == Reason::Hung || is_over && reason != Reason::WrongModel
+                reason == Reason::Hung || is_over && !reason.is_unfit()
             }
             Standing::Trial { .. } => true,
             Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
@@ -292,7 +291,7 @@ impl Breaker {
     fn on_unable(&mut self) {
         (self.losses, self.is_unable) = (0, true);
         if let Standing::Out { reason, .. } = self.standing {
-            self.proved |= reason != Reason::WrongModel;
+            self.proved |= !reason.is_unfit();
         }
     }
 
@@ -312,7 +311,8 @@ impl Breaker {
             | Standing::Out { .. }
             | Standing::Trial { .. } => {
                 self.failures = self.failures.saturating_add(losses);
-                let reason = if losses == 0 { Reason::Unhealthy } else { Reason::Unreachable };
+                let is_reached = losses == 0 && !is_refused;
+                let reason = if is_reached { Reason::Unhealthy } else { Reason::Unreachable };
                 self.on_failure(now, reason);
             }
         }
@@ -334,7 +334,7 @@ impl Breaker {
     fn on_probe_passed(&mut self, now: Moment) {
         match self.standing {
             Standing::Joining => self.on_success(now),
-            Standing::Out { reason: reason @ Reason::WrongModel, .. } => {
+            Standing::Out { reason, .. } if reason.is_unfit() => {
                 self.proved = true;
                 self.standing = Standing::Out { reason, until: now };
             }

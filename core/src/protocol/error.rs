@@ -107,6 +107,11 @@ impl ErrorBody<'_> {
     }
 }
 
+/// Writes what the router says of its own health.
+pub fn health_body(word: &str) -> String {
+    format!("{{\"status\":\"{word}\"}}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

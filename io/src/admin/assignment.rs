@@ -4,15 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use bytes::Bytes;
 use cleave_core::brain::{AssignmentView, Order, SliceView, WorkloadView};
 use cleave_core::domain::Place;
 use serde::Serialize;
 
-use crate::proxy::{Pool, Router, WorkloadNames};
+use crate::proxy::{NotAudited, Pool, Router, WorkloadNames};
+
+use super::tokens::Operator;
 
 /// What `/assignment` answers.
 #[derive(Clone, Debug, Serialize)]
@@ -200,36 +202,58 @@ pub(super) async fn show(State(router): State<Arc<Router>>) -> Json<Assignments>
 
 type Said = (StatusCode, String);
 
-pub(super) async fn freeze(State(router): State<Arc<Router>>) -> Said {
-    router.pools().iter().for_each(|it| it.order(Order::Freeze));
-    (StatusCode::OK, "assignments stay as they are\n".to_owned())
+pub(super) async fn freeze(State(router): State<Arc<Router>>, by: Extension<Operator>) -> Said {
+    for_all(&router, &by, || Order::Freeze, "assignments stay as they are\n")
 }
 
-pub(super) async fn unfreeze(State(router): State<Arc<Router>>) -> Said {
-    router.pools().iter().for_each(|it| it.order(Order::Unfreeze));
-    (StatusCode::OK, "assignments follow the load again\n".to_owned())
+pub(super) async fn unfreeze(State(router): State<Arc<Router>>, by: Extension<Operator>) -> Said {
+    for_all(&router, &by, || Order::Unfreeze, "assignments follow the load again\n")
 }
 
-pub(super) async fn drain(state: State<Arc<Router>>, replica: Path<String>) -> Said {
+pub(super) async fn drain(
+    State(router): State<Arc<Router>>,
+    by: Extension<Operator>,
+    Path(replica): Path<String>,
+) -> Said {
     let done = "takes nothing new; its sessions leave at their next turn";
-    for_replica(&state.0, &replica.0, |it| Order::Drain { replica: it }, done)
+    for_replica(&router, &replica, &by, |it| Order::Drain { replica: it }, done)
 }
 
-pub(super) async fn undrain(state: State<Arc<Router>>, replica: Path<String>) -> Said {
+pub(super) async fn undrain(
+    State(router): State<Arc<Router>>,
+    by: Extension<Operator>,
+    Path(replica): Path<String>,
+) -> Said {
     let done = "takes sessions again";
-    for_replica(&state.0, &replica.0, |it| Order::Undrain { replica: it }, done)
+    for_replica(&router, &replica, &by, |it| Order::Undrain { replica: it }, done)
+}
+
+fn for_all(router: &Router, by: &Operator, order: impl Fn() -> Order, done: &str) -> Said {
+    for pool in router.pools().iter() {
+        if let Err(error) = router.order(pool, order(), &by.0) {
+            return refused(&error);
+        }
+    }
+    (StatusCode::OK, done.to_owned())
+}
+
+fn refused(error: &NotAudited) -> Said {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
 }
 
 fn for_replica(
     router: &Router,
     address: &str,
+    by: &Operator,
     order: impl Fn(cleave_core::domain::ReplicaId) -> Order,
     done: &str,
 ) -> Said {
     let mut found = false;
     for pool in router.pools().iter() {
         if let Some(replica) = pool.find(address) {
-            pool.order(order(replica));
+            if let Err(error) = router.order(pool, order(replica), &by.0) {
+                return refused(&error);
+            }
             found = true;
         }
     }
@@ -244,6 +268,7 @@ fn for_replica(
 /// back to the planner.
 pub(super) async fn pin(
     State(router): State<Arc<Router>>,
+    by: Extension<Operator>,
     Path((pool, workload)): Path<(String, String)>,
     body: Bytes,
 ) -> Said {
@@ -289,8 +314,10 @@ pub(super) async fn pin(
         1 => "pinned to 1 replica\n".to_owned(),
         count => format!("pinned to {count} replicas\n"),
     };
-    pool.order(Order::Pin { workload: id, replicas });
-    (StatusCode::OK, said)
+    match router.order(pool, Order::Pin { workload: id, replicas }, &by.0.0) {
+        Ok(()) => (StatusCode::OK, said),
+        Err(error) => refused(&error),
+    }
 }
 
 /// Reads a list of addresses; nothing at all is an empty one.

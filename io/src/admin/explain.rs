@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{Considered, Explanation, Waited};
+use cleave_core::brain::{Considered, Explanation, LeaveCause, Waited};
 use cleave_core::domain::Moment;
 use cleave_core::policy;
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,15 @@ pub struct Try {
     /// Where the session was before; null for a new one.
     #[serde(default)]
     pub home: Option<String>,
+    /// Why the session left that, where it did: `lost`, `drained`, `overloaded`, `spilled`, `rebalanced`, `kept`, `rule`.
+    #[serde(default)]
+    pub moved: Option<String>,
+    /// The same in a sentence.
+    #[serde(default)]
+    pub moved_because: Option<String>,
+    /// By how much its replica was the worse choice, where it was overloaded.
+    #[serde(default)]
+    pub moved_for_ms: Option<f64>,
     pub policy: String,
     /// The tenant and the model, or the digits of both where they have no name.
     #[serde(default)]
@@ -202,9 +211,13 @@ impl Try {
         });
         let chosen = choice.considered.iter().find(|it| it.replica == choice.replica);
         let beyond = chosen.and_then(|it| it.beyond);
+        let overload = choice.moved.filter(|it| it.cause == LeaveCause::Overloaded);
         Self {
             beyond: beyond.map(|it| it.sentence().to_owned()),
             home: choice.home.clone(),
+            moved: choice.moved.map(|it| it.cause.as_str().to_owned()),
+            moved_because: choice.moved.map(|it| it.cause.sentence().to_owned()),
+            moved_for_ms: overload.map(|it| it.over_ms),
             replica: choice.name.clone(),
             why: choice.why.as_str().to_owned(),
             because: choice.why.sentence().to_owned(),

@@ -7,11 +7,13 @@ mod events;
 mod explain;
 mod load;
 mod origin;
+mod routers;
 mod server;
 mod settings;
 mod slots;
 mod status;
 mod tenants;
+mod tokens;
 
 pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
@@ -20,8 +22,9 @@ pub use assignment::{
 pub use costs::{CostErrors, CostFigures};
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
+pub use routers::{RouterFigures, RouterList};
 pub use server::{AdminBindError, AdminServer};
-pub use settings::{AdminSettings, Secret};
+pub use settings::{AdminSettings, AdminToken, Secret};
 pub use slots::SLOTS_MAX;
 pub use status::{ClassStatus, PoolStatus, QueueStatus, ReplicaStatus, Status};
 pub use tenants::{Figures, PoolTenants, TenantFigures, TenantList, Used};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -15,17 +15,19 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::proxy::{Router, equal_in_constant_time};
+use crate::proxy::Router;
 
 use super::assignment;
 use super::events::events;
 use super::explain::{self, Explained};
 use super::load::Load;
 use super::origin::OriginCheck;
-use super::settings::{AdminSettings, Secret};
+use super::routers::RouterList;
+use super::settings::AdminSettings;
 use super::slots::ConnectionSlots;
 use super::status::Status;
 use super::tenants::TenantList;
+use super::tokens::guard;
 
 /// For a request to be answered, however slowly its body comes. Streams of events only begin within it.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -35,6 +37,7 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 pub struct AdminServer {
     listener: TcpListener,
     app: Routes,
+    router: Arc<Router>,
 }
 
 /// Why the admin port cannot start.
@@ -66,14 +69,16 @@ impl AdminServer {
             .route("/explain/{*id}", get(explain_one))
             .route("/events", get(events))
             .route("/tenants", get(tenants))
+            .route("/routers", get(routers))
             .route("/metrics", get(metrics))
-            .route_layer(from_fn_with_state(Arc::new(settings.token.clone()), guard));
+            .route_layer(from_fn_with_state(Arc::new(settings.tokens.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
         let open = Routes::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
-        let origin = Arc::new(OriginCheck::new(&settings.hosts, settings.token.is_some()));
+        let origin = Arc::new(OriginCheck::new(&settings.hosts, !settings.tokens.is_empty()));
         let guarded = guarded.fallback(unknown).layer(from_fn_with_state(origin, check));
-        let app = guarded.merge(open).layer(from_fn(in_time)).with_state(router);
-        Ok(Self { listener, app })
+        router.set_admin_certificate(settings.tls.as_ref());
+        let app = guarded.merge(open).layer(from_fn(in_time)).with_state(Arc::clone(&router));
+        Ok(Self { listener, app, router })
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -82,7 +87,9 @@ impl AdminServer {
 
     /// Serves until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        ConnectionSlots::default().serve(self.listener, self.app, stop).await;
+        let router = self.router;
+        let acceptor = move || router.admin_acceptor();
+        ConnectionSlots::default().serve(self.listener, self.app, acceptor, stop).await;
     }
 }
 
@@ -100,19 +107,6 @@ async fn check(State(origin): State<Arc<OriginCheck>>, request: Request, next: N
     }
 }
 
-async fn guard(State(token): State<Arc<Option<Secret>>>, request: Request, next: Next) -> Response {
-    let Some(Secret(token)) = token.as_ref() else { return next.run(request).await };
-    let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let given = given.and_then(|it| it.strip_prefix(b"Bearer "));
-    if given.is_some_and(|it| equal_in_constant_time(it, token.as_bytes())) {
-        next.run(request).await
-    } else {
-        let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-        (StatusCode::UNAUTHORIZED, challenge, "send the admin token as a bearer token\n")
-            .into_response()
-    }
-}
-
 async fn healthz() -> &'static str {
     "ok\n"
 }
@@ -122,6 +116,8 @@ async fn readyz(State(router): State<Arc<Router>>) -> (StatusCode, &'static str)
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
     } else if router.is_ready() {
         (StatusCode::OK, "ready\n")
+    } else if router.sharing().is_some_and(|it| it.is_joining()) {
+        (StatusCode::SERVICE_UNAVAILABLE, "joining other routers\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "no replica is up\n")
     }
@@ -150,6 +146,10 @@ async fn tenants(State(router): State<Arc<Router>>) -> Json<TenantList> {
     Json(TenantList::of(&router))
 }
 
+async fn routers(State(router): State<Arc<Router>>) -> Json<RouterList> {
+    Json(RouterList::of(&router))
+}
+
 async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], router.write_metrics())
@@ -159,7 +159,7 @@ async fn unknown() -> (StatusCode, &'static str) {
     (
         StatusCode::NOT_FOUND,
         "there are GET /healthz, /readyz, /status, /load, /events, /explain, /explain/REQUEST_ID, \
-         /assignment, /tenants and /metrics, and POST /drain/HOST:PORT, /undrain/HOST:PORT, \
+         /assignment, /tenants, /routers and /metrics, and POST /drain/HOST:PORT, /undrain/HOST:PORT, \
          /assignment/freeze, /assignment/unfreeze and /assignment/pin/POOL/WORKLOAD\n",
     )
 }

@@ -3,14 +3,25 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use crate::tls::ServerTls;
+
 /// Where the admin port is and what opens it.
 #[derive(Clone, Debug)]
 pub struct AdminSettings {
     pub listen: SocketAddr,
-    /// Asked for as a bearer token when set.
-    pub token: Option<Secret>,
+    /// One of them is asked for as a bearer token; without any, everything is open.
+    pub tokens: Vec<AdminToken>,
+    pub tls: Option<ServerTls>,
     /// Names by which it is asked, beside its addresses and `localhost`.
     pub hosts: Vec<String>,
+}
+
+/// A token, its name and what it may do beside reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminToken {
+    pub name: String,
+    pub token: Secret,
+    pub may_order: bool,
 }
 
 /// Text that must never be shown.

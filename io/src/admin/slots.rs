@@ -18,12 +18,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-use crate::proxy::Guard;
+use crate::proxy::{Guard, Socket};
 
 /// Connections at once.
 pub const SLOTS_MAX: usize = 64;
@@ -55,12 +56,13 @@ impl ConnectionSlots {
         mut self,
         listener: TcpListener,
         app: Routes,
+        acceptor: impl Fn() -> Option<TlsAcceptor>,
         stop: CancellationToken,
     ) {
         let tasks = TaskTracker::new();
         while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
             match accepted {
-                Ok((stream, _)) => self.slot(stream, &app, &stop, &tasks),
+                Ok((stream, _)) => self.slot((stream, acceptor()), &app, &stop, &tasks),
                 Err(error) => {
                     warn!(%error, "the admin port cannot accept");
                     sleep(PAUSE).await;
@@ -74,7 +76,7 @@ impl ConnectionSlots {
 
     fn slot(
         &mut self,
-        stream: TcpStream,
+        (stream, tls): (TcpStream, Option<TlsAcceptor>),
         app: &Routes,
         stop: &CancellationToken,
         tasks: &TaskTracker,
@@ -90,7 +92,7 @@ impl ConnectionSlots {
         let (app, stop, seen) = (app.clone(), stop.clone(), Arc::clone(&last));
         let task = tasks.spawn(async move {
             let note = || seen.store(asked.fetch_add(1, Relaxed) + 1, Relaxed);
-            if let Err(error) = connection(stream, app, note, stop).await {
+            if let Err(error) = accepted(stream, tls, app, note, stop).await {
                 debug!(%error, "admin connection ended");
             }
         });
@@ -98,14 +100,28 @@ impl ConnectionSlots {
     }
 }
 
-/// Serves one connection; `note` is called at each request.
-async fn connection(
+/// Serves one connection, under TLS where there is a certificate.
+async fn accepted(
     stream: TcpStream,
+    tls: Option<TlsAcceptor>,
     app: Routes,
     note: impl Fn(),
     stop: CancellationToken,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let Some(tls) = tls else { return connection(stream, app, note, stop).await };
+    let shaken = timeout(HEAD_LIMIT, tls.accept(stream)).await;
+    connection(shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??, app, note, stop)
+        .await
+}
+
+/// Serves one connection; `note` is called at each request.
+async fn connection<S: Socket + Send + 'static>(
+    stream: S,
+    app: Routes,
+    note: impl Fn(),
+    stop: CancellationToken,
+) -> io::Result<()> {
     let app = TowerToHyperService::new(app);
     let service = service_fn(|request: Request<Incoming>| {
         note();

@@ -1,10 +1,12 @@
 //! The state of the router as JSON.
 
-use cleave_core::brain::QueueSnapshot;
+use std::collections::BTreeMap;
+
+use cleave_core::brain::{LeaveCause, QueueSnapshot, ReplicaSnapshot};
 use cleave_core::queue::ClassSnapshot;
 use serde::Serialize;
 
-use crate::proxy::{Pool, Router};
+use crate::proxy::{Given, Pool, Router};
 
 /// What `/status` answers.
 #[derive(Clone, Debug, Serialize)]
@@ -20,13 +22,19 @@ pub struct Status {
 pub struct PoolStatus {
     pub name: String,
     pub policy: &'static str,
+    /// Which parts are on.
+    pub parts: String,
     pub models: Vec<String>,
     pub requests_in_flight: usize,
     pub sessions: u64,
     pub sessions_moved_total: u64,
+    /// The same by cause.
+    pub sessions_moved: BTreeMap<&'static str, u64>,
     /// Requests that are refused because replicas failed while they were served.
     pub quarantined: usize,
     pub queue: QueueStatus,
+    /// By which token its assignment was ordered to stay as it is, and when.
+    pub frozen: Option<Given>,
     pub replicas: Vec<ReplicaStatus>,
 }
 
@@ -54,10 +62,14 @@ pub struct ClassStatus {
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaStatus {
     pub url: String,
-    /// `joining`, `up`, `suspect`, `out`, `trial`, or `leaving`.
+    /// `joining`, `up`, `draining`, `drained`, `suspect`, `out`, `trial`, or `leaving`.
     pub state: &'static str,
-    /// Why it is suspected or out.
+    /// Why it is suspected or out, or why it never came up.
     pub reason: Option<&'static str>,
+    /// What the last probe found, in words for people.
+    pub detail: Option<String>,
+    /// By which token it was ordered drained, and when.
+    pub drained: Option<Given>,
     pub weight: f64,
     pub in_flight: u32,
     pub sessions: u32,
@@ -79,30 +91,39 @@ impl Status {
 
 impl PoolStatus {
     fn of(pool: &Pool) -> Self {
-        let snapshot = pool.snapshot();
-        let replicas: Vec<ReplicaStatus> = snapshot
-            .replicas
-            .into_iter()
-            .map(|it| ReplicaStatus {
+        let (snapshot, mut troubles) = (pool.snapshot(), pool.troubles());
+        let mut orders = pool.orders();
+        let replica = |it: ReplicaSnapshot| {
+            let drained = orders.drained.remove(&it.name);
+            let trouble = troubles.remove(&it.name).filter(|_| it.state != "up");
+            ReplicaStatus {
                 url: it.name,
                 state: it.state,
-                reason: it.reason,
+                reason: it.reason.or(trouble.as_ref().map(|it| it.word)),
+                detail: trouble.map(|it| it.detail),
+                drained,
                 weight: it.weight,
                 in_flight: it.in_flight,
                 sessions: it.sessions,
                 sent_total: it.sent_total,
                 failed_total: it.failed_total,
-            })
-            .collect();
+            }
+        };
+        let replicas: Vec<ReplicaStatus> = snapshot.replicas.into_iter().map(replica).collect();
         Self {
             name: pool.name.clone(),
             policy: snapshot.policy.as_str(),
+            parts: pool.parts(),
             models: pool.models(),
             requests_in_flight: snapshot.requests_in_flight,
             sessions: replicas.iter().map(|it| u64::from(it.sessions)).sum(),
-            sessions_moved_total: snapshot.sessions_moved_total,
+            sessions_moved_total: snapshot.sessions_moved.all(),
+            sessions_moved: LeaveCause::ALL
+                .map(|it| (it.as_str(), snapshot.sessions_moved.of(it)))
+                .into(),
             quarantined: snapshot.quarantined,
             queue: QueueStatus::of(snapshot.queue),
+            frozen: orders.frozen,
             replicas,
         }
     }

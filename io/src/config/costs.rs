@@ -32,6 +32,7 @@ impl Books {
         if self.0.contains_key(file) {
             return;
         }
+        findings.watch(file);
         let book = read_text(file).and_then(|text| {
             toml::from_str::<CostBook>(&text).map_err(|error| {
                 let what = format!("{}: {}", file.display(), error.to_string().trim_end());

@@ -3,6 +3,8 @@
 //! once, with its place, its path and its remedy. The other rooms never see a raw value, and this
 //! one never acts on a settled one.
 
+mod access;
+mod cluster;
 mod costs;
 mod fit;
 mod overlay;
@@ -21,7 +23,7 @@ mod trust;
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Value;
@@ -31,7 +33,7 @@ pub use reference::reference;
 pub use reload::changes_static;
 
 use crate::discovery::Source;
-use crate::{admin, proxy, telemetry};
+use crate::{admin, coordination, proxy, telemetry};
 use overlay::Overlay;
 use problem::{Findings, Wrong};
 use raw::Raw;
@@ -49,7 +51,11 @@ pub struct Config {
     pub discover: BTreeMap<String, Source>,
     pub tenants: proxy::Tenants,
     pub admin: admin::AdminSettings,
+    /// How it takes part among other routers; `None` for one that is alone.
+    pub cluster: Option<coordination::ClusterSettings>,
     pub telemetry: telemetry::LogSettings,
+    /// Files that were read beside the configuration: a change of one of them is a reload.
+    pub files: Vec<PathBuf>,
 }
 
 /// What the command line says beside the file, as it was typed.
@@ -63,6 +69,8 @@ pub struct Flags {
     pub policy: Option<String>,
     /// `--replica`, once for each
     pub replicas: Vec<String>,
+    /// `--join`, once for each
+    pub join: Vec<String>,
 }
 
 /// Reads the configuration; a flag wins over the environment, the environment over the file.

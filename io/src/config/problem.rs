@@ -2,8 +2,9 @@
 //! collected, not returned at the first: a file should need one round of fixing. They never repeat
 //! a value that could be a secret.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// Where a setting was given.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +50,8 @@ pub(super) struct Findings {
     /// Where to point when a path and all its parents were given nowhere.
     whole: Place,
     problems: Vec<Problem>,
+    /// Files that were read, and matter when they change.
+    files: BTreeSet<PathBuf>,
 }
 
 impl fmt::Display for Place {
@@ -114,7 +117,7 @@ impl Findings {
     pub(super) fn new(file: Option<String>) -> Self {
         let whole =
             file.map_or(Place::Nowhere, |file| Place::File { file, line: None, column: None });
-        Self { places: BTreeMap::new(), whole, problems: Vec::new() }
+        Self { places: BTreeMap::new(), whole, problems: Vec::new(), files: BTreeSet::new() }
     }
 
     /// Remembers where a setting was given; what was known of it and its inside is superseded.
@@ -155,6 +158,15 @@ impl Findings {
     pub(super) fn report_at(&mut self, place: Place, path: &str, wrong: Wrong) {
         let Wrong { what, remedy } = wrong;
         self.problems.push(Problem { place, path: path.to_owned(), what, remedy });
+    }
+
+    /// Remembers a file that was read beside the configuration.
+    pub(super) fn watch(&mut self, file: &Path) {
+        self.files.insert(file.to_owned());
+    }
+
+    pub(super) fn watched(&self) -> Vec<PathBuf> {
+        self.files.iter().cloned().collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -13,12 +13,17 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("threads", from.threads != to.threads),
         ("admin.listen", old.admin.listen != new.admin.listen),
         // Whether it came from a file or not does not matter, only whether it differs.
-        ("admin.token", old.admin.token != new.admin.token),
+        ("admin.token", old.admin.tokens != new.admin.tokens),
+        ("admin.tls", old.admin.tls.is_some() != new.admin.tls.is_some()),
+        ("admin.audit_file", from.audit_file != to.audit_file),
         ("admin.hosts", old.admin.hosts != new.admin.hosts),
-        ("tls", from.tls != to.tls),
+        ("cluster", old.cluster != new.cluster),
+        ("tls", from.tls.is_some() != to.tls.is_some()),
         ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),
+        ("sessions.ids_mib", from.kept_ids_bytes_max != to.kept_ids_bytes_max),
         ("subsets.workload_header", from.workload_header != to.workload_header),
+        ("paths.allow", from.paths_allowed != to.paths_allowed),
         ("explain.sample", from.explain.sample.to_bits() != to.explain.sample.to_bits()),
         ("explain.kept_max", from.explain.kept_max != to.explain.kept_max),
         ("explain.clients", from.explain.clients != to.explain.clients),
@@ -50,7 +55,7 @@ fn limits(old: Limits, new: Limits) -> [(&'static str, bool); 4] {
     ]
 }
 
-fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 8] {
+fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 9] {
     [
         ("timeouts.header", old.header != new.header),
         ("timeouts.body", old.body != new.body),
@@ -60,6 +65,7 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 8] {
         ("timeouts.first_byte", old.first_byte != new.first_byte),
         ("timeouts.idle", old.idle != new.idle),
         ("timeouts.drain", old.drain != new.drain),
+        ("timeouts.drain_delay", old.drain_delay != new.drain_delay),
     ]
 }
 

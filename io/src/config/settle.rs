@@ -10,15 +10,16 @@ use std::sync::Arc;
 use cleave_core::brain;
 use http::HeaderValue;
 
+use super::access::{AccessLevel, AccessWords, EngineTlsBook};
 use super::costs::{Books, CostSource};
 use super::problem::{Findings, Wrong, join, plain};
 use super::raw::{
     AdminSection, EngineFields, EngineHeaders, ExplainSection, PoolSection, Raw, Replica, Slots,
-    TextValue, TlsSection,
+    TextValue,
 };
-use super::{Config, read_bytes, subsets, tenancy, trust};
+use super::{Config, access, subsets, tenancy, trust};
 use crate::admin::Secret;
-use crate::proxy::{ExplainSettings, Passing, PoolSettings, ReplicaSettings, TlsSettings};
+use crate::proxy::{ExplainSettings, Passing, PoolSettings, ReplicaSettings};
 use crate::replicas::ProbeSettings;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::{admin, proxy};
@@ -27,8 +28,10 @@ use crate::{admin, proxy};
 pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     check_together(&raw, findings);
     subsets::check(&raw.subsets, &raw.workloads, findings);
+    let audit_file = raw.admin.audit_file.take();
+    trust::check_audit(audit_file.as_deref(), findings);
     let admin = settle_admin(raw.admin, findings);
-    let tls = settle_tls(raw.tls, findings);
+    let tls = access::settle_tls("tls", raw.tls, findings);
     let watch = brain::WatchSettings { idle: raw.health.token_after.0 };
     let probe = ProbeSettings::from(raw.health);
     let line = tenancy::settle_line(raw.line, raw.classes, findings);
@@ -46,6 +49,8 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         watch,
         quarantine: raw.quarantine.into(),
         line,
+        // Set where the router is started: it is another one in every process.
+        router: None,
         learns_costs: raw.learn_costs,
         seed: brain::Settings::default().seed,
     };
@@ -54,7 +59,13 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         fields: raw.engine_fields,
         headers: raw.engine_headers,
     };
-    let common = Common { brain, probe, costs: raw.costs, resume: raw.resume, engine };
+    let words = AccessWords {
+        api_key: raw.api_key,
+        api_key_file: raw.api_key_file,
+        engine_tls: Some(raw.engine_tls).filter(|it| !it.is_empty()),
+    };
+    let access = AccessLevel::default().within("", words, findings);
+    let common = Common { brain, probe, costs: raw.costs, resume: raw.resume, engine, access };
     let each = raw.pools.iter().flatten();
     let discover = each.filter_map(|it| Some((it.name.clone(), it.discover.as_ref()?.0.clone())));
     let discover = discover.collect();
@@ -63,16 +74,21 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let proxy = proxy::ProxySettings {
         listen: raw.listen.0,
         state_dir,
+        audit_file,
+        kept_ids_bytes_max: raw.sessions.ids_mib.saturating_mul(1 << 20),
         cache_secret,
         tls,
         threads: raw.threads.unwrap_or_else(cores),
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
-        explain: settle_explain(&raw.explain, admin.token.as_ref()),
+        paths_allowed: raw.paths.allow.into_iter().flatten().map(|it| it.0).collect(),
+        explain: settle_explain(&raw.explain, admin.tokens.first().map(|it| &it.token)),
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    Config { proxy, pools, discover, tenants, admin, telemetry: raw.log.into() }
+    let cluster = super::cluster::settle(raw.cluster, findings);
+    let files = findings.watched();
+    Config { proxy, pools, discover, tenants, admin, cluster, telemetry: raw.log.into(), files }
 }
 
 /// What every pool starts with.
@@ -83,6 +99,7 @@ struct Common {
     costs: Option<PathBuf>,
     resume: bool,
     engine: Engine,
+    access: AccessLevel,
 }
 
 /// What of clients passes on to the engines of a pool that does not say otherwise.
@@ -135,10 +152,12 @@ fn check_together(raw: &Raw, findings: &mut Findings) {
 }
 
 fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSettings {
-    let AdminSection { listen, token, token_file, hosts } = raw;
+    let AdminSection { listen, token, token_file, tokens, audit_file: _, tls, hosts } = raw;
+    let only = trust::settle_secret("admin.token", token, token_file, findings);
     admin::AdminSettings {
         listen: listen.0,
-        token: trust::settle_secret("admin.token", token, token_file, findings),
+        tokens: trust::settle_tokens(only, tokens, findings),
+        tls: access::settle_tls("admin.tls", tls, findings),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
     }
 }
@@ -151,32 +170,6 @@ fn settle_explain(raw: &ExplainSection, token: Option<&Secret>) -> ExplainSettin
         value
     });
     ExplainSettings { sample: raw.sample, kept_max: raw.kept_max, clients: raw.clients, token }
-}
-
-fn settle_tls(raw: TlsSection, findings: &mut Findings) -> Option<TlsSettings> {
-    let mut readable = |path: &str, file: &Path| {
-        if let Err(wrong) = read_bytes(file) {
-            findings.report(path, wrong);
-        }
-    };
-    match raw {
-        TlsSection { cert: None, key: None } => None,
-        TlsSection { cert: Some(cert), key: Some(key) } => {
-            readable("tls.cert", &cert);
-            readable("tls.key", &key);
-            Some(TlsSettings { cert, key })
-        }
-        TlsSection { cert: Some(_), key: None } => {
-            let remedy = "add tls.key, the PEM file of its private key";
-            findings.report("tls.cert", Wrong::new("has no key", remedy));
-            None
-        }
-        TlsSection { cert: None, key: Some(_) } => {
-            let remedy = "add tls.cert, the PEM file of its certificate chain";
-            findings.report("tls.key", Wrong::new("has no certificate", remedy));
-            None
-        }
-    }
 }
 
 fn settle_pools(
@@ -209,19 +202,37 @@ fn settle_pools(
     let only = only.map(|it| ("replicas".to_owned(), it));
     let pools = pools.into_iter().enumerate();
     let pools = pools.filter_map(|(at, it)| Some((format!("pools[{at}].replicas"), it?)));
-    let mut settled = Vec::new();
-    for (path, pool) in only.into_iter().chain(pools) {
+    let (mut settled, mut book) = (Vec::new(), EngineTlsBook::default());
+    for (path, mut pool) in only.into_iter().chain(pools) {
         let passing = common.engine.passing(&pool);
+        let around = path.strip_suffix("replicas").unwrap_or_default().trim_end_matches('.');
+        let words = AccessWords {
+            api_key: pool.api_key.take(),
+            api_key_file: pool.api_key_file.take(),
+            engine_tls: pool.engine_tls.take(),
+        };
+        let level = common.access.within(around, words, findings);
         let policy = pool.policy.map_or(common.brain.policy, |it| it.0);
         let costs = pool.costs.as_deref().or(common.costs.as_deref());
         let models = pool.models.iter().flatten().map(|it| it.0.as_str()).collect();
         let source = books.source(costs, models, pool.class.as_deref());
-        let replicas = settle_replicas(pool.replicas, &path, source, findings);
+        let doors = Doors { level: &level, book: &mut book, forwards: passing.credentials };
+        let replicas = settle_replicas(pool.replicas, &path, source, doors, findings);
+        if passing.credentials && level.has_key() {
+            let what = "is set where engines are opened by the router's own key (api_key)";
+            let remedy = "set it to false for this pool, or leave the key out";
+            let at = beside(&path, "forward_credentials");
+            findings.report(&at, Wrong::new(what, remedy));
+        }
+        let finds = pool.discover.is_some();
+        let access = finds.then(|| level.access(&mut book, (&path, None), findings));
+        let access = access.unwrap_or_default();
         settled.push(PoolSettings {
             name: pool.name,
             models: pool.models.into_iter().flatten().map(|it| it.0).collect(),
             aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
             replicas,
+            access,
             cache: pool.cache.0,
             tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, &path, findings)),
             brain: brain::Settings { policy, ..common.brain.clone() },
@@ -230,7 +241,22 @@ fn settle_pools(
             passing,
         });
     }
+    check_one_pool_each(&settled, findings);
     settled
+}
+
+/// Checks that a replica is in one pool: two would each take all of its capacity for theirs.
+fn check_one_pool_each(pools: &[PoolSettings], findings: &mut Findings) {
+    let mut seen = BTreeMap::new();
+    for (at, pool) in pools.iter().enumerate() {
+        for replica in &pool.replicas {
+            if let Some(first) = seen.insert(&replica.origin, at) {
+                let what = format!("has {}, which is in pools[{first}] too", replica.origin);
+                let remedy = "list a replica in one pool, with all the models it serves";
+                findings.report(&format!("pools[{at}].replicas"), Wrong::new(what, remedy));
+            }
+        }
+    }
 }
 
 /// Reads every file of coefficients that is named, by the pools or for all of them.
@@ -259,24 +285,41 @@ fn settle_tokenizer(file: &Path, replicas: &str, findings: &mut Findings) -> Opt
     loaded.map_err(report).ok()
 }
 
+/// What opens the replicas of a pool.
+struct Doors<'a> {
+    level: &'a AccessLevel,
+    book: &'a mut EngineTlsBook,
+    /// Whether clients' own keys are passed on.
+    forwards: bool,
+}
+
 fn settle_replicas(
     raw: Slots<Replica>,
     path: &str,
     mut source: Option<CostSource<'_>>,
+    doors: Doors<'_>,
     findings: &mut Findings,
 ) -> Vec<ReplicaSettings> {
     let mut seen = BTreeMap::new();
     let mut settled = Vec::with_capacity(raw.len());
     for (index, replica) in raw.into_iter().enumerate() {
-        let (origin, weight, class, zone) = match replica {
+        let (origin, weight, class, zone, words) = match replica {
             None => continue,
-            Some(Replica::Url(url)) => (url.0, 1.0, None, None),
-            Some(Replica::Table(it)) => (it.url.0, it.weight, it.class, it.zone),
+            Some(Replica::Url(url)) => (url.0, 1.0, None, None, AccessWords::default()),
+            Some(Replica::Table(it)) => {
+                let words = AccessWords {
+                    api_key: it.api_key,
+                    api_key_file: it.api_key_file,
+                    engine_tls: it.engine_tls,
+                };
+                (it.url.0, it.weight, it.class, it.zone, words)
+            }
         };
+        let own = format!("{path}[{index}]");
         if let Some(first) = seen.get(&origin) {
             let what = format!("{origin} is already {path}[{first}]");
             let remedy = "remove one; to send it more, raise its weight";
-            findings.report(&format!("{path}[{index}]"), Wrong::new(what, remedy));
+            findings.report(&own, Wrong::new(what, remedy));
             continue;
         }
         seen.insert(origin.clone(), index);
@@ -291,7 +334,14 @@ fn settle_replicas(
                 Arc::default()
             }
         };
-        settled.push(ReplicaSettings { origin, weight, hardware, zone });
+        let level = doors.level.within(&own, words, findings);
+        if doors.forwards && level.has_key() && !doors.level.has_key() {
+            let what = "is given where clients' own keys are passed on (forward_credentials)";
+            let remedy = "leave it out, or set forward_credentials = false for this pool";
+            findings.report(&join(&own, "api_key"), Wrong::new(what, remedy));
+        }
+        let access = level.access(doors.book, (&own, Some(&origin)), findings);
+        settled.push(ReplicaSettings { origin, weight, hardware, zone, access });
     }
     settled
 }

@@ -1,14 +1,17 @@
 //! What of clients reaches engines, and what keeps tenants apart there, from what the user said to what
 //! the other rooms rely on.
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
 
 use cleave_core::protocol::Allowed;
 
 use super::problem::{Findings, Wrong};
-use super::raw::{EngineFields, EngineHeaders, Text, TextValue};
+use super::raw::{
+    AdminRights, AdminTokenSection, EngineFields, EngineHeaders, Slots, Text, TextValue,
+};
 use super::read_text;
-use crate::admin::Secret;
+use crate::admin::{AdminToken, Secret};
 use crate::proxy::{CacheSecret, Passing};
 
 /// A shorter one can be guessed.
@@ -41,10 +44,48 @@ pub(super) fn settle_secret(
         findings.report(&file_path, wrong);
     }
     let from_file = file.and_then(|file| {
+        findings.watch(&file);
         let secret = read_text(&file).and_then(|text| Secret::read(text.trim()));
         secret.map_err(|wrong| findings.report(&file_path, wrong)).ok()
     });
     given.map(|it| it.0).or(from_file)
+}
+
+/// Settles the tokens of the admin port; the `only` one without a name may do everything.
+pub(super) fn settle_tokens(
+    only: Option<Secret>,
+    raw: Slots<AdminTokenSection>,
+    findings: &mut Findings,
+) -> Vec<AdminToken> {
+    let unnamed = only.map(|token| AdminToken { name: "admin".to_owned(), token, may_order: true });
+    let mut settled: Vec<AdminToken> = unnamed.into_iter().collect();
+    for (at, raw) in raw.into_iter().enumerate() {
+        let Some(AdminTokenSection { name, token, token_file, rights }) = raw else { continue };
+        let path = format!("admin.tokens[{at}].token");
+        let is_given = token.is_some() || token_file.is_some();
+        let Some(token) = settle_secret(&path, token, token_file, findings) else {
+            if !is_given {
+                findings.report(&path, Wrong::new("is missing", "give it, or token_file"));
+            }
+            continue;
+        };
+        if settled.iter().any(|it| it.name == name || it.token == token) {
+            let what = "has the name or the token of another one";
+            let wrong = Wrong::new(what, "give every token a name and a secret of its own");
+            findings.report(&format!("admin.tokens[{at}]"), wrong);
+        }
+        settled.push(AdminToken { name, token, may_order: rights.0 == AdminRights::Order });
+    }
+    settled
+}
+
+/// Checks that orders can be written down.
+pub(super) fn check_audit(file: Option<&Path>, findings: &mut Findings) {
+    let opened = file.map(|it| OpenOptions::new().create(true).append(true).open(it));
+    if let Some(Err(error)) = opened {
+        let wrong = Wrong::new(format!("cannot be written: {error}"), "check the folder");
+        findings.report("admin.audit_file", wrong);
+    }
 }
 
 /// Settles what keys the salts of tenants; `None` where the router is to make it.

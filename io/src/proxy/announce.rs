@@ -1,9 +1,10 @@
 //! The brain's notices in operators' words: plain values for the log and for `/events`.
 
-use cleave_core::brain::{Inherit, Notice, Order, Remedy};
-use cleave_core::domain::ReplicaId;
+use cleave_core::brain::{Inherit, LeaveCause, MoveTotals, Notice, Order, Remedy};
+use cleave_core::domain::{ReplicaId, float};
 use cleave_core::fleet::{Reason, Silence, State};
 
+use crate::replicas::Trouble;
 use crate::telemetry::Incident;
 
 /// Makes of a notice what is told; `replica` is the address of the one it speaks of.
@@ -39,6 +40,25 @@ pub(super) fn incident(pool: &str, replica: Option<String>, notice: &Notice) -> 
             Incident { kind: "quarantine", state: "acquitted", detail: Some(detail), ..told }
         }
     }
+}
+
+/// Tells how many sessions moved between two looks, and why; nothing if none did.
+pub(super) fn moved(pool: &str, before: &MoveTotals, now: &MoveTotals) -> Option<Incident> {
+    // A pool that was rebuilt counts from 0 again.
+    let since = |cause| now.of(cause).saturating_sub(before.of(cause));
+    let mut parts = Vec::new();
+    for cause in LeaveCause::ALL.into_iter().filter(|it| 0 < since(*it)) {
+        let by = if cause == LeaveCause::Overloaded {
+            let over_ms = (now.over_ms - before.over_ms).max(0.0) / float(since(cause));
+            format!(" (by {over_ms:.0} ms on average)")
+        } else {
+            String::new()
+        };
+        parts.push(format!("{} {}{by}", cause.as_str(), since(cause)));
+    }
+    let detail = (!parts.is_empty()).then(|| parts.join(", "))?;
+    let (kind, pool, detail) = ("sessions", Some(pool.to_owned()), Some(detail));
+    Some(Incident { kind, pool, state: "moved", detail, ..Incident::default() })
 }
 
 /// Makes of an order what is told; nothing of what the router orders by itself.
@@ -96,6 +116,38 @@ pub(super) fn rebuilt(
     }
 }
 
+/// Makes of a replica that refuses the router's key what is told.
+pub(super) fn denied(pool: &str, replica: &str, has_key: bool) -> Incident {
+    let detail = if has_key {
+        "it refuses the key that is configured for it (api_key, api_key_file)"
+    } else {
+        "it asks for a key, and none is configured for it (api_key, api_key_file, forward_credentials)"
+    };
+    Incident {
+        kind: "replica",
+        pool: Some(pool.to_owned()),
+        replica: Some(replica.to_owned()),
+        state: "unauthorized",
+        detail: Some(detail.to_owned()),
+        alert: true,
+        ..Incident::default()
+    }
+}
+
+/// Makes of a replica that never came up what is told.
+pub(super) fn never_up(pool: &str, replica: &str, trouble: &Trouble) -> Incident {
+    Incident {
+        kind: "replica",
+        pool: Some(pool.to_owned()),
+        replica: Some(replica.to_owned()),
+        state: "joining",
+        reason: Some(trouble.word),
+        detail: Some(trouble.detail.clone()),
+        alert: true,
+        ..Incident::default()
+    }
+}
+
 fn describe(silence: Silence) -> String {
     let (lasted, expected) = (silence.lasted.as_secs_f64(), silence.expected.as_secs_f64());
     format!("nothing came from it for {lasted:.1} s, with work that explains {expected:.1} s")
@@ -104,4 +156,26 @@ fn describe(silence: Silence) -> String {
 /// Tells whether an operator should look at a replica in this state.
 fn is_alert(state: State) -> bool {
     matches!(state.name, "suspect" | "out")
+}
+
+#[cfg(test)]
+mod tests {
+    use cleave_core::brain::Move;
+
+    use super::*;
+
+    #[test]
+    fn moves_are_told_by_cause_and_only_those_since_the_last_time() {
+        let mut before = MoveTotals::default();
+        assert_eq!(moved("p", &before, &before), None);
+        before.add(Move { cause: LeaveCause::Lost, over_ms: 0.0 });
+        let mut now = before;
+        for over_ms in [60.0, 100.0] {
+            now.add(Move { cause: LeaveCause::Overloaded, over_ms });
+        }
+        now.add(Move { cause: LeaveCause::Spilled, over_ms: 0.0 });
+        let told = moved("p", &before, &now).unwrap();
+        assert_eq!(told.detail.unwrap(), "overloaded 2 (by 80 ms on average), spilled 1");
+        assert_eq!(moved("p", &now, &before), None, "after a pool was rebuilt");
+    }
 }

@@ -50,11 +50,11 @@ pub(super) enum AssignmentFileError {
     Flaw(#[from] Flaw),
 }
 
-/// Names the file of a pool: by port, because two routers may share a folder.
-pub(super) fn file_of(folder: &Path, port: u16, pool: &str) -> PathBuf {
+/// Names a file of a pool: by port, because two routers may share a folder.
+pub(super) fn file_of(folder: &Path, kind: &str, port: u16, pool: &str) -> PathBuf {
     let plain = |it: char| if it.is_ascii_alphanumeric() { it } else { '_' };
     let pool: String = pool.chars().map(plain).collect();
-    folder.join(format!("assignment-{port}-{pool}.json"))
+    folder.join(format!("{kind}-{port}-{pool}.json"))
 }
 
 /// Writes an assignment, beside the file first, so that a crash leaves the old one whole.
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let folder = std::env::temp_dir().join(format!("cleave-keep-{}", std::process::id()));
-        let file = file_of(&folder, 8080, "llama/70b");
+        let file = file_of(&folder, "assignment", 8080, "llama/70b");
         assert!(file.ends_with("assignment-8080-llama_70b.json"));
         assert!(read(&file).unwrap().is_none());
         let view = brain().assignment(Moment::from_nanos(6_000_000_000));

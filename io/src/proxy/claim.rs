@@ -133,7 +133,8 @@ mod tests {
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let identity = Identity::Keyless;
-        let caller = RequestTenant { tenant: Tenant(7), salt: 0, identity, settings: None };
+        let caller =
+            RequestTenant { tenant: Tenant(7), salt: 0, identity, settings: None, at: None };
         claim(NOW, &headers.collect(), &urgency, &caller, &Classes::default(), 10)
     }
 

@@ -2,7 +2,7 @@
 //! A file that is missing, unreadable or broken is no reason to stop: the pool then learns anew, and what
 //! it reads is checked by the learner like anything it sees.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 use cleave_core::cost::learned::Learned;
@@ -15,12 +15,6 @@ const VERSION: u32 = 1;
 struct CostsFile {
     version: u32,
     costs: Vec<Learned>,
-}
-
-/// Names the file of a pool, beside that of its assignment.
-pub(super) fn file_of(assignment: &Path) -> PathBuf {
-    let name = assignment.file_name().and_then(|it| it.to_str()).unwrap_or_default();
-    assignment.with_file_name(name.replacen("assignment", "costs", 1))
 }
 
 /// Writes it, beside the file first, so that a crash leaves the old one whole.
@@ -64,8 +58,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let folder = std::env::temp_dir().join(format!("cleave-costs-{}", std::process::id()));
-        let file = file_of(&folder.join("assignment-8080-a.json"));
-        assert!(file.ends_with("costs-8080-a.json"));
+        let file = folder.join("costs-8080-a.json");
         assert_eq!(read(&file).unwrap(), []);
         let costs = vec![Learner::new(Arc::default()).learned()];
         write(&file, costs.clone()).unwrap();

@@ -7,14 +7,18 @@ use std::sync::Arc;
 
 use cleave_core::brain::{Failure, Outcome};
 use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
-use cleave_core::protocol::{Effect, Peek, Route as Path, SessionId, peek};
+use cleave_core::protocol::{
+    Effect, KeptPath, PathVerdict, Peek, Route as Path, SessionId, health_body, path_verdict, peek,
+};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use tracing::debug;
 
-use crate::replicas::{Answer, Connection, OutgoingBody, Payload, SendError, Upload};
+use crate::replicas::{
+    Access, Answer, Connection, OutgoingBody, Payload, SendError, Target, Upload,
+};
 use crate::tokenizer::Count;
 
 use super::body::Body;
@@ -22,14 +26,16 @@ use super::callers::{Caller, Owner};
 use super::claim;
 use super::client::Client;
 use super::headers::{
-    Framed, PREVIOUS_REPLICA, clean_for_client, is_event_stream, write_for_replica,
+    Framed, PREVIOUS_REPLICA, TraceId, clean_for_client, is_event_stream, write_for_replica,
 };
 use super::intake::{self, Intake};
+use super::kept_ids;
 use super::outgoing;
 use super::pool::{Member, Pool};
 use super::relay::Relay;
 use super::rescue::{ServeError, json};
 use super::resume::{ResumableRequest, ResumeBuffer};
+use super::router::Router;
 use super::table::Route;
 use super::vetting::vet;
 use super::visit::Visit;
@@ -45,17 +51,19 @@ pub(super) async fn exchange(
     let request_id = intake::request_id(&parts.headers, || worker.fresh_id());
     let router = Arc::clone(&worker.router);
     let mut visit = Visit::new(router, parts.method.clone(), parts.uri.clone(), request_id);
+    (visit.client, visit.trace) = (Some(client.peer), TraceId::of(&parts.headers));
     visit.explain(&parts.headers);
     visit.session = intake::session(&parts.headers, &worker.router.settings.session_headers);
     let served = match own_answer(&worker, &parts) {
         Some(own) => own,
         None => match serve(&worker, &mut visit, &client, parts, body).await {
             Ok(served) => return relay(worker, visit, served, client),
-            Err(error) => Err(error),
+            Err(error) => Err(visit.explained(error)),
         },
     };
     let mut answer = served.unwrap_or_else(|error| {
         debug!(%error, "request refused");
+        visit.code = Some(error.code());
         error.answer(visit.api)
     });
     visit.answered(answer.status());
@@ -71,13 +79,27 @@ fn own_answer(worker: &Worker, parts: &Parts) -> Option<Result<Response<Body>, S
         return Some(Err(ServeError::NotOneHost));
     }
     match (&parts.method, parts.uri.path()) {
-        (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: "CONNECT" })),
+        (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: Method::CONNECT })),
+        (&Method::GET | &Method::HEAD, "/health") => Some(Ok(health(&worker.router))),
         (&Method::GET, path) => {
             let listed = worker.router.table().answer(path)?;
             Some(listed.map(|it| json(StatusCode::OK, it)))
         }
         _ => None,
     }
+}
+
+/// Says to load balancers on the client port whether the router serves; an engine's own health is not theirs
+/// to ask for.
+fn health(router: &Router) -> Response<Body> {
+    let (status, word) = if router.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else if router.is_ready() {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "no_replica")
+    };
+    json(status, health_body(word).into())
 }
 
 /// What a replica answers, and the account it is for.
@@ -97,28 +119,29 @@ async fn serve(
 ) -> Result<Served, ServeError> {
     // Intake and peek: the request, its caller and its session.
     let router = &worker.router;
-    let path = Path::read(visit.uri.path())?;
+    let path = open_path(router, &parts)?;
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
+    visit.whose = caller.at.map(|at| (Arc::clone(&tenants), at));
     let owner = Owner::of(caller.tenant, client.peer);
     let (account, mut room) = intake::open(router, owner, &parts.headers)?;
     let reads = intake::must_read(path, &parts.method, &parts.headers);
     let taken = intake::take_body(router, &mut room, reads, body).await?;
     client.set_stage(parts.version, taken.stage());
     let body = taken.held();
-    let peeked = body.as_ref().map(|it| peek(visit.api, it));
-    let mut found = peeked.transpose()?.unwrap_or_default();
-    let named = visit.session.take().or(found.session.take());
+    let mut found = body.as_ref().map(|it| peek(visit.api, it)).transpose()?.unwrap_or_default();
+    let kept_path = KeptPath::read(parts.uri.path());
+    let keeper = kept_ids::locate(visit, &caller, kept_path, &found)?;
+    let named = visit.session.take().or(found.session.take()).or_else(|| kept_path.session());
     let session = named.unwrap_or_else(|| SessionId::bounded(worker.fresh_id().as_bytes()));
     let session = visit.session.insert(session).as_str();
     let model = found.model.as_deref();
-    let table = router.table();
-    let route = table.route(model).map_err(|why| ServeError::no_route(why, model))?;
+    let route = kept_ids::route(&router.table(), keeper.as_ref(), visit.named.as_ref(), model)?;
     let Route { pool, model: known_as, is_adapter } = route;
     let model = known_as.as_deref().or(model).unwrap_or("");
-    let header = router.settings.workload_header.as_ref();
-    let workload = header.and_then(|it| parts.headers.get(it)?.to_str().ok());
-    let key = SliceKey::new(caller.salt, workload.unwrap_or(model), session);
+    visit.model = Some(model.into());
+    let workload = intake::workload(router, &parts.headers).unwrap_or(model);
+    let key = SliceKey::new(caller.salt, workload, session);
     let spec = pool.spec();
     let resumes = found.stream && spec.resume;
     let (urgency, bytes) = (&found.urgency, taken.held_bytes());
@@ -131,11 +154,9 @@ async fn serve(
 
     // Pick: the decision and its booking are one step.
     let (mut outline, mut extent) = found.outline(model, out.seed());
-    // What limits an answer in a form of its own is not read.
-    extent.output_tokens_max = extent.output_tokens_max.filter(|_| path.effect != Effect::Written);
-    if is_adapter {
-        outline.adapter = extent.model;
-    }
+    extent.output_tokens_max = output_tokens_max(&extent, path, kept_path);
+    outline.kept_at = keeper.map(|it| it.place);
+    outline.adapter = if is_adapter { extent.model } else { outline.adapter };
     outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
     let placed = visit.place(pool, key, (outline, extent), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
@@ -168,8 +189,30 @@ async fn serve(
             (try_each(worker, visit, member, &head, &Payload::default()).await?, None)
         }
     };
-    let answer = vet(router, answer, visit.member().map(|it| &it.origin), passing)?;
+    let answer = vet(visit, answer, passing)?;
     Ok(Served { answer, resume_buffer, account })
+}
+
+/// Reads the path of a request, and refuses one that may not pass.
+fn open_path(router: &Router, parts: &Parts) -> Result<Path, ServeError> {
+    let path = Path::read(parts.uri.path())?;
+    let allowed = &router.settings.paths_allowed;
+    match path_verdict(parts.method.as_str(), parts.uri.path(), path, allowed) {
+        PathVerdict::Open => Ok(path),
+        PathVerdict::Closed => Err(ServeError::ClosedPath),
+        PathVerdict::Method => Err(ServeError::Method { method: parts.method.clone() }),
+    }
+}
+
+/// Says how long an answer may be. What limits one in a form of its own is not read, and a question about what is kept
+/// computes nothing.
+fn output_tokens_max(extent: &Extent, path: Path, kept_path: KeptPath<'_>) -> Option<u32> {
+    match kept_path {
+        KeptPath::Item { .. } => Some(0),
+        KeptPath::None | KeptPath::Collection => {
+            extent.output_tokens_max.filter(|_| path.effect != Effect::Written)
+        }
+    }
 }
 
 /// Counts the tokens of a prompt, if its pool has a tokenizer that is done in time; else 0, and the
@@ -224,9 +267,10 @@ pub(super) async fn try_each(
 /// Reads what it means that there is no answer.
 const fn failure_to_send(error: &SendError) -> Failure {
     match error {
-        SendError::Connect(_) | SendError::ConnectTimeout | SendError::Body(_) => {
-            Failure::Unreachable
-        }
+        SendError::Connect(_)
+        | SendError::Tls(_)
+        | SendError::ConnectTimeout
+        | SendError::Body(_) => Failure::Unreachable,
         SendError::NoAnswer => Failure::Late,
         SendError::Lost(_) | SendError::BrokenOff(_) | SendError::BadAnswer(_) => Failure::Lost,
         SendError::Died(_) => Failure::Died,
@@ -252,7 +296,9 @@ async fn send(
     payload: &Payload,
 ) -> Result<Answer, SendError> {
     let timeouts = &worker.router.settings.timeouts;
-    let start = request_line(visit, member);
+    let access = member.access();
+    let target = Target { origin: &member.origin, access: &access };
+    let start = request_line(visit, member, &access);
     let outgoing = || OutgoingBody::<Incoming>::Held(payload);
     let head = [start.as_bytes(), head];
     let mut lost = None;
@@ -263,7 +309,7 @@ async fn send(
             answered => return answered,
         }
     }
-    let fresh = match (Connection::open(&member.origin, timeouts.connect).await, lost) {
+    let fresh = match (Connection::open(target, timeouts.connect).await, lost) {
         // ...unless it is gone: then it had the request when it went.
         (Err(SendError::Connect(error)), Some(lost)) if error.kind() == ConnectionRefused => {
             return Err(SendError::Died(lost));
@@ -283,9 +329,11 @@ async fn pass(
     chunked: bool,
 ) -> Result<Answer, ServeError> {
     let timeouts = &worker.router.settings.timeouts;
-    let connection = loop {
-        match Connection::open(&member.origin, timeouts.connect).await {
-            Ok(connection) => break connection,
+    let (connection, access) = loop {
+        let access = member.access();
+        let target = Target { origin: &member.origin, access: &access };
+        match Connection::open(target, timeouts.connect).await {
+            Ok(connection) => break (connection, access),
             Err(last) => {
                 let placed = visit.place_again(failure_to_send(&last)).await;
                 let tries = visit.tries();
@@ -293,7 +341,7 @@ async fn pass(
             }
         }
     };
-    let start = request_line(visit, &member);
+    let start = request_line(visit, &member, &access);
     let head = [start.as_bytes(), head];
     let limit_bytes = worker.router.settings.limits.body_bytes_max;
     let outgoing = OutgoingBody::Passing { body, chunked, limit: timeouts.body };
@@ -312,11 +360,12 @@ async fn pass(
     }
 }
 
-fn request_line(visit: &Visit, member: &Member) -> String {
+/// Writes the request line and what only this replica is told: its host, its key, where the session was.
+fn request_line(visit: &Visit, member: &Member, access: &Access) -> String {
     let path = visit.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let authority = member.origin.authority();
+    let (authority, key) = (member.origin.authority(), access.line());
     let method = visit.method.as_str();
-    let mut line = [method, " ", path, " HTTP/1.1\r\nhost: ", authority, "\r\n"].concat();
+    let mut line = [method, " ", path, " HTTP/1.1\r\nhost: ", authority, "\r\n", key].concat();
     if let Some(previous) = &visit.previous {
         line.extend([PREVIOUS_REPLICA.as_str(), ": ", previous.as_str(), "\r\n"]);
     }

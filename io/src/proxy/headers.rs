@@ -23,6 +23,7 @@ pub(super) const EXPLAIN: HeaderName = HeaderName::from_static("x-cleave-explain
 /// Shows it.
 pub(super) const DECISION: HeaderName = HeaderName::from_static("x-cleave-decision");
 pub(super) const WAITED_MS: HeaderName = HeaderName::from_static("x-cleave-waited-ms");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -39,6 +40,25 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 
 /// What is between router and replica alone.
 const NOT_FOR_CLIENTS: [HeaderName; 3] = [DECISION, PREVIOUS_REPLICA, header::ALT_SVC];
+
+/// The id of a trace, in 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TraceId([u8; 32]);
+
+impl TraceId {
+    /// Reads the trace that a request is part of, as W3C's `traceparent` names it.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let given = headers.get(TRACEPARENT)?.as_bytes();
+        let id: [u8; 32] = given.get(3..35)?.try_into().ok()?;
+        let is_digit = |it: &u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
+        let is_sound = given.get(2) == Some(&b'-') && given.get(35) == Some(&b'-');
+        (is_sound && id.iter().all(is_digit) && id != [b'0'; 32]).then_some(Self(id))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
 
 /// How the body that follows is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +154,9 @@ pub(super) fn clean_for_client(headers: &mut HeaderMap, stream: bool) {
         headers.remove(&name);
     }
     // Nearly all answers have none of them, which is told without a lookup for each.
-    let is_ours = |it: &HeaderName| HOP_BY_HOP.contains(it) || NOT_FOR_CLIENTS.contains(it);
+    let is_ours = |it: &HeaderName| {
+        HOP_BY_HOP.contains(it) || NOT_FOR_CLIENTS.contains(it) || is_credential(it.as_str())
+    };
     while let Some(name) = headers.keys().find(|it| is_ours(it)).cloned() {
         headers.remove(name);
     }
@@ -238,6 +260,23 @@ mod tests {
         ]);
         clean_for_client(&mut headers, true);
         assert_eq!(headers, map(&[("server", "engine"), ("x-accel-buffering", "no")]));
+    }
+
+    #[test]
+    fn a_trace_is_read_as_it_stands_and_nothing_else_is_one() {
+        let of = |it: &'static str| TraceId::of(&map(&[("traceparent", it)]));
+        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let read = of("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+        assert_eq!(read.as_str(), id);
+        for bad in [
+            "",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e47_6-00f067aa0ba902b7-01",
+        ] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
     }
 
     #[test]

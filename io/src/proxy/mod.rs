@@ -17,7 +17,9 @@ mod explanations;
 mod guard;
 mod headers;
 mod intake;
+mod kept_ids;
 mod open_connections;
+mod orders;
 mod outgoing;
 mod panics;
 mod pool;
@@ -28,6 +30,7 @@ mod router;
 mod salts;
 mod server;
 mod settings;
+mod sharing;
 mod stuck;
 mod table;
 mod tenants;
@@ -35,7 +38,6 @@ mod tenants;
 mod testing;
 #[cfg(test)]
 mod tests;
-mod tls;
 mod vetting;
 mod visit;
 mod worker;
@@ -43,15 +45,16 @@ mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Explanations, KeptDecision, RequestOutcome};
-pub(crate) use guard::Guard;
+pub(crate) use guard::{Guard, Socket};
+pub use orders::{Given, StandingOrders};
 pub use pool::Pool;
-pub use router::Router;
+pub use router::{NotAudited, Router};
 pub use salts::CacheSecret;
 pub use server::{BindError, Server};
 pub use settings::{
     CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
-    Timeouts, TlsSettings, default_session_headers,
+    Timeouts, default_session_headers,
 };
+pub use sharing::{PeerView, PoolNews, Sharing};
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
-pub use tls::TlsError;
 pub use workloads::WorkloadNames;

@@ -2,10 +2,11 @@
 //! asked, and a reason that machines can read.
 
 use std::borrow::Cow;
+use std::io;
 use std::time::Duration;
 
 use cleave_core::brain::Refusal;
-use cleave_core::protocol::{Api, BadBody, BadPath, ErrorBody, ErrorKind, Steered};
+use cleave_core::protocol::{Api, BadBody, BadPath, ErrorBody, ErrorKind, KeptField, Steered};
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::replicas::{BodyError, SendError};
@@ -49,7 +50,9 @@ pub(super) enum ServeError {
     #[error("a request names one host")]
     NotOneHost,
     #[error("{method} is not supported")]
-    Method { method: &'static str },
+    Method { method: http::Method },
+    #[error("this path is not served here; an operator can open it (paths.allow)")]
+    ClosedPath,
     #[error("the model `{model}` does not exist; available: {available}")]
     UnknownModel { model: String, available: String },
     #[error(
@@ -61,6 +64,8 @@ pub(super) enum ServeError {
          sent again for now"
     )]
     Quarantined { scope: &'static str },
+    #[error("no object with the id `{id}` was found")]
+    NotKept { field: Option<KeptField>, id: String },
     #[error("the API key is missing or unknown")]
     UnknownKey,
     #[error("the class in `x-cleave-class` does not exist; available: {available}")]
@@ -72,13 +77,13 @@ pub(super) enum ServeError {
     #[error("the router made a mistake; the request may be tried again")]
     Panicked,
     #[error(
-        "the replica asks for an API key, and the router does not pass clients' keys on; an operator \
-         can have it do so (forward_credentials)"
+        "the replica refuses the router's API key, or asks for one; only an operator can mend that \
+         (api_key, or forward_credentials)"
     )]
     ReplicaUnauthorized,
     #[error("the replica sent a redirect to another address, which is not passed on")]
     Redirected,
-    #[error("the request could not be served after {tries} tries: {last}")]
+    #[error("the request could not be served after {tries} tries: {}", failed(last))]
     Failed { tries: u32, last: SendError },
 }
 
@@ -94,6 +99,22 @@ impl ServeError {
 
     pub(super) fn unknown_model(model: &str, available: String) -> Self {
         Self::UnknownModel { model: beginning(model, ECHO_BYTES_MAX).into_owned(), available }
+    }
+
+    /// Nothing is kept under this id, named by a field of the body or by the path.
+    pub(super) fn not_kept(field: Option<KeptField>, id: &str) -> Self {
+        Self::NotKept { field, id: beginning(id, ECHO_BYTES_MAX).into_owned() }
+    }
+
+    /// Tells whether it means that no process listens at the replica.
+    pub(super) fn is_replica_gone(&self) -> bool {
+        if let Self::Failed { last: SendError::Connect(error), .. } = self {
+            return error.kind() == io::ErrorKind::ConnectionRefused;
+        }
+        matches!(
+            self,
+            Self::HeldBack(Refusal::NotKept) | Self::Failed { last: SendError::Died(_), .. }
+        )
     }
 
     pub(super) const fn body(error: BodyError, limit_bytes: usize) -> Self {
@@ -113,19 +134,22 @@ impl ServeError {
             (
                 Refusal::Suspected { .. }
                 | Refusal::LineFull { .. }
-                | Refusal::DeadlineUnmeetable
-                | Refusal::DeadlinePassed
+                | Refusal::DeadlineUnmeetable { .. }
+                | Refusal::DeadlinePassed { .. }
                 | Refusal::WaitedOut { .. }
                 | Refusal::SessionsFull { .. }
                 | Refusal::Restarted { .. }
+                | Refusal::NotKept
                 | Refusal::OverContract { .. },
                 _,
             ) => Self::HeldBack(refusal),
+            // Nothing took the request, so that a later one may be served.
+            (
+                Refusal::TriesSpent | Refusal::BudgetSpent,
+                None | Some(SendError::Connect(_) | SendError::Tls(_) | SendError::ConnectTimeout),
+            ) => Self::NoReplica { retry_after: Duration::from_secs(1) },
             (Refusal::TriesSpent | Refusal::BudgetSpent, Some(last)) => {
                 Self::Failed { tries, last }
-            }
-            (Refusal::TriesSpent | Refusal::BudgetSpent, None) => {
-                Self::NoReplica { retry_after: Duration::from_secs(1) }
             }
         }
     }
@@ -143,11 +167,16 @@ impl ServeError {
             Self::NotOneHost => (StatusCode::BAD_REQUEST, "not_one_host"),
             Self::UnnamedModel { .. } => (StatusCode::BAD_REQUEST, "model_missing"),
             Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
+            Self::ClosedPath => (StatusCode::NOT_FOUND, "path_not_served"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "body_timeout"),
             Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "body_too_slow"),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "buffers_full"),
+            Self::NotKept { field: Some(KeptField::PreviousResponse), .. } => {
+                (StatusCode::NOT_FOUND, "previous_response_not_found")
+            }
+            Self::NotKept { .. } => (StatusCode::NOT_FOUND, "id_not_found"),
             Self::UnknownKey => (StatusCode::UNAUTHORIZED, "unknown_key"),
             Self::UnknownClass { .. } => (StatusCode::BAD_REQUEST, "unknown_class"),
             Self::NoReplica { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_replica"),
@@ -162,6 +191,11 @@ impl ServeError {
             }
             Self::Failed { .. } => (StatusCode::BAD_GATEWAY, "replica_failed"),
         }
+    }
+
+    /// The reason for machines.
+    pub(super) const fn code(&self) -> &'static str {
+        self.verdict().1
     }
 
     const fn kind(&self) -> ErrorKind {
@@ -184,6 +218,8 @@ impl ServeError {
             bad.param()
         } else if let Self::Steered(steered) = self {
             Some(steered.field)
+        } else if let Self::NotKept { field: Some(field), .. } = self {
+            Some(field.as_str())
         } else if let Self::UnknownModel { .. } | Self::UnnamedModel { .. } = self {
             Some("model")
         } else {
@@ -234,7 +270,9 @@ fn beginning(text: &str, bytes_max: usize) -> Cow<'_, str> {
 const fn status_of(refusal: Refusal) -> StatusCode {
     match refusal {
         Refusal::LineFull { .. } | Refusal::OverContract { .. } => StatusCode::TOO_MANY_REQUESTS,
-        Refusal::DeadlineUnmeetable | Refusal::DeadlinePassed => StatusCode::GATEWAY_TIMEOUT,
+        Refusal::DeadlineUnmeetable { .. } | Refusal::DeadlinePassed { .. } => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
         Refusal::Suspected { .. }
         | Refusal::WaitedOut { .. }
         | Refusal::SessionsFull { .. }
@@ -243,6 +281,7 @@ const fn status_of(refusal: Refusal) -> StatusCode {
         | Refusal::TriesSpent
         | Refusal::BudgetSpent => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Quarantined { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::NotKept => StatusCode::NOT_FOUND,
     }
 }
 
@@ -250,8 +289,8 @@ const fn status_of(refusal: Refusal) -> StatusCode {
 fn held_back(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::LineFull { .. } => "too many requests wait already",
-        Refusal::DeadlineUnmeetable => "the request cannot be served within its deadline",
-        Refusal::DeadlinePassed => "the deadline passed while the request waited",
+        Refusal::DeadlineUnmeetable { .. } => "the request cannot be served within its deadline",
+        Refusal::DeadlinePassed { .. } => "the deadline passed while the request waited",
         Refusal::WaitedOut { .. } => "the request waited as long as its class may",
         Refusal::SessionsFull { .. } => "no new session can begin now: the memory for them is full",
         Refusal::Restarted { .. } => {
@@ -260,6 +299,7 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::OverContract { limit: "tokens", .. } => "the tokens per minute are used up",
         Refusal::OverContract { limit: "requests", .. } => "the requests per minute are used up",
         Refusal::OverContract { .. } => "the model units per minute are used up",
+        Refusal::NotKept => "the replica that kept what the request names is gone",
         Refusal::Suspected { .. } => {
             "a replica failed while it served this request, and another copy of it is being tried"
         }
@@ -267,6 +307,21 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::NoReplica { .. } | Refusal::TriesSpent | Refusal::BudgetSpent => {
             "no replica can take the request now"
         }
+    }
+}
+
+/// Says to clients what failed, without the operating system's words: those are for the log.
+const fn failed(last: &SendError) -> &'static str {
+    match last {
+        SendError::Connect(_) | SendError::Tls(_) => "no connection",
+        SendError::ConnectTimeout => "no connection in time",
+        SendError::Exhausted(_) => "the router is full",
+        SendError::Lost(_) | SendError::Died(_) => "the connection was lost",
+        SendError::NoAnswer => "no answer in time",
+        SendError::GivenUp => "the replica hangs",
+        SendError::BrokenOff(_) => "the answer broke off",
+        SendError::BadAnswer(_) => "the answer is not HTTP",
+        SendError::Body(_) => "the request body broke off",
     }
 }
 

@@ -1,43 +1,53 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod keeping;
+mod ordering;
 mod probing;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+pub use ordering::NotAudited;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use cleave_core::brain::{Event, Order};
-use cleave_core::domain::{Moment, Place, RequestId};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use cleave_core::brain::{Event, MoveTotals};
+use cleave_core::domain::{Moment, RequestId, RouterId};
 use cleave_core::queue::Use;
-use cleave_core::sharding::Generation;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{
-    AccessLog, AssignmentGauges, Events, Incident, Metrics, PoolGauges, ReplicaGauges, TenantGauges,
+    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PeerGauges, PoolGauges,
+    ReplicaGauges, TenantGauges,
 };
+use crate::tls::ServerTls;
 
+use super::announce::moved;
 use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
 use super::explanations::Explanations;
+use super::kept_ids::KeptIdTable;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
 use super::settings::{PoolSettings, ProxySettings};
+use super::sharing::Sharing;
 use super::table::Table;
 use super::tenants::Tenants;
 use super::workloads::WorkloadNames;
-use super::{assignment_file, costs_file};
 
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
 /// Questions of one pool to its replicas that wait to be put.
+/// How many ticks pass between two events that tell of sessions which moved.
+const TICKS_TO_TELL: u32 = 240;
 const QUESTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -45,6 +55,7 @@ pub struct Router {
     pub(super) settings: ProxySettings,
     pub(super) clock: Clock,
     pub(super) access: AccessLog,
+    audit: AuditLog,
     pub metrics: Metrics,
     /// Decisions that are kept.
     pub explanations: Explanations,
@@ -55,14 +66,22 @@ pub struct Router {
     pub(super) callers: Callers,
     /// Keeps tenants apart in caches.
     pub(super) salts: Salts,
+    /// Set once, before there are pools, where there may be other routers.
+    sharing: OnceLock<Arc<Sharing>>,
+    /// Where things are that engines keep by id.
+    pub(super) kept_ids: KeptIdTable,
     pools: ArcSwap<Vec<Arc<Pool>>>,
     table: ArcSwap<Table>,
     tenants: ArcSwap<Tenants>,
     requests: AtomicU64,
     replicas: AtomicU32,
     draining: AtomicBool,
-    /// Whether the operator was told that a replica asks for a key it does not get.
-    pub(super) told_of_keys: AtomicBool,
+    /// The certificate that clients see, taken up anew when its files change.
+    tls: ArcSwapOption<ServerTls>,
+    /// The same for operators.
+    admin_tls: ArcSwapOption<ServerTls>,
+    /// What was said of each pool whose contracts cannot all be kept.
+    overcommitted: Mutex<BTreeMap<String, String>>,
     pub(super) tasks: TaskTracker,
     #[cfg(test)]
     pub(super) traps: super::testing::Traps,
@@ -73,23 +92,32 @@ impl Router {
         let buffers = Buffers::for_bodies(settings.limits.buffered_bytes_max);
         let explanations = Explanations::new(settings.explain.clone());
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
+        let tls = ArcSwapOption::from_pointee(settings.tls.clone());
+        let audit = AuditLog(settings.audit_file.clone());
+        let (bytes_max, port) = (settings.kept_ids_bytes_max, settings.listen.port());
+        let kept_ids = KeptIdTable::new(bytes_max, settings.state_dir.as_deref(), port);
         Arc::new(Self {
             settings,
+            tls,
+            admin_tls: ArcSwapOption::default(),
             salts,
+            kept_ids,
             clock: Clock::start(),
             access,
+            audit,
             metrics: Metrics::default(),
             explanations,
             events: Arc::default(),
             buffers,
             callers: Callers::default(),
+            sharing: OnceLock::new(),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
             tenants: ArcSwap::default(),
             requests: AtomicU64::new(0),
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
-            told_of_keys: AtomicBool::new(false),
+            overcommitted: Mutex::default(),
             tasks: TaskTracker::new(),
             #[cfg(test)]
             traps: super::testing::Traps::default(),
@@ -113,7 +141,18 @@ impl Router {
     /// Tells whether a client would be served: some replica is up, and the router is staying.
     pub fn is_ready(&self) -> bool {
         let any_up = |pool: &Arc<Pool>| pool.snapshot().replicas.iter().any(|it| it.state == "up");
-        !self.is_draining() && self.pools.load().iter().any(any_up)
+        let is_joining = self.sharing().is_some_and(|it| it.is_joining());
+        !self.is_draining() && !is_joining && self.pools.load().iter().any(any_up)
+    }
+
+    /// Has pools tell other routers what they do; said once, before there are any.
+    pub fn share(&self, sharing: Arc<Sharing>) {
+        _ = self.sharing.set(sharing);
+    }
+
+    /// Where other routers are told what happens; nothing for a router that is alone.
+    pub fn sharing(&self) -> Option<&Arc<Sharing>> {
+        self.sharing.get()
     }
 
     pub fn is_draining(&self) -> bool {
@@ -121,8 +160,37 @@ impl Router {
     }
 
     pub fn start_draining(&self) {
-        self.draining.store(true, Relaxed);
+        if self.draining.swap(true, Relaxed) {
+            return;
+        }
         self.events.publish(Incident { kind: "drain", state: "draining", ..Incident::default() });
+    }
+
+    /// Takes up a certificate that was read again. Whether there is TLS at all is settled at the start.
+    pub fn renew_certificate(&self, new: Option<&ServerTls>) {
+        if let (Some(_), Some(new)) = (&self.settings.tls, new) {
+            self.tls.store(Some(Arc::new(new.clone())));
+        }
+    }
+
+    /// Takes up the admin port's certificate at its start.
+    pub(crate) fn set_admin_certificate(&self, own: Option<&ServerTls>) {
+        self.admin_tls.store(own.cloned().map(Arc::new));
+    }
+
+    /// Takes up the admin port's certificate when it was read again.
+    pub fn renew_admin_certificate(&self, new: Option<&ServerTls>) {
+        if self.admin_tls.load().is_some() && new.is_some() {
+            self.set_admin_certificate(new);
+        }
+    }
+
+    pub(crate) fn admin_acceptor(&self) -> Option<TlsAcceptor> {
+        self.admin_tls.load().as_ref().map(|it| it.acceptor())
+    }
+
+    pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
+        self.tls.load().as_ref().map(|it| it.acceptor())
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
@@ -149,13 +217,17 @@ impl Router {
         let old = self.pools();
         let mut pools = Vec::with_capacity(configured.len());
         for settings in configured {
+            self.warn_of_contracts(&settings, &tenants);
             let pool = old.iter().find(|it| it.name == settings.name).cloned();
             let pool = pool.unwrap_or_else(|| {
                 let metrics = self.metrics.pool(&settings.name);
                 let events = Arc::clone(&self.events);
                 let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
-                let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
+                let sharing = self.sharing().cloned();
+                let pool =
+                    Pool::new(settings.clone(), metrics, self.clock, events, questions, sharing);
                 self.restore(&pool);
+                self.restore_orders(&pool);
                 self.recall(&pool);
                 let timed = Arc::downgrade(&pool);
                 self.spawn_kept("timer", move || keep_time(timed.clone()));
@@ -167,7 +239,11 @@ impl Router {
                 pool
             });
             pool.tell(Event::Contracted { limits: tenants.limits(&pool.name) });
-            for member in pool.apply(settings, &self.replicas) {
+            let joined = pool.apply(settings, &self.replicas);
+            if !joined.is_empty() {
+                pool.repeat_orders();
+            }
+            for member in joined {
                 self.look_after(&pool, &member);
             }
             pools.push(pool);
@@ -182,6 +258,19 @@ impl Router {
         self.rebuild_table();
     }
 
+    /// Warns of contracts that cannot all be kept, once for each change.
+    fn warn_of_contracts(&self, pool: &PoolSettings, tenants: &Tenants) {
+        let warning = tenants.overcommitment(pool);
+        let mut told = self.overcommitted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(warning) = warning.as_ref().filter(|it| told.get(&pool.name) != Some(it)) {
+            warn!("{warning}");
+        }
+        match warning {
+            Some(warning) => _ = told.insert(pool.name.clone(), warning),
+            None => _ = told.remove(&pool.name),
+        }
+    }
+
     /// Has a replica probed and asked for its load until it leaves.
     fn look_after(self: &Arc<Self>, pool: &Arc<Pool>, member: &Arc<Member>) {
         let (router, pool, member) = (Arc::clone(self), Arc::clone(pool), Arc::clone(member));
@@ -194,87 +283,39 @@ impl Router {
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut kept, mut kept_costs) = (BTreeMap::new(), BTreeMap::new());
+        let (mut kept, mut drained) = (BTreeMap::new(), BTreeSet::new());
+        let mut told = BTreeMap::new();
+        let mut kept_costs = BTreeMap::new();
         for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
                 self.keep_costs(&mut kept_costs);
+                self.notice_drained(&mut drained);
+                self.kept_ids.keep();
+            }
+            if tick.is_multiple_of(TICKS_TO_TELL) {
+                self.tell_moves(&mut told);
             }
         }
     }
 
-    /// Goes on from the assignment that an earlier run left.
-    fn restore(&self, pool: &Pool) {
-        let Some(folder) = &self.settings.state_dir else { return };
-        let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
-        match assignment_file::read(&file) {
-            Ok(None) => {}
-            Ok(Some(assignment)) => {
-                let generation = assignment.generation();
-                info!(pool = pool.name, %generation, file = %file.display(), "assignment restored");
-                pool.order(Order::Restore { assignment });
-            }
-            Err(error) => {
-                warn!(pool = pool.name, file = %file.display(), %error, "assignment not restored");
-            }
-        }
-    }
-
-    /// Goes on from what an earlier run has learned of a pool's costs.
-    fn recall(&self, pool: &Pool) {
-        let Some(folder) = &self.settings.state_dir else { return };
-        let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
-        let file = costs_file::file_of(&file);
-        match costs_file::read(&file) {
-            Ok(costs) if costs.is_empty() => {}
-            Ok(costs) => pool.recall(costs),
-            Err(error) => {
-                warn!(pool = pool.name, file = %file.display(), %error, "costs not restored");
-            }
-        }
-    }
-
-    /// Writes what was learned of costs since `kept`.
-    fn keep_costs(&self, kept: &mut BTreeMap<String, u64>) {
-        let Some(folder) = &self.settings.state_dir else { return };
+    /// Tells of the sessions that moved since `told`, in one event for each pool.
+    fn tell_moves(&self, told: &mut BTreeMap<String, MoveTotals>) {
         for pool in self.pools.load().iter() {
-            let costs = pool.learned_costs();
-            let progress = costs_file::progress(&costs);
-            if kept.insert(pool.name.clone(), progress).unwrap_or(0) == progress {
-                continue;
-            }
-            let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
-            let file = costs_file::file_of(&file);
-            if let Err(error) = costs_file::write(&file, costs) {
-                warn!(pool = pool.name, file = %file.display(), %error, "costs not kept");
+            let now = pool.snapshot().sessions_moved;
+            let before = told.insert(pool.name.clone(), now).unwrap_or_default();
+            if let Some(incident) = moved(&pool.name, &before, &now) {
+                self.events.publish(incident);
             }
         }
     }
 
-    /// Writes the assignments that have changed since `kept`.
-    fn keep(&self, kept: &mut BTreeMap<String, Generation>) {
-        let Some(folder) = &self.settings.state_dir else { return };
-        for pool in self.pools.load().iter() {
-            let view = pool.assignment();
-            if view.assignment.is_empty() || kept.get(&pool.name) == Some(&view.generation) {
-                continue;
-            }
-            let names = pool.snapshot().replicas.into_iter();
-            let names = names.map(|it| (Place::of(&it.name), it.name)).collect();
-            let file = assignment_file::file_of(folder, self.settings.listen.port(), &pool.name);
-            if let Err(error) = assignment_file::write(&file, &view, &names) {
-                warn!(pool = pool.name, file = %file.display(), %error, "assignment not kept");
-            }
-            // Said once for each change, not every few seconds.
-            kept.insert(pool.name.clone(), view.generation);
-        }
-    }
-
-    /// Hands on the last access lines.
+    /// Hands on the last access lines, and writes down the last ids.
     pub fn flush(&self) {
         self.access.flush();
+        self.kept_ids.keep();
     }
 
     /// Writes all metrics, with those of pools and replicas as they are now.
@@ -284,6 +325,11 @@ impl Router {
         let (now, known) = (self.clock.now(), self.tenants());
         for pool in self.pools.load().iter() {
             let snapshot = pool.snapshot();
+            let (members, orders) = (pool.members(), pool.orders());
+            let denied = |name: &str| {
+                let member = members.iter().find(|it| it.origin.as_str() == name);
+                member.map_or(0, |it| it.denied_total())
+            };
             let gauges = snapshot.replicas.iter().map(|it| ReplicaGauges {
                 replica: &it.name,
                 up: it.state == "up",
@@ -295,10 +341,12 @@ impl Router {
                 in_flight_mu: it.in_flight_mu,
                 pace: it.pace,
                 drift: it.drift,
+                denied_total: denied(&it.name),
+                is_drained: orders.drained.contains_key(&it.name),
             });
             let names = WorkloadNames::of(pool, &known);
             let own = PoolGauges {
-                sessions_moved_total: snapshot.sessions_moved_total,
+                sessions_moved: snapshot.sessions_moved,
                 quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
                 shadows: pool.shadows(),
@@ -334,7 +382,34 @@ impl Router {
                 &tenants.collect::<Vec<_>>(),
             );
         }
+        self.set_peer_metrics();
         self.metrics.write()
+    }
+
+    /// Counts the requests that each other router has in flight, over all pools.
+    pub fn heard_in_flight(&self) -> BTreeMap<RouterId, usize> {
+        let mut all = BTreeMap::new();
+        for (router, count) in self.pools.load().iter().flat_map(|it| it.heard_in_flight()) {
+            *all.entry(router).or_default() += count;
+        }
+        all
+    }
+
+    fn set_peer_metrics(&self) {
+        let Some(sharing) = self.sharing() else { return };
+        let (peers, in_flight) = (sharing.peers(), self.heard_in_flight());
+        let gauges = peers.iter().map(|(id, it)| PeerGauges {
+            peer: &it.address,
+            lag: it.lag,
+            bytes_told: it.totals.bytes_told,
+            bytes_heard: it.totals.bytes_heard,
+            gaps: it.totals.gaps,
+            wholes_told: it.totals.wholes_told,
+            wholes_heard: it.totals.wholes_heard,
+            overruns: it.totals.overruns,
+            in_flight: in_flight.get(id).copied().unwrap_or(0),
+        });
+        self.metrics.set_peers(&gauges.collect::<Vec<_>>());
     }
 
     fn rebuild_table(&self) {

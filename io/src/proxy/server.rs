@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
@@ -21,7 +20,6 @@ use super::client::Client;
 use super::open_connections::OpenConnections;
 use super::panics::contained;
 use super::router::Router;
-use super::tls;
 use super::worker::{Accepted, Ending, Worker};
 
 const BACKLOG: i32 = 4096;
@@ -36,27 +34,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    tls: Option<TlsAcceptorDebug>,
     router: Arc<Router>,
     connections_max: usize,
 }
 
-/// rustls's acceptor does not say what it is.
-struct TlsAcceptorDebug(TlsAcceptor);
-
-impl std::fmt::Debug for TlsAcceptorDebug {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TlsAcceptor")
-    }
-}
-
 /// Why the listener cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum BindError {
-    #[error("cannot listen on {address}: {error}")]
-    Listen { address: SocketAddr, error: io::Error },
-    #[error(transparent)]
-    Tls(#[from] tls::TlsError),
+#[error("cannot listen on {address}: {error}")]
+pub struct BindError {
+    pub address: SocketAddr,
+    pub error: io::Error,
 }
 
 struct Thread {
@@ -71,12 +58,11 @@ impl Server {
     /// same address.
     pub fn bind(router: Arc<Router>, given: Option<OwnedFd>) -> Result<Self, BindError> {
         let address = router.settings.listen;
-        let tls = router.settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let given = given.map(TcpListener::from).filter(|it| is_for(it, address));
         let listener = given.map_or_else(|| listen(address), Ok);
-        let listener = listener.map_err(|error| BindError::Listen { address, error })?;
+        let listener = listener.map_err(|error| BindError { address, error })?;
         let connections_max = router.settings.limits.connections_max;
-        Ok(Self { listener, tls: tls.map(TlsAcceptorDebug), router, connections_max })
+        Ok(Self { listener, router, connections_max })
     }
 
     /// Takes no more connections than that at once, however many the settings allow; later ones
@@ -158,9 +144,8 @@ impl Server {
         let (accepted, receiver) = mpsc::channel(HANDED_MAX);
         let (end, ended) = oneshot::channel();
         let load = Arc::new(AtomicUsize::new(0));
-        let tls = self.tls.as_ref().map(|it| it.0.clone());
         let router = Arc::clone(&self.router);
-        let worker = Worker::new(router, tls, ending.clone(), Arc::clone(&load));
+        let worker = Worker::new(router, ending.clone(), Arc::clone(&load));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle =
             std::thread::Builder::new().name(format!("proxy-{number}")).spawn(move || {

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use cleave_core::brain;
 use cleave_core::cost::Hardware;
-use cleave_core::protocol::Allowed;
+use cleave_core::protocol::{Allowed, AllowedPath};
 use http::{HeaderName, HeaderValue};
 
-use crate::replicas::{Origin, ProbeSettings, UploadLimits};
+use crate::replicas::{Access, Origin, ProbeSettings, UploadLimits};
+use crate::tls::ServerTls;
 use crate::tokenizer::Tokenizer;
 
 use super::salts::CacheSecret;
@@ -22,7 +23,8 @@ use super::stuck::ClientLimits;
 #[derive(Clone, Debug)]
 pub struct ProxySettings {
     pub listen: SocketAddr,
-    pub tls: Option<TlsSettings>,
+    /// Certificate and key for clients; without them HTTP is plain.
+    pub tls: Option<ServerTls>,
     /// Threads that carry requests; each owns its connections.
     pub threads: NonZeroUsize,
     pub limits: Limits,
@@ -31,11 +33,17 @@ pub struct ProxySettings {
     pub session_headers: Vec<HeaderName>,
     /// A header whose value names the workload in place of the model, set by a trusted proxy.
     pub workload_header: Option<HeaderName>,
-    /// Where assignments are kept over a restart, if anywhere.
+    /// Where orders are written down, if anywhere.
+    pub audit_file: Option<PathBuf>,
+    /// Memory for the ids of what engines keep.
+    pub kept_ids_bytes_max: usize,
+    /// Where assignments and orders are kept over a restart, if anywhere.
     pub state_dir: Option<PathBuf>,
     /// What keys the salts of tenants; made and kept in `state_dir` where none is given.
     pub cache_secret: Option<CacheSecret>,
     pub explain: ExplainSettings,
+    /// Paths that clients may use beside those of inference.
+    pub paths_allowed: Vec<AllowedPath>,
 }
 
 impl ProxySettings {
@@ -71,13 +79,6 @@ pub struct ExplainSettings {
     pub token: Option<HeaderValue>,
 }
 
-/// A certificate chain and its key, both PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsSettings {
-    pub cert: PathBuf,
-    pub key: PathBuf,
-}
-
 /// Bounds on what clients can make the router hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -111,6 +112,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// For streams to finish when the router is told to stop.
     pub drain: Duration,
+    /// How long it goes on accepting after SIGTERM, while it says that it is not ready.
+    pub drain_delay: Option<Duration>,
 }
 
 /// One pool: the models it serves and where. This part may change while the router runs.
@@ -125,6 +128,8 @@ pub struct PoolSettings {
     /// Counts its prompts; without one they are estimated.
     pub tokenizer: Option<Tokenizer>,
     pub replicas: Vec<ReplicaSettings>,
+    /// What opens the replicas that are discovered.
+    pub access: Access,
     pub brain: brain::Settings,
     pub probe: ProbeSettings,
     /// Whether a stream that broke off goes on from another replica.
@@ -162,6 +167,7 @@ pub struct ReplicaSettings {
     pub hardware: Arc<Hardware>,
     /// Where it can be lost together with others, if that is known.
     pub zone: Option<String>,
+    pub access: Access,
 }
 
 impl Default for ExplainSettings {
@@ -192,6 +198,7 @@ impl Default for Timeouts {
             first_byte: Duration::from_secs(10 * 60),
             idle: Duration::from_secs(5 * 60),
             drain: Duration::from_secs(60),
+            drain_delay: None,
         }
     }
 }

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use aws_lc_rs::digest::{SHA256, digest};
-use cleave_core::queue::{ClassId, Limits, Tenant, Weight};
+use cleave_core::queue::{ClassId, Limits, Tenant, Weight, Work};
 use http::{HeaderMap, HeaderValue};
 use twox_hash::XxHash3_64;
 
 use super::headers::KEYS;
+use super::settings::PoolSettings;
 
 const HASH_BYTES: usize = 32;
 
@@ -131,17 +132,43 @@ pub(super) struct RequestTenant<'a> {
     pub(super) salt: u64,
     pub(super) identity: Identity<'a>,
     pub(super) settings: Option<&'a TenantSettings>,
+    /// Its place among the tenants.
+    pub(super) at: Option<usize>,
 }
 
 /// The key is of no tenant, and only tenants may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnknownKey;
 
+impl<'a> IntoIterator for &'a Tenants {
+    type Item = &'a TenantSettings;
+    type IntoIter = std::slice::Iter<'a, TenantSettings>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 impl Tenants {
     pub fn new(tenants: Vec<TenantSettings>, unknown: UnknownKeys) -> Self {
         let keys = tenants.iter().enumerate();
         let by_key = keys.flat_map(|(at, it)| it.keys.iter().map(move |key| (*key, at))).collect();
         Self { all: tenants, by_key, unknown }
+    }
+
+    /// The tenants in the order of the file.
+    pub fn iter(&self) -> std::slice::Iter<'_, TenantSettings> {
+        self.all.iter()
+    }
+
+    /// Tells whether there are tenants that are to be kept apart.
+    pub(super) const fn are_apart(&self) -> bool {
+        !self.all.is_empty()
+    }
+
+    /// The name of the tenant at a place.
+    pub(super) fn name_at(&self, at: usize) -> Option<&str> {
+        self.all.get(at).map(|it| it.name.as_str())
     }
 
     /// Names the tenant in books and metrics.
@@ -165,6 +192,21 @@ impl Tenants {
         self.all.iter().map(|it| (Self::id(&it.name), limits(it))).collect()
     }
 
+    /// Says that the contracts for a pool add up to more than its replicas can do, if they do. Nothing is said of a
+    /// pool without replicas: they may come later.
+    pub fn overcommitment(&self, pool: &PoolSettings) -> Option<String> {
+        let limits = self.limits(&pool.name);
+        let promised: f64 = limits.iter().filter_map(|it| it.1.work_per_min).map(Work::as_mu).sum();
+        let capacity: f64 = pool.replicas.iter().map(|it| it.hardware.capacity_mu_per_min).sum();
+        (!pool.replicas.is_empty() && capacity < promised).then(|| {
+            format!(
+                "contracts for pool {} add up to {promised:.0} MU a minute, and its replicas make \
+                 {capacity:.0}: not all can be kept at once",
+                pool.name
+            )
+        })
+    }
+
     /// Finds the sender of a request, by its key and by nothing else.
     pub(super) fn caller<'a>(
         &'a self,
@@ -176,6 +218,7 @@ impl Tenants {
             salt: 0,
             identity: Identity::Keyless,
             settings: None,
+            at: None,
         };
         if self.all.is_empty() {
             let given = given.map(HeaderValue::as_bytes);
@@ -189,7 +232,8 @@ impl Tenants {
                 let settings = &self.all[*at];
                 let tenant = Self::id(&settings.name);
                 let identity = Identity::Tenant(&settings.name);
-                Ok(RequestTenant { tenant, salt: tenant.0, identity, settings: Some(settings) })
+                let (settings, at) = (Some(settings), Some(*at));
+                Ok(RequestTenant { tenant, salt: tenant.0, identity, settings, at })
             }
             None if self.unknown == UnknownKeys::Refuse => Err(UnknownKey),
             None => Ok(keyless),
@@ -298,6 +342,7 @@ mod tests {
             salt: 1,
             identity: Identity::Tenant("a"),
             settings: Some(&settings),
+            at: None,
         };
         let granted = |asked: Option<u8>| caller.class(asked.map(ClassId)).map(|it| it.0);
         assert_eq!(granted(None), Some(1));

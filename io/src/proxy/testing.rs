@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cleave_core::brain;
 
-use crate::replicas::ProbeSettings;
+use crate::replicas::{Access, ProbeSettings};
 use crate::telemetry::{AccessLog, LogFormat};
 
 use super::settings::{
@@ -62,12 +62,16 @@ pub(super) fn settings() -> ProxySettings {
             first_byte: LONG,
             idle: LONG,
             drain: LONG,
+            drain_delay: None,
         },
         session_headers: default_session_headers(),
         workload_header: None,
         state_dir: None,
+        audit_file: None,
+        kept_ids_bytes_max: 1 << 16,
         explain: ExplainSettings { sample: 0.0, kept_max: 100, token: None, clients: false },
         cache_secret: None,
+        paths_allowed: Vec::new(),
     }
 }
 
@@ -82,6 +86,7 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         weight: 1.0,
         hardware: Arc::default(),
         zone: None,
+        access: Access::default(),
     };
     PoolSettings {
         name: name.to_owned(),
@@ -90,6 +95,7 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         cache: CacheScope::Shared,
         tokenizer: None,
         replicas: replicas.iter().map(replica).collect(),
+        access: Access::default(),
         brain,
         probe: ProbeSettings::default(),
         resume: false,

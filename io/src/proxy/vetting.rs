@@ -1,16 +1,13 @@
 //! What of a replica's answer must not reach a client as it is: addresses of replicas in its head, and
 //! the demand for a key that the router keeps to itself.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use tracing::warn;
 
 use crate::replicas::{Answer, Origin};
 
 use super::rescue::ServeError;
-use super::router::Router;
 use super::settings::Passing;
+use super::visit::Visit;
 
 /// Where an address in a head leads.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,15 +21,22 @@ enum Leads {
 
 /// Makes an answer fit for the client, or says why it is not.
 pub(super) fn vet(
-    router: &Router,
+    visit: &Visit,
     mut answer: Answer,
-    origin: Option<&Origin>,
     passing: Passing,
 ) -> Result<Answer, ServeError> {
-    if answer.status == StatusCode::UNAUTHORIZED && !passing.credentials {
-        tell_operator(router, origin);
+    let member = visit.member();
+    let has_key = || member.is_some_and(|it| it.access().key.is_some());
+    let is_denied = match answer.status {
+        StatusCode::UNAUTHORIZED => !passing.credentials,
+        StatusCode::FORBIDDEN => has_key(),
+        _ => false,
+    };
+    if is_denied {
+        visit.on_denied();
         return Err(ServeError::ReplicaUnauthorized);
     }
+    let origin = member.map(|it| &it.origin);
     let redirects = answer.status.is_redirection();
     for name in [header::LOCATION, header::CONTENT_LOCATION] {
         if !relocate(&mut answer.headers, &name, origin) && redirects && name == header::LOCATION {
@@ -42,24 +46,12 @@ pub(super) fn vet(
     Ok(answer)
 }
 
-/// Logs once what no client can correct.
-fn tell_operator(router: &Router, origin: Option<&Origin>) {
-    if !router.told_of_keys.swap(true, Relaxed) {
-        let replica = origin.map(Origin::as_str);
-        warn!(
-            replica,
-            "a replica asks for a key: clients' keys are not passed on unless forward_credentials is \
-             set"
-        );
-    }
-}
-
 /// Rewrites a header that names the replica, and takes out one that names another address. Tells whether
 /// it led where the client can go.
 fn relocate(headers: &mut HeaderMap, name: &header::HeaderName, origin: Option<&Origin>) -> bool {
     let Some(value) = headers.get(name) else { return true };
-    let authority = origin.map_or("", Origin::authority);
-    let leads = value.to_str().map_or(Leads::Elsewhere, |it| read(it, authority));
+    let own = origin.map_or(("http", ""), |it| (it.scheme(), it.authority()));
+    let leads = value.to_str().map_or(Leads::Elsewhere, |it| read(it, own));
     let back = match leads {
         Leads::ToPath => return true,
         Leads::Back(path) => HeaderValue::try_from(path).ok(),
@@ -72,12 +64,15 @@ fn relocate(headers: &mut HeaderMap, name: &header::HeaderName, origin: Option<&
 }
 
 /// Reads where an address leads, as browsers do: they take a backslash for a slash and leave blanks out.
-fn read(address: &str, authority: &str) -> Leads {
+fn read(address: &str, (own_scheme, authority): (&str, &str)) -> Leads {
     if !address.bytes().all(|it| it.is_ascii_graphic() && it != b'\\') {
         return Leads::Elsewhere;
     }
     let rest = match address.split_once("//") {
-        Some((scheme, rest)) if ["", "http:"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) => {
+        Some(("", rest)) => rest,
+        Some((scheme, rest))
+            if scheme.strip_suffix(':').is_some_and(|it| it.eq_ignore_ascii_case(own_scheme)) =>
+        {
             rest
         }
         _ if is_bare(address) => return Leads::ToPath,
@@ -104,7 +99,7 @@ mod tests {
 
     #[test]
     fn an_address_leads_to_a_path_back_to_the_replica_or_elsewhere() {
-        let here = "gpu-0:8000";
+        let here = ("http", "gpu-0:8000");
         for path in
             ["/docs/", "docs", "../x", "?a=http://x", "/a:b", "#top", "/x?u=http://y//z", ""]
         {
@@ -133,6 +128,9 @@ mod tests {
         ] {
             assert_eq!(read(address, here), Leads::Elsewhere, "{address}");
         }
-        assert_eq!(read("http:///x", ""), Leads::Back("/x".to_owned()));
+        assert_eq!(read("http:///x", ("http", "")), Leads::Back("/x".to_owned()));
+        let under_tls = ("https", "gpu-0:8000");
+        assert_eq!(read("https://gpu-0:8000/x", under_tls), Leads::Back("/x".to_owned()));
+        assert_eq!(read("http://gpu-0:8000/x", under_tls), Leads::Elsewhere);
     }
 }

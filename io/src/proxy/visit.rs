@@ -3,23 +3,27 @@
 
 mod settle;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
-use cleave_core::protocol::{Api, Meter, SessionId};
-use cleave_core::queue::{Claim, Tenant};
+use cleave_core::protocol::{Api, KeptPath, Meter, SessionId};
+use cleave_core::queue::{Claim, ClassId, Tenant};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::replicas::Origin;
 
 use super::cancel::CancelSignal;
 use super::explanations::{KeptDecision, Visibility};
-use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
+use super::headers::{DECISION, REQUEST_ID, SESSION_ID, TraceId, WAITED_MS, write_rate_limits};
+use super::kept_ids::{IdNotes, Named};
 use super::pool::{Member, Pool};
+use super::rescue::ServeError;
 use super::router::Router;
+use super::tenants::Tenants;
 
 /// A wait below this is none: a decision takes some time too.
 const WAIT_SHOWN_MIN: Duration = Duration::from_millis(1);
@@ -52,6 +56,14 @@ pub(super) struct Visit {
     /// How long it waited to be placed, all tries together.
     waited: Duration,
     tenant: Tenant,
+    /// Where it comes from, and what it asked for, for the access line.
+    pub(super) client: Option<IpAddr>,
+    pub(super) whose: Option<(Arc<Tenants>, usize)>,
+    pub(super) model: Option<Box<str>>,
+    class: Option<ClassId>,
+    pub(super) trace: Option<TraceId>,
+    /// Why the router answers itself.
+    pub(super) code: Option<&'static str>,
     status: StatusCode,
     stream: bool,
     meter: Meter,
@@ -64,6 +76,12 @@ pub(super) struct Visit {
     first_token: Option<Duration>,
     /// Whether the brain waits for the first token of this replica.
     awaits_token: bool,
+    /// What it names by an id, where it names something.
+    pub(super) named: Option<Named>,
+    /// What is noted of ids in its answer, if it may have any.
+    id_notes: Option<Box<IdNotes>>,
+    /// Its tenant, as the owner of ids.
+    pub(super) owner: u64,
     /// How it ends; by a panic where there is nothing.
     outcome: Option<Outcome>,
 }
@@ -97,6 +115,12 @@ impl Visit {
             tries: 0,
             waited: Duration::ZERO,
             tenant: Tenant::default(),
+            client: None,
+            whose: None,
+            model: None,
+            class: None,
+            trace: None,
+            code: None,
             status: StatusCode::OK,
             stream: false,
             meter: Meter::blind(),
@@ -105,6 +129,9 @@ impl Visit {
             first_byte: None,
             first_token: None,
             awaits_token: false,
+            named: None,
+            id_notes: None,
+            owner: 0,
             outcome: Some(Outcome::Cancelled),
         }
     }
@@ -130,6 +157,7 @@ impl Visit {
         self.pool = Some(Arc::clone(&pool));
         self.key = Some(key);
         self.tenant = claim.tenant;
+        self.class = Some(claim.class.unwrap_or(pool.classes().default_id()));
         self.extent = extent;
         let arrived = Event::Arrived { request: self.request, key, outline, extent, claim };
         let placed = self.ask(arrived).await?;
@@ -184,6 +212,9 @@ impl Visit {
         self.stream = stream;
         if status.is_success() && !is_encoded {
             self.meter = Meter::new(self.api, stream);
+            let path = KeptPath::read(self.uri.path());
+            let notes = IdNotes::new(path, self.method == Method::POST, stream, self.owner);
+            self.id_notes = notes.map(Box::new);
         }
         self.on_sign_of_life();
         self.await_token();
@@ -212,6 +243,9 @@ impl Visit {
 
     pub(super) fn on_piece(&mut self, piece: &[u8]) {
         let before = self.streamed_tokens();
+        if let (Some(notes), Some(member)) = (&mut self.id_notes, &self.member) {
+            notes.on_piece(&self.router.kept_ids, member.place, piece);
+        }
         self.meter.on_chunk(piece);
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
@@ -305,6 +339,12 @@ impl Visit {
         }
     }
 
+    /// Says in the API's own words that what it names is not there, where that is what an error means.
+    pub(super) fn explained(&self, error: ServeError) -> ServeError {
+        let named = self.named.as_ref().filter(|_| error.is_replica_gone());
+        named.map_or(error, Named::not_found)
+    }
+
     pub(super) const fn tries(&self) -> u32 {
         self.tries
     }
@@ -315,6 +355,13 @@ impl Visit {
 
     pub(super) fn member(&self) -> Option<&Arc<Member>> {
         self.member.as_ref()
+    }
+
+    /// Tells operators that the replica refused the router's key.
+    pub(super) fn on_denied(&self) {
+        if let (Some(pool), Some(member)) = (&self.pool, &self.member) {
+            pool.on_denied(member);
+        }
     }
 
     fn on_sign_of_life(&self) {

@@ -22,7 +22,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::{AbortHandle, try_id};
 use tokio::time::{Instant, sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
@@ -57,7 +56,6 @@ pub(super) struct Worker {
     pub(super) stuck_answers: StuckAnswers,
     tasks: TaskTracker,
     chance: Mutex<Pcg64Mcg>,
-    tls: Option<TlsAcceptor>,
     ending: Ending,
     /// Client connections this thread has open.
     load: Arc<AtomicUsize>,
@@ -80,16 +78,11 @@ pub(super) struct Accepted {
 }
 
 impl Worker {
-    pub(super) fn new(
-        router: Arc<Router>,
-        tls: Option<TlsAcceptor>,
-        ending: Ending,
-        load: Arc<AtomicUsize>,
-    ) -> Arc<Self> {
+    pub(super) fn new(router: Arc<Router>, ending: Ending, load: Arc<AtomicUsize>) -> Arc<Self> {
         let seed = uuid::Uuid::new_v4().as_u128();
         let chance = Mutex::new(Pcg64Mcg::from_seed(seed.to_le_bytes()));
         let (idle, stuck_answers, tasks) = Default::default();
-        Arc::new(Self { router, idle, stuck_answers, tasks, chance, tls, ending, load })
+        Arc::new(Self { router, idle, stuck_answers, tasks, chance, ending, load })
     }
 
     /// Serves connections until no more come and all have ended, or are cut.
@@ -172,7 +165,7 @@ impl Worker {
     ) -> io::Result<()> {
         let stream = TcpStream::from_std(stream)?;
         stream.set_nodelay(true)?;
-        match &self.tls {
+        match self.router.acceptor() {
             None => self.serve(stream, client).await,
             Some(tls) => {
                 let handshake = timeout(self.router.settings.timeouts.header, tls.accept(stream));

@@ -16,9 +16,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::access::Target;
 use super::answer::Answer;
 use super::framing::{BadAnswer, Head, take_head};
-use super::settings::Origin;
+use super::stream::Stream;
 use super::upload::{BodyError, Upload};
 
 /// What one read takes at least. Token events are a few hundred bytes; more would lie idle in every
@@ -33,6 +34,8 @@ pub enum SendError {
     /// Not the replica's fault.
     #[error("this router has no file or port left to connect with: {0}")]
     Exhausted(io::Error),
+    #[error("no TLS with it: {0}")]
+    Tls(io::Error),
     #[error("cannot connect in time")]
     ConnectTimeout,
     #[error("connection lost: {0}")]
@@ -123,27 +126,37 @@ fn why_not_connected(error: io::Error) -> SendError {
     }
 }
 
+async fn open_stream(target: Target<'_>) -> Result<Stream, SendError> {
+    let Target { origin, access } = target;
+    let stream = TcpStream::connect(origin.authority()).await.map_err(why_not_connected)?;
+    stream.set_nodelay(true).map_err(SendError::Connect)?;
+    if !origin.is_secure() {
+        return Ok(Stream::Plain(stream));
+    }
+    let refused = |why: &str| SendError::Tls(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let tls = access.tls.as_ref().ok_or_else(|| refused("no CA certificates to check it by"))?;
+    let name = tls.server_name(origin.host()).ok_or_else(|| refused("its host is no name"))?;
+    let shaken = tls.connector().connect(name, stream).await.map_err(SendError::Tls)?;
+    Ok(Stream::Tls(Box::new(shaken)))
+}
+
 #[derive(Debug)]
 pub struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     pub(super) buffer: BytesMut,
 }
 
 impl Connection {
-    pub async fn open(origin: &Origin, limit: Duration) -> Result<Self, SendError> {
-        let stream = match timeout(limit, TcpStream::connect(origin.authority())).await {
-            Ok(connected) => connected.map_err(why_not_connected)?,
-            Err(_) => return Err(SendError::ConnectTimeout),
-        };
-        stream.set_nodelay(true).map_err(SendError::Connect)?;
+    pub async fn open(target: Target<'_>, limit: Duration) -> Result<Self, SendError> {
+        let opened = timeout(limit, open_stream(target)).await;
+        let stream = opened.map_err(|_| SendError::ConnectTimeout)??;
         Ok(Self { stream, buffer: BytesMut::new() })
     }
 
     /// Tells whether an idle connection still stands: nothing may have come on it, least of all
     /// its end.
-    pub fn is_fresh(&self) -> bool {
-        let nothing = self.stream.try_read(&mut [0]);
-        self.buffer.is_empty() && nothing.is_err_and(|it| it.kind() == io::ErrorKind::WouldBlock)
+    pub fn is_fresh(&mut self) -> bool {
+        self.stream.is_quiet() && self.buffer.is_empty()
     }
 
     /// Sends a request and waits for the head of its answer and the first of its body: engines send
@@ -197,11 +210,16 @@ impl Connection {
             let filled = slices.iter_mut().zip(pieces).map(|(slice, it)| *slice = IoSlice::new(it));
             let count = filled.count();
             if count == 0 {
-                return Ok(());
+                return self.flush(limit).await;
             }
             sent += count;
             self.write_slices(&mut slices, limit).await?;
         }
+    }
+
+    /// Sees what was written onto the wire: TLS may still hold some of it.
+    async fn flush(&mut self, limit: Duration) -> Result<(), SendError> {
+        in_time(limit, async { self.stream.flush().await.map_err(SendError::Lost) }).await
     }
 
     async fn write_slices(
@@ -243,7 +261,7 @@ impl Connection {
         if chunked {
             self.stream.write_all(b"0\r\n\r\n").await.map_err(SendError::Lost)?;
         }
-        Ok(())
+        self.flush(limit).await
     }
 
     async fn read_head(&mut self, method: &Method) -> Result<Head, SendError> {

@@ -27,7 +27,7 @@ impl IdleConnections {
     pub fn take(&self, replica: ReplicaId) -> Option<Connection> {
         let mut all = self.lock();
         let kept = all.get_mut(&replica)?;
-        while let Some(Idle { connection, since }) = kept.pop() {
+        while let Some(Idle { mut connection, since }) = kept.pop() {
             if since.elapsed() < KEPT && connection.is_fresh() {
                 return Some(connection);
             }

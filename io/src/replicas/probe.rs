@@ -12,8 +12,10 @@ use http::{Method, StatusCode};
 use http_body_util::Empty;
 use tokio::time::timeout;
 
+use super::access::Target;
 use super::connection::{Connection, OutgoingBody, Payload, SendError};
-use super::settings::{Origin, ProbeSettings};
+use super::settings::ProbeSettings;
+use super::trouble::Trouble;
 
 /// A list of models longer than this is not one; of a page of metrics this much is read.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -33,6 +35,16 @@ pub enum Finding {
     Nothing,
 }
 
+/// What came of asking for models.
+#[derive(Clone, Debug)]
+pub enum Listed {
+    Models(Vec<Model>),
+    /// It does not take the key it was given, or wants one.
+    Unauthorized,
+    /// It does not say.
+    Silent,
+}
+
 /// What came of asking for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
@@ -45,33 +57,37 @@ pub enum Token {
     Missed,
 }
 
-/// Asks for the replica's health.
-pub async fn probe(origin: &Origin, settings: &ProbeSettings) -> Finding {
-    match get(origin, &settings.path, settings.timeout).await {
+/// Asks for the replica's health, and says what is wrong with it if anything is.
+pub async fn probe(at: Target<'_>, settings: &ProbeSettings) -> (Finding, Option<Trouble>) {
+    let answered = get(at, &settings.path, settings.timeout).await;
+    let trouble = Trouble::of(&settings.path, &answered);
+    let finding = match answered {
         Ok((status, _)) if status.is_success() => Finding::Passed,
         Err(SendError::NoAnswer | SendError::ConnectTimeout) => Finding::TimedOut,
         Err(SendError::Connect(error)) if is_refusal(&error) => Finding::Refused,
         Err(SendError::Exhausted(_)) => Finding::Nothing,
         Ok(_) | Err(_) => Finding::Failed,
-    }
+    };
+    (finding, trouble)
 }
 
 /// Asks the replica for one token of `model`, end to end: the engine itself must work for it. Nothing
 /// of it is booked or counted, because no client asked for it.
-pub async fn ask_token(origin: &Origin, model: &str, limit: Duration) -> Token {
-    timeout(limit, ask_each(origin, model, limit)).await.unwrap_or(Token::Missed)
+pub async fn ask_token(at: Target<'_>, model: &str, limit: Duration) -> Token {
+    timeout(limit, ask_each(at, model, limit)).await.unwrap_or(Token::Missed)
 }
 
-async fn ask_each(origin: &Origin, model: &str, limit: Duration) -> Token {
+async fn ask_each(at: Target<'_>, model: &str, limit: Duration) -> Token {
     for (path, body) in token_requests(model) {
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: {}\r\n{}content-type: application/json\r\n\
              content-length: {}\r\nconnection: close\r\n\r\n",
-            origin.authority(),
+            at.origin.authority(),
+            at.access.line(),
             body.len(),
         );
         let payload = Payload::whole(body.into());
-        match exchange(origin, &Method::POST, &head, &payload, limit).await {
+        match exchange(at, &Method::POST, &head, &payload, limit).await {
             Ok((status, _)) if status.is_success() => return Token::Came,
             // It may know the other path; a full queue is no illness either.
             Ok((status, _)) if status.is_client_error() => {}
@@ -92,21 +108,26 @@ fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// Asks what the replica serves; `None` when it does not say.
-pub async fn ask_models(origin: &Origin, limit: Duration) -> Option<Vec<Model>> {
-    let (status, body) = get(origin, "/v1/models", limit).await.ok()?;
-    if status.is_success() { read_models(&body) } else { None }
+/// Asks what the replica serves.
+pub async fn ask_models(at: Target<'_>, limit: Duration) -> Listed {
+    match get(at, "/v1/models", limit).await {
+        Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => Listed::Unauthorized,
+        Ok((status, body)) if status.is_success() => {
+            read_models(&body).map_or(Listed::Silent, Listed::Models)
+        }
+        Ok(_) | Err(_) => Listed::Silent,
+    }
 }
 
 /// Asks how loaded the engine is and since when it runs; `None` when it does not say. `now` is when it is asked, so that a
 /// report is never thought newer than it is.
 pub async fn ask_report(
-    origin: &Origin,
+    at: Target<'_>,
     limit: Duration,
     now: Moment,
 ) -> Option<(Report, Option<ProcessAge>)> {
     for path in METRICS_PATHS {
-        let (status, body) = get(origin, path, limit).await.ok()?;
+        let (status, body) = get(at, path, limit).await.ok()?;
         if status.is_success()
             && let Some(report) = read_report(&body, now)
         {
@@ -117,31 +138,32 @@ pub async fn ask_report(
 }
 
 async fn get(
-    origin: &Origin,
+    at: Target<'_>,
     path: &str,
     limit: Duration,
 ) -> Result<(StatusCode, Vec<u8>), SendError> {
-    timeout(limit, get_unbounded(origin, path, limit)).await.unwrap_or(Err(SendError::NoAnswer))
+    timeout(limit, get_unbounded(at, path, limit)).await.unwrap_or(Err(SendError::NoAnswer))
 }
 
 async fn get_unbounded(
-    origin: &Origin,
+    at: Target<'_>,
     path: &str,
     limit: Duration,
 ) -> Result<(StatusCode, Vec<u8>), SendError> {
-    let authority = origin.authority();
-    let head = format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n\r\n");
-    exchange(origin, &Method::GET, &head, &Payload::default(), limit).await
+    let (authority, key) = (at.origin.authority(), at.access.line());
+    let head =
+        format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\n{key}connection: close\r\n\r\n");
+    exchange(at, &Method::GET, &head, &Payload::default(), limit).await
 }
 
 async fn exchange(
-    origin: &Origin,
+    at: Target<'_>,
     method: &Method,
     head: &str,
     payload: &Payload,
     limit: Duration,
 ) -> Result<(StatusCode, Vec<u8>), SendError> {
-    let connection = Connection::open(origin, limit).await?;
+    let connection = Connection::open(at, limit).await?;
     let outgoing: OutgoingBody<'_, Empty<Bytes>> = OutgoingBody::Held(payload);
     let mut answer = connection.exchange(method, [head.as_bytes(), b""], outgoing, limit).await?;
     let mut body = Vec::new();

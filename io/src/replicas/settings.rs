@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::uri::{Authority, Uri};
 
-/// Scheme, host and port of one replica; plain HTTP/1.1, as engines serve it.
+/// Scheme, host and port of one replica: HTTP/1.1, as engines serve it, plain or under TLS.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(String);
 
@@ -15,7 +15,7 @@ pub struct Origin(String);
 pub enum BadOrigin {
     #[error("not a URL; write it as http://HOST:PORT")]
     NotUrl,
-    #[error("only http:// is supported towards replicas; write it as http://HOST:PORT")]
+    #[error("replicas speak http:// or https://; write it as http://HOST:PORT")]
     Scheme,
     #[error("a replica is an address without path or query; write it as http://HOST:PORT")]
     Path,
@@ -26,7 +26,26 @@ pub enum BadOrigin {
 impl Origin {
     /// Host and port, as the `Host` header and the resolver want them.
     pub fn authority(&self) -> &str {
-        &self.0["http://".len()..]
+        self.split().1
+    }
+
+    /// The host alone, in brackets if it is an IPv6 address.
+    pub fn host(&self) -> &str {
+        let authority = self.authority();
+        authority.rsplit_once(':').map_or(authority, |it| it.0)
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &str {
+        self.split().0
+    }
+
+    pub fn is_secure(&self) -> bool {
+        self.scheme() == "https"
+    }
+
+    fn split(&self) -> (&str, &str) {
+        self.0.split_once("://").expect("an origin is made with its scheme")
     }
 
     pub fn as_str(&self) -> &str {
@@ -39,11 +58,12 @@ impl FromStr for Origin {
 
     fn from_str(text: &str) -> Result<Self, BadOrigin> {
         let uri: Uri = text.parse().map_err(|_| BadOrigin::NotUrl)?;
-        match uri.scheme_str() {
-            Some("http") => {}
+        let (scheme, usual) = match uri.scheme_str() {
+            Some("http") => ("http", "80"),
+            Some("https") => ("https", "443"),
             Some(_) => return Err(BadOrigin::Scheme),
             None => return Err(BadOrigin::NotUrl),
-        }
+        };
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err(BadOrigin::Path);
         }
@@ -54,9 +74,9 @@ impl FromStr for Origin {
         let port = match authority.port() {
             Some(port) => port.as_u16().to_string(),
             None if authority.as_str().ends_with(':') => return Err(BadOrigin::NotUrl),
-            None => "80".to_owned(),
+            None => usual.to_owned(),
         };
-        Ok(Self(format!("http://{}:{port}", authority.host().to_ascii_lowercase())))
+        Ok(Self(format!("{scheme}://{}:{port}", authority.host().to_ascii_lowercase())))
     }
 }
 
@@ -101,6 +121,14 @@ mod tests {
         check("http://gpu-0:8000/", "http://gpu-0:8000");
         check("http://gpu-0", "http://gpu-0:80");
         check("http://[::1]:9", "http://[::1]:9");
+        check("HTTPS://GPU-0", "https://gpu-0:443");
+    }
+
+    #[test]
+    fn an_origin_falls_into_scheme_host_and_port() {
+        let origin: Origin = "https://[::1]:9".parse().unwrap();
+        assert_eq!((origin.scheme(), origin.host()), ("https", "[::1]"));
+        assert_eq!((origin.authority(), origin.is_secure()), ("[::1]:9", true));
     }
 
     #[test]
@@ -110,7 +138,7 @@ mod tests {
         };
         check("gpu-0:8000", BadOrigin::NotUrl);
         check("", BadOrigin::NotUrl);
-        check("https://gpu-0:8000", BadOrigin::Scheme);
+        check("ftp://gpu-0:8000", BadOrigin::Scheme);
         check("http://gpu-0:8000/v1", BadOrigin::Path);
         check("http://me:secret@gpu-0:8000", BadOrigin::Credentials);
     }

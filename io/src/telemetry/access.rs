@@ -1,8 +1,9 @@
 //! One line per request. Lines are gathered and written together: a write for each would cost more
-//! than routing it. Nothing that identifies a person is in a line: sessions and tenants are hashes,
-//! queries are left out.
+//! than routing it. Keys, session ids and queries are never in a line: sessions are hashes. The fields are
+//! listed in the guide (`docs/guide/operations.md`), and a test compares the two.
 
 use std::fmt::{self, Write as _};
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -22,18 +23,31 @@ pub struct AccessRecord<'a> {
     pub method: &'a str,
     pub path: &'a str,
     pub status: u16,
+    /// Why the router answered itself, or cut the answer off.
+    pub code: Option<&'static str>,
+    pub client: Option<IpAddr>,
+    pub tenant: Option<&'a str>,
+    pub model: Option<&'a str>,
+    pub class: Option<&'a str>,
     pub pool: &'a str,
     pub replica: &'a str,
     pub session: Option<SliceKey>,
     pub tries: u32,
     pub stream: bool,
+    /// How long it waited to be placed, all tries together.
+    pub waited: Duration,
+    /// As the engine says.
     pub usage: Usage,
+    /// Tokens of the answer where the engine says nothing.
+    pub output_estimated: Option<u32>,
     pub events: u64,
     pub first_byte: Option<Duration>,
     /// Of a stream.
     pub first_token: Option<Duration>,
     pub total: Duration,
     pub outcome: &'a str,
+    /// Of the trace that the client's `traceparent` names.
+    pub trace_id: Option<&'a str>,
 }
 
 /// Where lines go.
@@ -59,7 +73,13 @@ impl AccessLog {
         // Writing to a string does not fail.
         _ = match self.format {
             LogFormat::Text => write!(buffer, "{now} ACCESS"),
-            LogFormat::Json => write!(buffer, "{{\"timestamp\":\"{now}\",\"level\":\"ACCESS\""),
+            LogFormat::Json => {
+                let level = if record.status < 500 { "INFO" } else { "WARN" };
+                write!(
+                    buffer,
+                    "{{\"timestamp\":\"{now}\",\"level\":\"{level}\",\"target\":\"access\""
+                )
+            }
         };
         record.write_fields(&mut Fields { line: &mut buffer, is_json });
         buffer.push_str(if is_json { "}\n" } else { "\n" });
@@ -96,6 +116,18 @@ impl AccessRecord<'_> {
         fields.text("method", self.method);
         fields.text("path", self.path);
         fields.number("status", self.status.into());
+        if let Some(code) = self.code {
+            fields.quoted("code", code);
+        }
+        if let Some(client) = self.client {
+            fields.text("client", &client.to_string());
+        }
+        for (name, value) in [("tenant", self.tenant), ("model", self.model), ("class", self.class)]
+        {
+            if let Some(value) = value {
+                fields.text(name, value);
+            }
+        }
         fields.text("pool", self.pool);
         fields.text("replica", self.replica);
         if let Some(key) = self.session {
@@ -114,6 +146,11 @@ impl AccessRecord<'_> {
                 fields.number(name, count.into());
             }
         }
+        if let Some(count) = self.output_estimated {
+            fields.number("output_tokens", count.into());
+            fields.word("output_tokens_estimated", "true");
+        }
+        fields.millis("waited_ms", self.waited);
         if let Some(first_byte) = self.first_byte {
             fields.millis("first_byte_ms", first_byte);
         }
@@ -122,6 +159,9 @@ impl AccessRecord<'_> {
         }
         fields.millis("total_ms", self.total);
         fields.text("outcome", self.outcome);
+        if let Some(trace_id) = self.trace_id {
+            fields.quoted("trace_id", trace_id);
+        }
     }
 }
 
@@ -208,17 +248,25 @@ mod tests {
             method: "POST",
             path: "/v1/chat/completions",
             status: 200,
+            code: None,
+            client: Some([127, 0, 0, 1].into()),
+            tenant: Some("acme"),
+            model: Some("m"),
+            class: Some("standard"),
             pool: "default",
             replica: "http://gpu-0:8000",
             session: Some(SliceKey(255)),
             tries: 1,
             stream: true,
+            waited: Duration::from_millis(2),
             usage: Usage { input: Some(10), output: Some(4), cached: None },
+            output_estimated: None,
             events: 6,
             first_byte: Some(Duration::from_micros(1500)),
             first_token: Some(Duration::from_millis(9)),
             total: Duration::from_micros(20_007),
             outcome: "done",
+            trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736"),
         }
     }
 
@@ -234,13 +282,33 @@ mod tests {
     fn a_line_has_every_field_in_both_formats() {
         let text = line(LogFormat::Text, &record());
         assert!(text.ends_with(
-            " ACCESS request_id=r-1 method=POST path=/v1/chat/completions status=200 pool=default \
-             replica=http://gpu-0:8000 session=00000000000000ff tries=1 stream=true events=6 \
-             input_tokens=10 output_tokens=4 first_byte_ms=1.500 first_token_ms=9.000 total_ms=20.007 \
-             outcome=done\n"
+            " ACCESS request_id=r-1 method=POST path=/v1/chat/completions status=200 client=127.0.0.1 \
+             tenant=acme model=m class=standard pool=default replica=http://gpu-0:8000 session=00000000000000ff tries=1 stream=true events=6 \
+             input_tokens=10 output_tokens=4 waited_ms=2.000 first_byte_ms=1.500 first_token_ms=9.000 \
+             total_ms=20.007 outcome=done trace_id=4bf92f3577b34da6a3ce929d0e0e4736\n"
         ), "{text}");
         let json = line(LogFormat::Json, &record());
-        assert!(json.contains(r#","status":200,"pool":"default","#) && json.ends_with("}\n"));
+        assert!(json.contains(r#","class":"standard","pool":"default","#) && json.ends_with("}\n"));
+        assert!(json.contains(r#""level":"INFO","target":"access","request_id""#), "{json}");
+        let failed = line(LogFormat::Json, &AccessRecord { status: 503, ..record() });
+        assert!(failed.contains(r#""level":"WARN""#), "{failed}");
+    }
+
+    #[test]
+    fn the_guide_lists_every_field_and_no_other() {
+        let full = AccessRecord {
+            code: Some("no_replica"),
+            usage: Usage { input: Some(10), output: None, cached: Some(3) },
+            output_estimated: Some(4),
+            ..record()
+        };
+        let json = line(LogFormat::Json, &full);
+        let names = json.split(['{', ',']).filter_map(|it| it.strip_prefix('"')?.split('"').next());
+        let guide = include_str!("../../../docs/guide/operations.md");
+        let table = guide.split("One line per request").nth(1).unwrap();
+        let table = table.split("\n\n").find(|it| it.starts_with("| field")).unwrap();
+        let listed = table.lines().filter_map(|it| it.strip_prefix("| `")?.split('`').next());
+        assert_eq!(names.collect::<Vec<_>>(), listed.collect::<Vec<_>>());
     }
 
     #[test]

@@ -16,7 +16,7 @@ const KEPT_MAX: usize = 1024;
 /// Something that happened, before it has a number and a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Incident {
-    /// `replica`, `quarantine`, `order`, `reload`, `drain`, `pool`, or `task`.
+    /// `replica`, `quarantine`, `order`, `reload`, `drain`, `pool`, `sessions`, or `task`.
     pub kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -29,6 +29,9 @@ pub struct Incident {
     pub before: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
+    /// The token by which it was ordered, or what caused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// The figures behind it, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -114,10 +117,11 @@ fn log(it: &Incident) {
     let Incident { kind, state, alert, .. } = *it;
     let (pool, replica) = (it.pool.as_deref(), it.replica.as_deref());
     let (before, reason, detail) = (it.before, it.reason, it.detail.as_deref());
+    let by = it.by.as_deref();
     if alert {
-        warn!(kind, pool, replica, before, state, reason, detail, "event");
+        warn!(kind, pool, replica, before, state, reason, by, detail, "event");
     } else {
-        info!(kind, pool, replica, before, state, reason, detail, "event");
+        info!(kind, pool, replica, before, state, reason, by, detail, "event");
     }
 }
 

@@ -2,6 +2,7 @@
 //! reports on; other rooms hand it plain values.
 
 mod access;
+mod audit;
 mod events;
 mod logs;
 mod metrics;
@@ -9,9 +10,11 @@ mod settings;
 mod writer;
 
 pub use access::{AccessLog, AccessRecord};
+pub use audit::{AuditEntry, AuditLog};
 pub use events::{Entry, Events, Incident};
 pub use logs::{finish, last_words, start};
 pub use metrics::{
-    AssignmentGauges, Clients, Metrics, PoolGauges, PoolMetrics, ReplicaGauges, TenantGauges,
+    AssignmentGauges, Clients, Metrics, PeerGauges, PoolGauges, PoolMetrics, ReplicaGauges,
+    TenantGauges,
 };
 pub use settings::{LogFormat, LogSettings};

@@ -4,6 +4,7 @@
 mod books;
 mod faults;
 mod learning;
+mod light;
 mod orderings;
 mod queueing;
 mod worlds;

@@ -118,3 +118,26 @@ async fn a_second_signal_does_not_wait() {
     let log = router.process.log();
     assert!(log.contains("requests_cut=1"), "{log}");
 }
+
+#[tokio::test]
+async fn with_a_delay_sigterm_first_says_not_ready_and_goes_on_accepting() {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let mut router = Router::start(&[replica.url()], "timeouts.drain_delay = \"1h\"").await;
+    router.process.signal("TERM");
+    router.until_not_ready().await;
+    let health = router.ask(&Request::get("/health")).await;
+    assert_eq!((health.status(), health.text()), (503, "{\"status\":\"draining\"}"));
+    for _ in 0..3 {
+        assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200, "it goes on");
+    }
+    router.process.signal("TERM");
+    assert!(router.process.ended().await.success(), "a second signal does not wait");
+
+    let mut router = Router::start(&[replica.url()], "timeouts.drain_delay = \"100ms\"").await;
+    router.process.signal("TERM");
+    assert!(router.process.ended().await.success());
+    assert!(router.process.log().contains("not ready"), "{}", router.process.log());
+    let mut router = Router::start(&[replica.url()], "timeouts.drain_delay = \"1h\"").await;
+    router.process.signal("INT");
+    assert!(router.process.ended().await.success(), "people at a terminal do not wait");
+}

@@ -106,9 +106,9 @@ async fn an_absolute_form_reaches_the_replica_as_its_path() {
     let (replica, mut requests) = Scripted::by_hand().await;
     let router = Router::start(&[replica.url()], "").await;
     let mut client = Wire::connect(router.address).await;
-    client.send(b"GET http://elsewhere/a?b HTTP/1.1\r\nhost: elsewhere\r\n\r\n").await;
+    client.send(b"GET http://elsewhere/v1/files?b HTTP/1.1\r\nhost: elsewhere\r\n\r\n").await;
     let exchange = requests.next().await;
-    assert_eq!(exchange.head.first_line, "GET /a?b HTTP/1.1");
+    assert_eq!(exchange.head.first_line, "GET /v1/files?b HTTP/1.1");
     assert_eq!(exchange.head.header("host"), Some(replica.address.to_string().as_str()));
 }
 

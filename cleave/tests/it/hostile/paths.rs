@@ -1,7 +1,7 @@
 //! Paths that mean one thing here and another to the server behind: refused before anything is decided.
 
 use super::sound;
-use crate::support::{Request, Router, Scripted, Wire, json_answer};
+use crate::support::{Request, Router, Scripted, Wire, eventually, json_answer};
 
 const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 
@@ -41,7 +41,7 @@ async fn a_path_that_changes_when_it_is_decoded_or_normalised_is_refused() {
 #[tokio::test]
 async fn a_path_that_means_the_same_to_everybody_passes() {
     let (replica, mut requests) = Scripted::by_hand().await;
-    let router = Router::start(&[replica.url()], "").await;
+    let router = Router::start(&[replica.url()], "paths.allow = [\"/*\"]").await;
     for path in ["/", "/docs/", "/v1/a-b_c.d~e/f:g@h", "/v1/x?a=%2F&b=../;c\\", "/v1/...", "/.x/y."]
     {
         let mut client = Wire::connect(router.address).await;
@@ -83,7 +83,7 @@ async fn an_error_repeats_only_the_beginning_of_what_a_client_sent() {
 /// What the client gets when the replica answers a request with these lines.
 async fn answered(status: &str, lines: &str) -> (crate::support::Answer, String) {
     let (replica, mut requests) = Scripted::by_hand().await;
-    let router = Router::start(&[replica.url()], "").await;
+    let router = Router::start(&[replica.url()], "paths.allow = [\"/docs\"]").await;
     let lines = lines.replace("SELF", &replica.address.to_string());
     let mut client = Wire::connect(router.address).await;
     client.send(&Request::get("/docs").bytes()).await;
@@ -128,4 +128,62 @@ async fn a_redirect_to_any_other_address_is_not_passed_on() {
     assert_eq!(answer.status(), 201);
     assert_eq!((answer.header("location"), answer.header("alt-svc")), (None, None));
     assert_eq!(answer.header("content-location"), Some("/y"));
+}
+
+#[tokio::test]
+async fn a_tenant_that_scans_every_route_of_engines_reaches_those_of_inference_only() {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let router = Router::start(&[replica.url()], "").await;
+    let list = include_str!("../../../../core/data/engine-routes.txt");
+    for line in list.lines().filter(|it| !it.starts_with('#')) {
+        let (kind, path) = line.split_once(' ').unwrap().1.split_once(' ').unwrap();
+        let hits = replica.hits();
+        let answer = router.ask(&Request::post(path, CHAT)).await;
+        if kind == "open" {
+            assert_eq!((answer.status(), replica.hits()), (200, hits + 1), "{line}");
+            continue;
+        }
+        let code = answer.refusal().code;
+        assert!(
+            ["path_not_served", "method_not_allowed"].contains(&code.as_str()),
+            "{line}: {code}"
+        );
+        for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"] {
+            if path == "/v1/responses/render" {
+                // An answer by that id is looked for.
+                continue;
+            }
+            let head = format!("{method} {path} HTTP/1.1\r\nhost: r\r\n\r\n");
+            let mut client = Wire::connect(router.address).await;
+            client.send(head.as_bytes()).await;
+            let status = client.head().await.unwrap().status();
+            assert!([404, 405].contains(&status), "{method} {line}: {status}");
+        }
+        assert_eq!(replica.hits(), hits, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn health_on_the_client_port_is_the_router_s_own() {
+    let (mut router, replica) = sound("").await;
+    let health = router.ask(&Request::get("/health")).await;
+    assert_eq!((health.status(), health.text()), (200, "{\"status\":\"ready\"}"));
+    assert_eq!(replica.hits(), 0);
+    drop(replica);
+    eventually("it is not ready", async || {
+        router.ask(&Request::get("/health")).await.status() == 503
+    })
+    .await;
+    router.process.signal("TERM");
+    router.process.ended().await;
+}
+
+#[tokio::test]
+async fn an_operator_opens_paths_by_name_and_method() {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let settings = "paths.allow = [\"GET /version\"]";
+    let router = Router::start(&[replica.url()], settings).await;
+    assert_eq!(router.ask(&Request::get("/version")).await.status(), 200);
+    let answer = router.ask(&Request::post("/version", "{}")).await;
+    assert_eq!((answer.status(), answer.refusal().code.as_str()), (404, "path_not_served"));
 }

@@ -22,7 +22,7 @@ async fn keys_and_session_ids_are_not_in_the_log_whatever_happens() {
     let unnamed = Request::post("/v1/chat/completions", body);
     assert_eq!(router.ask(&unnamed).await.status(), 200);
     drop(replica);
-    assert_eq!(router.ask(&secret(Request::chat("pst-topsecret"))).await.status(), 502);
+    assert_eq!(router.ask(&secret(Request::chat("pst-topsecret"))).await.status(), 503);
     let mut client = Wire::connect(router.address).await;
     client.send(b"GET / HTTP/1.1\r\nauthorization: Bearer sk-topsecret\r\n bad fold\r\n\r\n").await;
     client.head().await;

@@ -6,6 +6,7 @@ mod http2;
 mod news;
 mod process;
 mod script;
+mod tap;
 mod wire;
 
 pub(crate) use client::{Answer, Json, Request, ask};
@@ -13,6 +14,7 @@ pub(crate) use http2::{Http2, next_piece};
 pub(crate) use news::{Happened, News};
 pub(crate) use process::{Mock, Router, Status, config};
 pub(crate) use script::{Exchange, Requests, Scripted, deaf, json_answer, sse_head};
+pub(crate) use tap::{Authority, Tap};
 pub(crate) use wire::{Head, Wire};
 
 use std::time::{Duration, Instant};

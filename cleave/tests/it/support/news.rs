@@ -16,6 +16,7 @@ pub(crate) struct Happened {
     pub(crate) state: String,
     pub(crate) before: Option<String>,
     pub(crate) reason: Option<String>,
+    pub(crate) by: Option<String>,
     pub(crate) detail: Option<String>,
     pub(crate) alert: bool,
 }

@@ -297,6 +297,7 @@ pub(crate) struct ReplicaStatus {
     pub(crate) url: String,
     pub(crate) state: String,
     pub(crate) reason: Option<String>,
+    pub(crate) detail: Option<String>,
     pub(crate) weight: f64,
     pub(crate) in_flight: u32,
     pub(crate) sessions: u32,

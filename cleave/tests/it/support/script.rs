@@ -81,6 +81,29 @@ impl Scripted {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        Self::start_behind(None, listener, behaviour)
+    }
+
+    /// Starts a replica that answers 401 to everything but health checks without its key.
+    pub(crate) async fn guarded<F>(
+        key: &'static str,
+        behaviour: impl Fn(Exchange) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_behind(Some(key), listener, behaviour)
+    }
+
+    fn start_behind<F>(
+        key: Option<&'static str>,
+        listener: TcpListener,
+        behaviour: impl Fn(Exchange) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let address = listener.local_addr().unwrap();
         let hits = Arc::new(AtomicUsize::new(0));
         let (counted, behaviour) = (Arc::clone(&hits), Arc::new(behaviour));
@@ -91,7 +114,7 @@ impl Scripted {
                 tokio::select! {
                     accepted = listener.accept() => {
                         let (hits, behaviour) = (Arc::clone(&counted), Arc::clone(&behaviour));
-                        connections.spawn(serve(accepted.unwrap().0, hits, behaviour));
+                        connections.spawn(serve(accepted.unwrap().0, key, hits, behaviour));
                     }
                     Some(_) = connections.join_next() => {}
                 }
@@ -165,8 +188,12 @@ impl Requests {
     }
 }
 
-async fn serve<F>(stream: TcpStream, hits: Arc<AtomicUsize>, behaviour: Arc<impl Fn(Exchange) -> F>)
-where
+async fn serve<F>(
+    stream: TcpStream,
+    key: Option<&str>,
+    hits: Arc<AtomicUsize>,
+    behaviour: Arc<impl Fn(Exchange) -> F>,
+) where
     F: Future<Output = ()>,
 {
     stream.set_nodelay(true).unwrap();
@@ -174,6 +201,8 @@ where
     let Some(head) = wire.head().await else { return };
     if head.first_line.starts_with("GET /health ") {
         _ = wire.try_send(json_answer(200, "{}").as_bytes()).await;
+    } else if key.is_some_and(|it| head.header("authorization") != Some(&format!("Bearer {it}"))) {
+        _ = wire.try_send(json_answer(401, r#"{"error":"Unauthorized"}"#).as_bytes()).await;
     } else if head.first_line.starts_with("GET /v1/models ") {
         _ = wire.try_send(json_answer(200, MODELS).as_bytes()).await;
     } else if head.headers.iter().all(|(name, _)| name != "x-request-id") {

@@ -112,6 +112,8 @@ impl Admission {
         there: impl Iterator<Item = &'a Replica> + Clone,
     ) {
         let capacity: f64 = there.clone().map(|it| it.hardware.capacity_mu_per_min).sum();
+        // Memory of a replica that never came up is none.
+        let there = there.filter(|it| !it.is_joining());
         let told = there.clone().filter_map(|it| it.reported.report()?.kv_tokens_max);
         // Replicas that report no memory are assumed to have as much as those that do, on average.
         let count = u64::try_from(told.clone().count()).unwrap_or(0);
@@ -122,7 +124,7 @@ impl Admission {
             self.drain_rate.expect(self.capacity_per_min, capacity_per_min);
             self.capacity_per_min = capacity_per_min;
         }
-        self.gate.on_room((0 < count).then_some(kv_tokens));
+        self.gate.on_room((0 < count).then_some(kv_tokens), capacity_per_min);
     }
 
     pub(in crate::brain) fn on_time(&mut self, now: Moment) {
@@ -147,13 +149,17 @@ impl Admission {
     }
 
     /// Shows where a tenant stands; nothing for one without a contract.
-    pub(in crate::brain) fn contract(
+    pub(in crate::brain) fn contract<'a>(
         &mut self,
         now: Moment,
         tenant: Tenant,
+        there: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Option<ContractUsage> {
         let account = self.contracts.account(tenant);
-        account.is_limited().then(|| account.usage_at(now))
+        let usage = account.is_limited().then(|| account.usage_at(now))?;
+        let class = self.settings.classes.default_id();
+        let is_idle = !usage.limits.is_hard && self.has_idle(now, class, there);
+        Some(if is_idle { usage.with_idle_capacity() } else { usage })
     }
 
     /// Lists what each tenant with a name has waiting and has used, and all others together.

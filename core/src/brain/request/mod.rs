@@ -91,6 +91,11 @@ impl Booking {
         }
     }
 
+    /// Tells whether it asks about what a replica keeps, and has no prompt.
+    pub(super) const fn is_question(&self) -> bool {
+        self.outline.kept_at.is_some() && self.extent.prompt_bytes() == 0
+    }
+
     /// Counts the replicas where it was, in vain.
     pub(super) fn tries(&self) -> u32 {
         u32::try_from(self.tried.len()).unwrap_or(u32::MAX)

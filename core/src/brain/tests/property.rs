@@ -39,6 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
         Probe::Generated,
         Probe::Unable,
         Probe::Stranger,
+        Probe::Unauthorized,
         Probe::Mute { asked_at: Moment::ZERO, last_byte_at: None },
     ]);
     prop_oneof![

@@ -17,9 +17,17 @@ pub enum Reason {
     Slow,
     /// It lists no model that its pool serves: perhaps another process was given its address.
     WrongModel,
+    /// It does not take the router's key, or asks for one that the router does not have.
+    Unauthorized,
 }
 
 impl Reason {
+    /// Tells whether the replica works and serves nothing for us: neither a pause nor a token changes that,
+    /// only a list of models does.
+    pub const fn is_unfit(self) -> bool {
+        matches!(self, Self::WrongModel | Self::Unauthorized)
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
@@ -28,6 +36,7 @@ impl Reason {
             Self::Hung => "hung",
             Self::Slow => "slow",
             Self::WrongModel => "wrong_model",
+            Self::Unauthorized => "unauthorized",
         }
     }
 }
@@ -43,6 +52,8 @@ pub enum Probe {
     Unable,
     /// It answers, but serves none of its pool's models.
     Stranger,
+    /// It answers, but does not show its models with the router's key.
+    Unauthorized,
     /// It could not connect, or was answered with an error.
     Failed,
     /// Nothing listens at its address: the process is gone.

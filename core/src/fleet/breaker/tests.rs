@@ -178,6 +178,17 @@ fn when_nobody_else_is_there_a_token_ends_every_pause() {
 }
 
 #[test]
+fn one_that_does_not_take_our_key_comes_back_by_its_list_of_models_alone() {
+    let mut breaker = up();
+    breaker.on_probe(at(10), Probe::Unauthorized);
+    assert_eq!(breaker.standing().reason(), Some(Reason::Unauthorized));
+    breaker.on_generated(at(100), at(100), true);
+    assert!(!breaker.admits(at(100)) && !breaker.admits_at_need(at(100)));
+    breaker.on_probe(at(101), Probe::Passed);
+    assert!(breaker.admits(at(101)));
+}
+
+#[test]
 fn one_that_a_request_brought_down_has_no_longer_pause_next_time() {
     let mut breaker = up();
     let mut now = 100;

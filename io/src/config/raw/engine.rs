@@ -1,10 +1,13 @@
-//! The sections about what of a client's request reaches the engines although it would steer them.
+//! The sections about engines: what of a client's request reaches them although it would steer them, and
+//! how they are reached over TLS.
+
+use std::path::PathBuf;
 
 use cleave_core::protocol::{ENGINE_FIELDS, ENGINE_HEADERS};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text::{Text, TextValue};
+use super::text::{HostName, Text, TextValue};
 use super::{Slots, slots};
 use crate::config::problem::Wrong;
 
@@ -29,6 +32,27 @@ pub(in crate::config) struct EngineHeaders {
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Text<HeaderPattern>>")]
     pub allow: Slots<Text<HeaderPattern>>,
+}
+
+/// How engines are reached whose address begins with `https://`.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct EngineTlsSection {
+    /// PEM file of the CAs that sign the engines' certificates. Without one, those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// PEM file of the certificate by which the router shows itself to engines that ask for one.
+    pub cert: Option<PathBuf>,
+    /// Private key of that certificate, in PEM.
+    pub key: Option<PathBuf>,
+    /// Name that stands in the engines' certificates, where it is not the host of their address.
+    pub server_name: Option<Text<HostName>>,
+}
+
+impl EngineTlsSection {
+    pub(in crate::config) const fn is_empty(&self) -> bool {
+        let Self { ca, cert, key, server_name } = self;
+        ca.is_none() && cert.is_none() && key.is_none() && server_name.is_none()
+    }
 }
 
 /// A field, by its place in the table.

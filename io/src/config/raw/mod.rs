@@ -3,7 +3,9 @@
 //! schema in turn checks the file. Nothing here decides what a combination of knobs means; that is
 //! `settle`.
 
+mod cluster;
 mod engine;
+mod ports;
 mod sections;
 mod subsets;
 mod tenancy;
@@ -19,17 +21,20 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::admin::Secret;
 use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
-pub(super) use engine::{EngineFields, EngineHeaders};
+pub(super) use cluster::ClusterSection;
+pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
+pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};
 pub(super) use sections::{
-    AdminSection, BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection,
-    QuarantineSection, RetriesSection, SessionsSection, TimeoutsSection, TlsSection,
+    BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection, QuarantineSection,
+    RetriesSection, SessionsSection, TimeoutsSection,
 };
 pub(super) use subsets::{SubsetsSection, WorkloadSection};
 pub(super) use tenancy::{ClassSection, ContractSection, Keys, LineSection, TenantSection};
-pub(super) use text::{Text, TextValue, check};
+pub(super) use text::{AdminRights, Text, TextValue, check};
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
 /// and later problems name the right one.
@@ -73,12 +78,23 @@ pub(super) struct Raw {
     pub engine_fields: EngineFields,
     #[schemars(extend("x-applies" = "reload"))]
     pub engine_headers: EngineHeaders,
+    /// Key that the engines ask for, as vLLM and SGLang do with `--api-key`, in every pool and for every replica
+    /// that does not say otherwise. It is sent with requests and with the router's own questions, and no client
+    /// sees it. Prefer `api_key_file`, or the environment: `CLEAVE__API_KEY`.
+    #[schemars(extend("writeOnly" = true, "x-applies" = "reload"))]
+    pub api_key: Option<Text<Secret>>,
+    /// File that holds that key, and nothing else; read again when it changes.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub api_key_file: Option<PathBuf>,
+    #[schemars(extend("x-applies" = "reload"))]
+    pub engine_tls: EngineTlsSection,
     /// The replicas, when one pool is enough; short for one entry in `pools` named `default`.
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Replica>", extend("x-applies" = "reload"))]
     pub replicas: Slots<Replica>,
     pub admin: AdminSection,
     pub tls: TlsSection,
+    pub paths: PathsSection,
     pub limits: LimitsSection,
     pub timeouts: TimeoutsSection,
     pub sessions: SessionsSection,
@@ -89,6 +105,7 @@ pub(super) struct Raw {
     pub quarantine: QuarantineSection,
     pub explain: ExplainSection,
     pub log: LogSection,
+    pub cluster: ClusterSection,
     pub line: LineSection,
     /// The classes of service, in place of `interactive`, `standard` and `batch`.
     #[serde(deserialize_with = "slots")]
@@ -146,6 +163,13 @@ pub(super) struct PoolSection {
     pub engine_fields: Option<EngineFields>,
     /// In place of the top-level `engine_headers`.
     pub engine_headers: Option<EngineHeaders>,
+    /// Key that the engines of this pool ask for; the top-level `api_key` unless given.
+    #[schemars(extend("writeOnly" = true, "x-default" = "the top-level `api_key`"))]
+    pub api_key: Option<Text<Secret>>,
+    /// File that holds that key, and nothing else; read again when it changes.
+    pub api_key_file: Option<PathBuf>,
+    /// In place of the top-level `engine_tls`.
+    pub engine_tls: Option<EngineTlsSection>,
     /// Which tenants share a replica's prefix cache. With `shared` all do, as engines do it by
     /// themselves. With `per_tenant` each tenant finds only its own prompts: every tenant, or API
     /// key where there are none, gets a `cache_salt` of its own in the body that goes out, which
@@ -169,7 +193,7 @@ pub(super) struct PoolSection {
 #[serde(transparent)]
 pub(super) struct ModelName(#[schemars(length(min = 1, max = 256))] pub String);
 
-/// One replica: its URL alone, or a table with its weight, its class and its zone.
+/// One replica: its URL alone, or a table with what else is to be said of it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Replica {
@@ -177,11 +201,11 @@ pub(super) enum Replica {
     Table(ReplicaTable),
 }
 
-/// One replica, its weight, its class and its zone.
+/// One replica and what is to be said of it alone.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReplicaTable {
-    /// Address of the engine, without a path.
+    /// Address of the engine, `http://` or `https://`, without a path.
     pub url: Text<Origin>,
     /// The replica's share of sessions, relative to the others. At 0 it takes no new session.
     #[serde(default = "weight_default")]
@@ -194,6 +218,13 @@ pub(super) struct ReplicaTable {
     /// over zones.
     #[schemars(length(min = 1, max = 256), extend("x-default" = "none"))]
     pub zone: Option<String>,
+    /// Key that its engine asks for; the pool's `api_key` unless given.
+    #[schemars(extend("writeOnly" = true, "x-default" = "the pool's `api_key`"))]
+    pub api_key: Option<Text<Secret>>,
+    /// File that holds that key, and nothing else; read again when it changes.
+    pub api_key_file: Option<PathBuf>,
+    /// In place of the pool's `engine_tls`.
+    pub engine_tls: Option<EngineTlsSection>,
 }
 
 impl Default for Raw {
@@ -208,9 +239,13 @@ impl Default for Raw {
             forward_credentials: false,
             engine_fields: EngineFields::default(),
             engine_headers: EngineHeaders::default(),
+            api_key: None,
+            api_key_file: None,
+            engine_tls: EngineTlsSection::default(),
             replicas: Vec::new(),
             admin: AdminSection::default(),
             tls: TlsSection::default(),
+            paths: PathsSection::default(),
             limits: LimitsSection::default(),
             timeouts: TimeoutsSection::default(),
             sessions: SessionsSection::default(),
@@ -222,6 +257,7 @@ impl Default for Raw {
             quarantine: QuarantineSection::default(),
             explain: ExplainSection::default(),
             log: LogSection::default(),
+            cluster: ClusterSection::default(),
             line: LineSection::default(),
             classes: Vec::new(),
             keys: Keys::default(),

@@ -2,7 +2,6 @@
 //! pool starts with. Each default is taken from the settled type it becomes, so a knob has one
 //! default; the comments are what the schema and the reference page say.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use cleave_core::brain::{QuarantineSettings, RetrySettings, SessionSettings, WatchSettings};
@@ -12,51 +11,13 @@ use http::uri::PathAndQuery;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text::{HostName, LogFilter, Text};
+use super::text::{LogFilter, Text};
 use super::{Slots, slots};
-use crate::admin::Secret;
 use crate::replicas::ProbeSettings;
 use crate::telemetry::LogFormat;
 use crate::{proxy, telemetry};
 
 const MIB: usize = 1 << 20;
-
-/// The port for operators: metrics, health and status. It has no business on a public network.
-#[derive(Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct AdminSection {
-    /// Address of the admin port. Only this machine can reach the default.
-    pub listen: Text<std::net::SocketAddr>,
-    /// Bearer token that every admin request must carry.
-    /// Prefer `token_file`, which keeps the secret out of this file.
-    #[schemars(extend("writeOnly" = true))]
-    pub token: Option<Text<Secret>>,
-    /// File that holds the token, and nothing else. Give this or `token`, not both.
-    pub token_file: Option<PathBuf>,
-    /// Names by which the port may be asked, beside its addresses and `localhost`. A request for any other
-    /// name is refused, because a page in an operator's browser may have sent it.
-    /// Where there is a token, every name will do.
-    #[serde(deserialize_with = "slots")]
-    #[schemars(with = "Vec<Text<HostName>>")]
-    pub hosts: Slots<Text<HostName>>,
-}
-
-impl Default for AdminSection {
-    fn default() -> Self {
-        let listen = Text(([127, 0, 0, 1], 9090).into());
-        Self { listen, token: None, token_file: None, hosts: Vec::new() }
-    }
-}
-
-/// Serves clients over TLS. Leave the section out to serve plain HTTP.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct TlsSection {
-    /// Certificate chain in PEM, the router's own certificate first.
-    pub cert: Option<PathBuf>,
-    /// Private key of that certificate, in PEM.
-    pub key: Option<PathBuf>,
-}
 
 /// Bounds on what clients can make the router hold.
 #[derive(Deserialize, JsonSchema)]
@@ -126,12 +87,25 @@ pub(in crate::config) struct TimeoutsSection {
     pub idle: Text<Duration>,
     /// For streams to finish when the router is told to stop; what is left then is cut.
     pub drain: Text<Duration>,
+    /// How long the router goes on accepting connections after SIGTERM, while it already says that it is not
+    /// ready, so that load balancers notice before it closes. SIGINT does not wait.
+    #[schemars(extend("x-default" = "none"))]
+    pub drain_delay: Option<Text<Duration>>,
 }
 
 impl Default for TimeoutsSection {
     fn default() -> Self {
-        let proxy::Timeouts { header, body, body_whole, write, connect, first_byte, idle, drain } =
-            proxy::Timeouts::default();
+        let proxy::Timeouts {
+            header,
+            body,
+            body_whole,
+            write,
+            connect,
+            first_byte,
+            idle,
+            drain,
+            drain_delay,
+        } = proxy::Timeouts::default();
         Self {
             header: Text(header),
             body: Text(body),
@@ -141,6 +115,7 @@ impl Default for TimeoutsSection {
             first_byte: Text(first_byte),
             idle: Text(idle),
             drain: Text(drain),
+            drain_delay: drain_delay.map(Text),
         }
     }
 }
@@ -156,6 +131,7 @@ impl From<TimeoutsSection> for proxy::Timeouts {
             first_byte: raw.first_byte.0,
             idle: raw.idle.0,
             drain: raw.drain.0,
+            drain_delay: raw.drain_delay.map(|it| it.0),
         }
     }
 }
@@ -171,6 +147,10 @@ pub(in crate::config) struct SessionsSection {
     /// Memory for what is remembered of sessions, in MiB per pool; bounded, whatever clients send.
     #[schemars(range(min = 1, max = 65_536))]
     pub table_mib: usize,
+    /// Memory for the ids of what engines keep (responses, conversations, files, batches) and the replicas that
+    /// keep it, in MiB; bounded, whatever engines answer.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub ids_mib: usize,
     /// How long a session may be idle before it is forgotten.
     pub ttl: Text<Duration>,
 }
@@ -182,6 +162,7 @@ impl Default for SessionsSection {
         Self {
             headers: headers.into_iter().map(|it| Some(Text(it))).collect(),
             table_mib: bytes_max / MIB,
+            ids_mib: 16,
             ttl: Text(ttl),
         }
     }

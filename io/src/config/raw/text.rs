@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cleave_core::policy::PolicyKind;
+use cleave_core::protocol::AllowedPath;
 use http::HeaderName;
 use http::uri::PathAndQuery;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -17,6 +18,7 @@ use tracing_subscriber::EnvFilter;
 use super::subsets::WorkloadId;
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
+use crate::coordination::PeerAddress;
 use crate::discovery::Source;
 use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
 use crate::replicas::Origin;
@@ -57,7 +59,9 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         Source::FORMAT => reads::<Source>(text),
         HeaderName::FORMAT => reads::<HeaderName>(text),
         PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
+        AllowedPath::FORMAT => reads::<AllowedPath>(text),
         Secret::FORMAT => reads::<Secret>(text),
+        PeerAddress::FORMAT => reads::<PeerAddress>(text),
         LogFilter::FORMAT => reads::<LogFilter>(text),
         HashedKey::FORMAT => reads::<HashedKey>(text),
         HostName::FORMAT => reads::<HostName>(text),
@@ -163,6 +167,20 @@ impl TextValue for PathAndQuery {
 
     fn write(&self) -> String {
         self.to_string()
+    }
+}
+
+impl TextValue for PeerAddress {
+    const FORMAT: &'static str = "peer-address";
+    const EXAMPLE: &'static str = "router-2.internal:7400";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let remedy = "give HOST:PORT, for example router-2.internal:7400";
+        Self::read(text).ok_or_else(|| Wrong::new("is not the address of a router", remedy))
+    }
+
+    fn write(&self) -> String {
+        self.as_str().to_owned()
     }
 }
 
@@ -289,6 +307,15 @@ macro_rules! choice {
     };
 }
 
+/// What a token of the admin port may do.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::config) enum AdminRights {
+    #[default]
+    Read,
+    Order,
+}
+
+choice!(AdminRights: "read" => Read, "order" => Order);
 choice!(UnknownKeys: "refuse" => Refuse, "share" => Share);
 choice!(CacheScope: "shared" => Shared, "per_tenant" => PerTenant);
 choice!(LogFormat: "text" => Text, "json" => Json);
@@ -357,6 +384,7 @@ mod tests {
         check::<Origin>(Origin::EXAMPLE);
         check::<HeaderName>(HeaderName::EXAMPLE);
         check::<PathAndQuery>(PathAndQuery::EXAMPLE);
+        check::<AllowedPath>(AllowedPath::EXAMPLE);
         check::<LogFilter>(LogFilter::EXAMPLE);
         check::<HostName>(HostName::EXAMPLE);
         PolicyKind::choices().into_iter().for_each(check::<PolicyKind>);

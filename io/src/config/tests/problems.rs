@@ -44,7 +44,7 @@ idle = "5 parsecs"
 [[pools]]
 name = "a"
 models = ["m", 7]
-replicas = ["http://gpu-0:8000", "https://gpu-1", { url = "http://GPU-0:8000/", wieght = 2 }]
+replicas = ["http://gpu-0:8000", "ftp://gpu-1", { url = "http://GPU-0:8000/", wieght = 2 }]
 
 [[pools]]
 models = ["m"]
@@ -61,8 +61,8 @@ models = ["m"]
             "file:7: timeouts.idle: is not a duration; write a number and its unit, for example \
              250ms, 5s or 10m",
             "file:11: pools[0].models[1]: is a whole number; give text in quotes",
-            "file:12: pools[0].replicas[1]: is not the address of a replica; only http:// is \
-             supported towards replicas; write it as http://HOST:PORT",
+            "file:12: pools[0].replicas[1]: is not the address of a replica; replicas speak \
+             http:// or https://; write it as http://HOST:PORT",
             "file:12: pools[0].replicas[2]: http://gpu-0:8000 is already pools[0].replicas[0]; \
              remove one; to send it more, raise its weight",
             "file:12: pools[0].replicas[2].wieght: unknown key; did you mean `weight`?",
@@ -97,8 +97,9 @@ fn a_key_that_resembles_none_gets_the_list_of_keys() {
     check_after(
         "\"a key\\u0007\" = 1\n",
         &["file:2: \"a key\\u{7}\": unknown key; remove it; the keys here are listen, threads, \
-           policy, costs, learn_costs, resume, forward_credentials, engine_fields, engine_headers, replicas, admin, tls, limits, timeouts, sessions, subsets, retries, \
-           breaker, health, quarantine, explain, log, line, classes, keys, tenants, workloads, pools"],
+           policy, costs, learn_costs, resume, forward_credentials, engine_fields, engine_headers, api_key, api_key_file, engine_tls, replicas, admin, tls, paths, limits, timeouts, sessions, subsets, retries, \
+           breaker, health, quarantine, explain, log, cluster, line, classes, keys, tenants, \
+           workloads, pools"],
     );
 }
 
@@ -120,7 +121,7 @@ fn a_value_of_the_wrong_kind_is_told_the_right_one() {
     check(
         "pools = 3",
         &["file:1: pools: is a whole number; give a list, each a table of name, models, aliases, \
-           policy, costs, class, resume, forward_credentials, engine_fields, engine_headers, cache, \
+           policy, costs, class, resume, forward_credentials, engine_fields, engine_headers, api_key, api_key_file, engine_tls, cache, \
            tokenizer, replicas, discover"],
     );
 }

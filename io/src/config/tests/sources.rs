@@ -48,7 +48,7 @@ fn a_variable_reaches_every_depth_and_needs_no_quotes() {
     assert_eq!(config.proxy.timeouts.idle, Duration::from_secs(600));
     assert_eq!(config.proxy.session_headers, ["x-a", "x-b"]);
     assert!(!config.telemetry.access_log);
-    assert_eq!(config.admin.token.map(|it| it.0), Some("12345".to_owned()));
+    assert_eq!(config.admin.tokens[0].token.0, "12345");
     let [first, second] = config.pools.as_slice() else { panic!("two pools: {:?}", config.pools) };
     assert_eq!((first.brain.policy, second.name.as_str()), (PolicyKind::RANDOM, "7"));
     assert_eq!(first.aliases.get("GPT"), Some(&"n".to_owned()));
@@ -94,7 +94,7 @@ fn a_problem_names_the_variable_or_the_flag_it_came_from() {
         "CLEAVE__LOG: log.format: xml is not a choice; give one of \"text\", \"json\"",
         "CLEAVE__REPLICAS__0__WEIGHT: replicas[0]: nothing can be set inside, because it is text; \
          give a replica address such as \"http://gpu-0:8000\" or a table of url, weight, class, \
-         zone",
+         zone, api_key, api_key_file, engine_tls",
         "CLEAVE__REPLICAS__7: replicas.7: is no index of the list; the next free index is 1",
         "cleave__threads: says the same as CLEAVE__THREADS; unset one of the two",
         "--admin: admin.listen: is not an address to listen on; write it as IP:PORT, for example \
@@ -116,13 +116,16 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 53] = [
+const OTHERS: [(&str, &str); 57] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
     ("learn_costs", "false"),
     ("admin.listen", "127.0.0.1:1"),
     ("admin.token", "other"),
+    ("timeouts.drain_delay", "3s"),
+    ("admin.audit_file", "/dev/null"),
+    ("paths.allow", "[\"/ping\"]"),
     ("limits.body_mib_max", "1"),
     ("limits.buffered_mib_max", "999"),
     ("limits.connections_max", "1"),
@@ -138,6 +141,7 @@ const OTHERS: [(&str, &str); 53] = [
     ("timeouts.drain", "1ms"),
     ("sessions.headers", "[]"),
     ("sessions.table_mib", "1"),
+    ("sessions.ids_mib", "1"),
     ("sessions.ttl", "1ms"),
     ("subsets.floor", "3"),
     ("subsets.cap", "7"),
@@ -189,8 +193,6 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         assert_eq!(changes(ENOUGH, &[(&variable, other)]), [path]);
         assert!(unseen.remove(path), "{path} is not in the schema");
     }
-    let tls = ("CLEAVE__TLS", "{ cert = \"Cargo.toml\", key = \"Cargo.toml\" }");
-    assert_eq!(changes(ENOUGH, &[tls]), ["tls"]);
     let pool = "[[pools]]\nname = \"a\"\nreplicas = [\"http://a:1\"]";
     assert_eq!(changes(pool, &[("CLEAVE__POOLS__0__POLICY", "random")]), ["policy"]);
     assert_eq!(changes(ENOUGH, &[("CLEAVE__LINE__DEFAULT_CLASS", "batch")]), ["classes"]);
@@ -198,20 +200,29 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
     let workload = "{ workload = \"1a2b3c4d\", name = \"nightly\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__WORKLOADS__0", workload)]), ["workloads"]);
-    // These come to light under another name: the token, the pair, the policy, the classes, the
-    // workloads.
+    let cluster = "{ listen = \"127.0.0.1:1\" }";
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__CLUSTER", cluster)]), ["cluster"]);
+    // These come to light under another name: the token, the policy, the classes, the
+    // workloads, the other routers.
     let tested_above = [
         "admin.token_file",
+        "admin.tokens.name",
+        "admin.tokens.rights",
+        "admin.tokens.token",
+        "admin.tokens.token_file",
         "classes.first_token",
         "classes.name",
         "classes.token_gap",
         "classes.wait_max",
         "classes.weight",
+        "cluster.advertise",
+        "cluster.listen",
+        "cluster.peers",
+        "cluster.secret",
+        "cluster.secret_file",
         "keys.cache_secret_file",
         "line.default_class",
         "pools.policy",
-        "tls.cert",
-        "tls.key",
         "workloads.cap",
         "workloads.floor",
         "workloads.isolation",
@@ -246,7 +257,7 @@ fn the_token_is_read_from_its_file() {
         std::fs::write(&file, content).unwrap();
         load_all(ENOUGH, &[variable], Flags::default())
     };
-    assert_eq!(load("hunter2\n").unwrap().admin.token.map(|it| it.0), Some("hunter2".to_owned()));
+    assert_eq!(load("hunter2\n").unwrap().admin.tokens[0].token.0, "hunter2");
     let wrong = "CLEAVE__ADMIN__TOKEN_FILE: admin.token_file: is empty; give a token, or leave \
                  the key out";
     assert_eq!(lines(load("\n")), [wrong]);
@@ -256,8 +267,9 @@ fn the_token_is_read_from_its_file() {
 
 #[test]
 fn what_nobody_sets_is_as_the_other_rooms_default_it() {
-    let Config { proxy, pools, discover, tenants, admin, telemetry } = load_text(ENOUGH).unwrap();
-    assert!(discover.is_empty());
+    let Config { proxy, pools, discover, tenants, admin, cluster, telemetry, files } =
+        load_text(ENOUGH).unwrap();
+    assert!(discover.is_empty() && files.is_empty() && cluster.is_none());
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());

@@ -1,21 +1,30 @@
 //! One replica of a pool, as the data plane needs it: where it is, when it was last heard, how many
 //! wait for it, what it says of itself. Whether it may be used is the brain's to know.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use cleave_core::domain::{Moment, ProcessAge, ReplicaId};
+use cleave_core::domain::{Moment, Place, ProcessAge, ReplicaId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
 
-use crate::replicas::Origin;
+use crate::replicas::{Access, Origin, Trouble};
 
 /// A replica.
 #[derive(Debug)]
 pub(in crate::proxy) struct Member {
     pub id: ReplicaId,
     pub origin: Origin,
+    pub place: Place,
+    /// What opens it; may change while it is there.
+    access: ArcSwap<Access>,
+    /// Answers by which it refused the router's key, and whether it did so last.
+    denied: AtomicU64,
+    is_denying: AtomicBool,
+    /// What the last probe found wrong, and how many in a row found something.
+    trouble: Mutex<(u32, Option<Trouble>)>,
+    was_up: AtomicBool,
     /// When a byte last came from it, in the clock's nanoseconds; 0 for never.
     last_byte: AtomicU64,
     /// How many wait for it at this moment, rather than for their client.
@@ -29,9 +38,71 @@ pub(in crate::proxy) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(id: ReplicaId, origin: Origin) -> Arc<Self> {
+    pub(super) fn new(id: ReplicaId, origin: Origin, access: Access) -> Arc<Self> {
+        let (denied, is_denying, trouble, was_up) = Default::default();
         let (last_byte, awaited, models, birth, gone) = Default::default();
-        Arc::new(Self { id, origin, last_byte, awaited, models, birth, gone })
+        let place = Place::of(origin.as_str());
+        let access = ArcSwap::from_pointee(access);
+        Arc::new(Self {
+            id,
+            origin,
+            place,
+            access,
+            denied,
+            is_denying,
+            trouble,
+            was_up,
+            last_byte,
+            awaited,
+            models,
+            birth,
+            gone,
+        })
+    }
+
+    pub(in crate::proxy) fn access(&self) -> Arc<Access> {
+        self.access.load_full()
+    }
+
+    pub(super) fn set_access(&self, access: &Access) {
+        if **self.access.load() != *access {
+            self.access.store(Arc::new(access.clone()));
+            self.is_denying.store(false, Relaxed);
+        }
+    }
+
+    /// Counts an answer that refused the router's key; tells whether it is the first in a row.
+    pub(in crate::proxy) fn on_denied(&self) -> bool {
+        self.denied.fetch_add(1, Relaxed);
+        !self.is_denying.swap(true, Relaxed)
+    }
+
+    /// Notes that it takes the router's key.
+    pub(in crate::proxy) fn on_granted(&self) {
+        self.is_denying.store(false, Relaxed);
+    }
+
+    /// Notes what a probe found, if anything was wrong. Tells whether operators should be told of a replica that
+    /// never came up: after its first probe, then after twice as many each time.
+    pub(in crate::proxy) fn on_probed(&self, found: Option<&Trouble>) -> bool {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(found) = found else {
+            *trouble = (0, None);
+            self.was_up.store(true, Relaxed);
+            return false;
+        };
+        let count = trouble.0.saturating_add(1);
+        *trouble = (count, Some(found.clone()));
+        !self.was_up.load(Relaxed) && count.is_power_of_two()
+    }
+
+    /// What the last probe found wrong.
+    pub(in crate::proxy) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    pub(in crate::proxy) fn denied_total(&self) -> u64 {
+        self.denied.load(Relaxed)
     }
 
     pub(in crate::proxy) fn on_byte(&self, now: Moment) {

@@ -2,6 +2,7 @@
 //! decision and never across a wait; what a decision needs is prepared before it is taken.
 
 mod brain_state;
+mod cluster;
 mod member;
 mod recovery;
 mod roster;
@@ -14,10 +15,10 @@ mod views;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Event, Notice, Order, Outcome, Refusal};
+use cleave_core::brain::{self, Event, Notice, Order, Outcome, Refusal};
 use cleave_core::cost::learned::Learned;
 use cleave_core::domain::{self, Moment, ReplicaId, RequestId};
 use cleave_core::queue::Classes;
@@ -25,15 +26,17 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-use crate::replicas::ProbeSettings;
-use crate::telemetry::{Events, PoolMetrics};
+use crate::replicas::{ProbeSettings, Trouble};
+use crate::telemetry::{Events, Incident, PoolMetrics};
 use crate::tokenizer::Tokenizer;
 
-use super::announce::{incident, ordered, rebuilt};
+use super::announce::{denied, incident, never_up, ordered, rebuilt};
 use super::cancel::CancelSignal;
 use super::clock::Clock;
+use super::orders::{Given, StandingOrders};
 use super::panics::attempt;
 use super::settings::{CacheScope, PoolSettings};
+use super::sharing::Sharing;
 
 use self::brain_state::{Asked, BrainState};
 use self::recovery::{RETRY_AFTER, Recovery};
@@ -53,11 +56,16 @@ const VERDICT_MARGIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Pool {
     pub name: String,
+    /// Its name to other routers.
+    key: u64,
+    /// Where other routers are told what happens; `None` for a router that is alone.
+    sharing: Option<Arc<Sharing>>,
     pub(super) metrics: PoolMetrics,
     clock: Clock,
     events: Arc<Events>,
     classes: Classes,
     brain_state: Mutex<BrainState>,
+    standing: Mutex<StandingOrders>,
     /// What unwinding threads had to tell, for the timer to pass on.
     later: Mutex<Vec<Event>>,
     /// Told when the brain wants to be woken sooner than was planned.
@@ -91,14 +99,20 @@ impl Pool {
         clock: Clock,
         events: Arc<Events>,
         questions: mpsc::Sender<Question>,
+        sharing: Option<Arc<Sharing>>,
     ) -> Arc<Self> {
+        let router = sharing.as_ref().map(|it| it.router());
+        let brain = brain::Settings { router, ..settings.brain.clone() };
         Arc::new(Self {
             name: settings.name.clone(),
+            key: Self::key_of(&settings.name),
+            sharing,
             metrics,
             clock,
             events,
             classes: settings.brain.line.classes.clone(),
-            brain_state: Mutex::new(BrainState::new(settings.brain.clone(), questions)),
+            brain_state: Mutex::new(BrainState::new(brain, questions)),
+            standing: Mutex::default(),
             later: Mutex::default(),
             sooner: Arc::default(),
             members: ArcSwap::default(),
@@ -111,6 +125,11 @@ impl Pool {
     /// The classes of its requests, as at its start.
     pub fn classes(&self) -> &Classes {
         &self.classes
+    }
+
+    /// Says which parts of its brain are on, as at its start.
+    pub fn parts(&self) -> String {
+        self.lock().settings.summary()
     }
 
     pub(super) fn spec(&self) -> Arc<PoolSettings> {
@@ -139,14 +158,47 @@ impl Pool {
         Duration::from_nanos(self.planning_nanos.load(Relaxed))
     }
 
-    /// Passes an order on, and tells of it.
-    pub fn order(&self, order: Order) {
+    /// Passes an order on, notes it for later, and tells of it.
+    pub(super) fn order(&self, order: Order, by: &str) {
         let members = self.members.load();
         let address = |id| members.iter().find(|it| it.id == id).map(|it| it.origin.as_str());
+        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let given = Given { by: by.to_owned(), at };
+        self.standing().note(&order, |it| address(it).map(str::to_owned), given);
         if let Some(told) = ordered(&self.name, &order, address) {
-            self.events.publish(told);
+            self.events.publish(Incident { by: Some(by.to_owned()), ..told });
         }
         self.tell(Event::Ordered(order));
+    }
+
+    /// Gives the orders that stand again, to replicas that came.
+    pub(super) fn repeat_orders(&self) {
+        let orders = self.standing().to_give(|it| self.find(it));
+        for order in orders {
+            self.tell(Event::Ordered(order));
+        }
+    }
+
+    /// The orders that stand.
+    pub fn orders(&self) -> StandingOrders {
+        self.standing().clone()
+    }
+
+    pub(super) fn standing(&self) -> MutexGuard<'_, StandingOrders> {
+        // Every change is whole.
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells that a drained replica has finished all it had.
+    pub(super) fn tell_drained(&self, replica: &str) {
+        let (pool, replica) = (Some(self.name.clone()), Some(replica.to_owned()));
+        self.events.publish(Incident {
+            kind: "replica",
+            pool,
+            replica,
+            state: "drained",
+            ..Incident::default()
+        });
     }
 
     /// Hands the brain what an earlier run has learned of costs.
@@ -254,6 +306,10 @@ impl Pool {
                 self.sooner.notify_one();
             }
             let notices = brain_state.brain.take_notices();
+            if let Some(sharing) = &self.sharing {
+                // Under the lock, so that others hear of it in the order in which it happened.
+                sharing.tell(self.key, brain_state.brain.take_news());
+            }
             brain_state.hand_out(released);
             (thought, notices)
         });
@@ -314,6 +370,24 @@ impl Pool {
         let member = members.iter().find(|it| it.id == notice.replica());
         let replica = member.map(|it| it.origin.as_str().to_owned());
         self.events.publish(incident(&self.name, replica, notice));
+    }
+
+    /// Counts an answer by which a replica refused the router's key, and tells operators of the first in a
+    /// row.
+    pub(super) fn on_denied(&self, member: &Member) {
+        if member.on_denied() {
+            let has_key = member.access().key.is_some();
+            self.events.publish(denied(&self.name, member.origin.as_str(), has_key));
+        }
+    }
+
+    /// Notes what a probe found wrong with a replica, and tells operators of one that never came up.
+    pub(super) fn on_trouble(&self, member: &Member, found: Option<&Trouble>) {
+        if member.on_probed(found)
+            && let Some(found) = found
+        {
+            self.events.publish(never_up(&self.name, member.origin.as_str(), found));
+        }
     }
 
     /// Has its brain panic; for tests.

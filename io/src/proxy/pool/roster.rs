@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use cleave_core::brain::{Event, Order};
-use cleave_core::domain::ReplicaId;
+use cleave_core::domain::{Place, ReplicaId};
 use cleave_core::protocol::Model;
 use twox_hash::XxHash3_64;
 
@@ -31,6 +31,7 @@ impl Pool {
         for (origin, replica) in &wanted {
             match present.get(origin) {
                 Some(member) => {
+                    member.set_access(&replica.access);
                     self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
                     let hardware = Arc::clone(&replica.hardware);
                     self.tell(Event::Classed { replica: member.id, hardware });
@@ -51,7 +52,8 @@ impl Pool {
 
     fn join(&self, replica: &ReplicaSettings, ids: &AtomicU32) -> Arc<Member> {
         let weight = replica.weight;
-        let member = Member::new(ReplicaId(ids.fetch_add(1, Relaxed)), replica.origin.clone());
+        let id = ReplicaId(ids.fetch_add(1, Relaxed));
+        let member = Member::new(id, replica.origin.clone(), replica.access.clone());
         // First a member, then a candidate: what can be chosen must be found.
         self.members.rcu(|all| {
             let mut all = Vec::clone(all);
@@ -77,6 +79,11 @@ impl Pool {
         let spec = self.spec.load();
         let zone = |it: &ReplicaSettings| Some((it.origin.as_str().to_owned(), it.zone.clone()?));
         spec.replicas.iter().filter_map(zone).collect()
+    }
+
+    /// Tells whether a replica at this place belongs to the pool.
+    pub(in crate::proxy) fn has_member_at(&self, place: Place) -> bool {
+        self.members.load().iter().any(|it| it.place == place && !it.gone.is_cancelled())
     }
 
     /// Finds a replica by its address, with or without the scheme.

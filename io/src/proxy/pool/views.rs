@@ -2,6 +2,8 @@
 //! the brain is as good as before, and the viewer sees an empty pool. What marks or takes something goes
 //! through the guard like every event.
 
+use std::collections::BTreeMap;
+
 use cleave_core::brain::{
     AssignmentView, Brain, Explanation, ReplicaLoad, Shadows, Snapshot, TenantSnapshot, Waited,
     WorkloadDrift,
@@ -11,7 +13,7 @@ use cleave_core::domain::{Moment, RequestId};
 use cleave_core::queue::{ContractUsage, Tenant};
 
 use crate::proxy::panics::attempt;
-use crate::replicas::Origin;
+use crate::replicas::{Origin, Trouble};
 
 use super::Pool;
 
@@ -78,12 +80,19 @@ impl Pool {
         taken.unwrap_or_default()
     }
 
+    /// What is wrong with its replicas, by their address.
+    pub fn troubles(&self) -> BTreeMap<String, Trouble> {
+        let members = self.members.load();
+        let troubled = members.iter().filter_map(|it| Some((it.origin.to_string(), it.trouble()?)));
+        troubled.collect()
+    }
+
     /// What it serves, as far as is known.
     pub fn models(&self) -> Vec<String> {
         crate::proxy::table::models_of(self).into_iter().map(|it| it.id).collect()
     }
 
-    fn look<T>(&self, at: impl Fn(&Brain, Moment) -> T) -> T {
+    pub(super) fn look<T>(&self, at: impl Fn(&Brain, Moment) -> T) -> T {
         let (now, settings) = {
             let brain_state = self.lock();
             let now = self.clock.now();

@@ -10,10 +10,15 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Router;
 use crate::proxy::pool::{Member, Pool, Question};
-use crate::replicas::{Finding, Token, ask_models, ask_report, ask_token, probe};
+use crate::replicas::{
+    Finding, Listed, Target, Token, Trouble, ask_models, ask_report, ask_token, probe,
+};
 
 /// How much longer the pause between two looks at an engine's metrics may get while it shows none.
 const REPORT_PAUSE_FACTOR_MAX: u32 = 32;
+
+/// Models of a stranger that are named to operators.
+const MODELS_NAMED: usize = 5;
 
 impl Router {
     /// Probes one replica until it leaves.
@@ -48,7 +53,9 @@ impl Router {
             self.tasks.spawn(Arc::clone(&self).run_once(async move {
                 let asked_at = router.clock.now();
                 let model = pool.model_of(&member);
-                let probe = match ask_token(&member.origin, &model, limit).await {
+                let access = member.access();
+                let at = Target { origin: &member.origin, access: &access };
+                let probe = match ask_token(at, &model, limit).await {
                     Token::Came => Probe::Generated,
                     Token::Unable => Probe::Unable,
                     Token::Failed => Probe::Failed,
@@ -70,7 +77,9 @@ impl Router {
                 let settings = pool.probe_settings();
                 sleep(settings.report_interval * factor).await;
                 let asked_at = self.clock.now();
-                factor = match ask_report(&member.origin, settings.timeout, asked_at).await {
+                let access = member.access();
+                let at = Target { origin: &member.origin, access: &access };
+                factor = match ask_report(at, settings.timeout, asked_at).await {
                     Some((report, birth)) => {
                         if birth.is_some_and(|it| member.is_reborn(it)) {
                             pool.tell(Event::Restarted { replica: member.id });
@@ -88,30 +97,56 @@ impl Router {
     async fn probe_once(&self, pool: &Pool, member: &Member) {
         let settings = pool.probe_settings();
         let asked_at = self.clock.now();
-        let probe = match probe(&member.origin, &settings).await {
+        let access = member.access();
+        let at = Target { origin: &member.origin, access: &access };
+        let (finding, trouble) = probe(at, &settings).await;
+        let found = match finding {
             Finding::Passed => Probe::Passed,
             Finding::Failed => Probe::Failed,
             Finding::Refused => Probe::Refused,
             Finding::TimedOut => Probe::TimedOut { asked_at, last_byte_at: member.last_byte_at() },
             Finding::Nothing => return,
         };
-        if probe == Probe::Passed
-            && let Some(models) = ask_models(&member.origin, settings.timeout).await
-        {
-            if !pool.is_served_by(member, &models) {
-                let probe = Probe::Stranger;
-                pool.tell(Event::Probed { replica: member.id, probe });
-                return;
-            }
-            // Before it may be chosen, its models are known: no client gets a 404 because it came early.
-            let before = member.models.swap(Arc::new(models));
-            let ids = |it: &[cleave_core::protocol::Model]| {
-                it.iter().map(|it| it.id.clone()).collect::<Vec<_>>()
-            };
-            if ids(&before) != ids(&member.models.load()) {
-                self.rebuild_table();
-            }
-        }
+        let (probe, trouble) = if found == Probe::Passed {
+            self.on_listed(pool, member, ask_models(at, settings.timeout).await)
+        } else {
+            (found, trouble)
+        };
         pool.tell(Event::Probed { replica: member.id, probe });
+        pool.on_trouble(member, trouble.as_ref());
+    }
+
+    /// Takes in what a healthy replica says of its models, and tells what that makes of the probe.
+    fn on_listed(&self, pool: &Pool, member: &Member, listed: Listed) -> (Probe, Option<Trouble>) {
+        let models = match listed {
+            Listed::Models(models) => models,
+            Listed::Silent => return (Probe::Passed, None),
+            // It may ask each client for a key of its own.
+            Listed::Unauthorized if pool.spec().passing.credentials => {
+                return (Probe::Passed, None);
+            }
+            Listed::Unauthorized => {
+                pool.on_denied(member);
+                let detail =
+                    "it does not list its models: it refuses the router's key, or asks for one";
+                return (Probe::Unauthorized, Some(Trouble::new("unauthorized", detail)));
+            }
+        };
+        member.on_granted();
+        if !pool.is_served_by(member, &models) {
+            let listed: Vec<&str> = models.iter().take(MODELS_NAMED).map(|it| &*it.id).collect();
+            let detail =
+                format!("it serves none of the pool's models; it lists {}", listed.join(", "));
+            return (Probe::Stranger, Some(Trouble::new("wrong_model", detail)));
+        }
+        // Before it may be chosen, its models are known: no client gets a 404 because it came early.
+        let before = member.models.swap(Arc::new(models));
+        let ids = |it: &[cleave_core::protocol::Model]| {
+            it.iter().map(|it| it.id.clone()).collect::<Vec<_>>()
+        };
+        if ids(&before) != ids(&member.models.load()) {
+            self.rebuild_table();
+        }
+        (Probe::Passed, None)
     }
 }

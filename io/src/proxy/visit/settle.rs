@@ -12,6 +12,7 @@ use http::StatusCode;
 
 use super::Visit;
 use crate::proxy::explanations::RequestOutcome;
+use crate::proxy::headers::TraceId;
 use crate::proxy::panics::{Panicked, attempt};
 use crate::telemetry::AccessRecord;
 
@@ -69,24 +70,37 @@ impl Visit {
             }
             metrics.total.observe(total.as_secs_f64());
         }
+        let class = self.pool.as_ref().zip(self.class);
+        let counted = self.lesson(Usage::default()).output;
         self.router.access.write(&AccessRecord {
             request_id: self.request_id.to_str().unwrap_or("-"),
             method: self.method.as_str(),
             path: self.uri.path(),
             status: self.status.as_u16(),
+            code: self
+                .code
+                .or_else(|| (self.outcome == Some(Outcome::Cut)).then_some("replica_lost")),
+            client: self.client,
+            tenant: self.whose.as_ref().and_then(|(all, at)| all.name_at(*at)),
+            model: self.model.as_deref(),
+            class: class.as_ref().map(|(pool, it)| pool.classes().get(*it).name.as_str()),
             pool: self.pool.as_ref().map_or("-", |it| &it.name),
             replica: self.member.as_ref().map_or("-", |it| it.origin.as_str()),
             session: self.key,
             tries: self.tries,
             stream: self.stream,
+            waited: self.waited,
             usage,
+            output_estimated: counted.filter(|it| usage.output.is_none() && 0 < *it),
             events: self.meter.events(),
             first_byte: self.first_byte,
             first_token: self.shown_first_token(),
             total,
             outcome: self.outcome_word(),
+            trace_id: self.trace.as_ref().map(TraceId::as_str),
         });
     }
+
     /// Reads the engine's figures, as far as they are possible.
     pub(super) fn usage(&self) -> Usage {
         let took = self.arrived.elapsed().saturating_sub(self.waited);

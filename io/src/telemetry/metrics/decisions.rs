@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use cleave_core::brain::{Shadows, TtftError};
+use cleave_core::brain::{LeaveCause, MoveTotals, Shadows, TtftError};
 use cleave_core::cost::learned::{Errors, Kind, Learned};
 use cleave_core::fleet::{Drift, ms};
 use cleave_core::tokens::TokenErrors;
@@ -19,6 +19,12 @@ struct WorkloadLabel {
     pool: String,
     workload: String,
     kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    pool: String,
+    cause: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -44,14 +50,15 @@ pub(super) struct DecisionFamilies {
     workload_work: Family<WorkloadLabel, RealCounter>,
     shadow_ttft: Family<KindLabel, RealCounter>,
     shadow_decisions: Family<PoolLabel, Counter>,
-    sessions_moved: Family<PoolLabel, Counter>,
+    sessions_moved: Family<CauseLabel, Counter>,
+    sessions_moved_gain: Family<PoolLabel, RealCounter>,
     quarantined: Family<PoolLabel, Counter>,
 }
 
 /// One pool's figures at the time of a scrape.
 #[derive(Clone, Debug)]
 pub struct PoolGauges {
-    pub sessions_moved_total: u64,
+    pub sessions_moved: MoveTotals,
     pub quarantined_total: u64,
     pub misses: TokenErrors,
     pub shadows: Shadows,
@@ -100,8 +107,13 @@ impl DecisionFamilies {
         );
         it.register(
             "cleave_sessions_moved",
-            "Sessions that changed replica since the start",
+            "Sessions that changed replica since the start, by cause",
             self.sessions_moved.clone(),
+        );
+        it.register(
+            "cleave_sessions_moved_gain_seconds",
+            "What sessions gained by leaving overloaded replicas, by prediction",
+            self.sessions_moved_gain.clone(),
         );
         it.register(
             "cleave_quarantined",
@@ -111,7 +123,13 @@ impl DecisionFamilies {
     }
 
     pub(super) fn set(&self, pool: &str, it: &PoolGauges) {
-        set_count(&self.sessions_moved, pool, it.sessions_moved_total);
+        for cause in LeaveCause::ALL {
+            let label = CauseLabel { pool: pool.to_owned(), cause: cause.as_str() };
+            let count = it.sessions_moved.of(cause);
+            self.sessions_moved.get_or_create(&label).inner().store(count, Relaxed);
+        }
+        let gain = self.sessions_moved_gain.get_or_create(&PoolLabel::of(pool));
+        set_real(&gain, it.sessions_moved.over_ms / 1e3);
         set_count(&self.quarantined, pool, it.quarantined_total);
         for (kind, miss) in [("input", it.misses.input), ("output", it.misses.output)] {
             let set = |family: &Family<KindLabel, Counter>, count| {

@@ -37,6 +37,8 @@ pub(super) struct ReplicaFamilies {
     in_flight_mu: Family<ReplicaLabel, Real>,
     pace: Family<ReplicaLabel, Real>,
     work: Family<WorkLabel, RealCounter>,
+    denied: Family<ReplicaLabel, Counter>,
+    draining: Family<ReplicaLabel, Gauge>,
 }
 
 /// One replica's state at the time of a scrape.
@@ -53,6 +55,10 @@ pub struct ReplicaGauges<'a> {
     pub in_flight_mu: f64,
     pub pace: f64,
     pub drift: Drift,
+    /// Answers by which it refused the router's key, or asked for one.
+    pub denied_total: u64,
+    /// Whether an operator ordered it drained.
+    pub is_drained: bool,
 }
 
 impl ReplicaFamilies {
@@ -98,6 +104,16 @@ impl ReplicaFamilies {
             "Work predicted, settled, and missed by the prediction, of requests that ended",
             self.work.clone(),
         );
+        it.register(
+            "cleave_replica_unauthorized",
+            "Answers 401 or 403 by which the replica refused the router's key, or asked for one",
+            self.denied.clone(),
+        );
+        it.register(
+            "cleave_replica_draining",
+            "1 while an operator's order to drain the replica stands",
+            self.draining.clone(),
+        );
     }
 
     pub(super) fn set(&self, pool: &str, it: &ReplicaGauges<'_>) {
@@ -111,6 +127,8 @@ impl ReplicaFamilies {
         self.sessions.get_or_create(&label).set(it.sessions.into());
         self.sent.get_or_create(&label).inner().store(it.sent_total, Relaxed);
         self.failed.get_or_create(&label).inner().store(it.failed_total, Relaxed);
+        self.draining.get_or_create(&label).set(it.is_drained.into());
+        self.denied.get_or_create(&label).inner().store(it.denied_total, Relaxed);
         self.in_flight_mu.get_or_create(&label).set(it.in_flight_mu);
         self.pace.get_or_create(&label).set(it.pace);
         if let Some(age) = it.report_age {
@@ -129,5 +147,7 @@ impl ReplicaFamilies {
         self.in_flight_mu.clear();
         self.pace.clear();
         self.work.clear();
+        self.denied.clear();
+        self.draining.clear();
     }
 }

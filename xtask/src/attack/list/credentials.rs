@@ -42,7 +42,7 @@ fn run(scene: &mut Scene) -> Result<()> {
         ("POST", "/v1/embeddings", "application/json", r#"{"model":"m","input":"x"}"#.to_owned()),
         ("POST", "/v1/audio/transcriptions", "multipart/form-data; boundary=x", "--x--".to_owned()),
         ("GET", "/v1/responses/r1", "application/json", String::new()),
-        ("GET", "/version", "application/json", String::new()),
+        ("GET", "/v1/files", "application/json", String::new()),
         ("DELETE", "/v1/responses/r1", "application/json", String::new()),
     ] {
         let headers = format!("{secrets}content-type: {kind}\r\n");

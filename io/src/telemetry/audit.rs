@@ -1,0 +1,66 @@
+//! Which token ordered what, and when: a line of JSON for each order and each reload, appended to a file. An order
+//! that cannot be written down is not carried out. The file is opened for each line, because orders are
+//! rare and the file may be rotated.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+/// Where orders are written down, if anywhere.
+#[derive(Clone, Debug, Default)]
+pub struct AuditLog(pub Option<PathBuf>);
+
+/// One order.
+#[derive(Clone, Debug, Serialize)]
+pub struct AuditEntry<'a> {
+    /// The name of the token, or what caused it.
+    pub by: &'a str,
+    /// `drain`, `undrain`, `freeze`, `unfreeze`, `pin`, `unpin` or `reload`.
+    pub order: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<&'a str>,
+    /// The replica, or the workload and its replicas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    at: String,
+    #[serde(flatten)]
+    entry: &'a AuditEntry<'a>,
+}
+
+impl AuditLog {
+    /// Writes an order down; an error where it could not be.
+    pub fn write(&self, entry: &AuditEntry<'_>) -> io::Result<()> {
+        let Some(file) = &self.0 else { return Ok(()) };
+        let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        let mut line = serde_json::to_vec(&Line { at, entry })?;
+        line.push(b'\n');
+        OpenOptions::new().create(true).append(true).open(file)?.write_all(&line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_one_line_and_a_full_disk_is_an_error() {
+        let file = std::env::temp_dir().join(format!("cleave-audit-{}", std::process::id()));
+        let entry = AuditEntry { by: "alice", order: "freeze", pool: Some("p"), of: None };
+        let log = AuditLog(Some(file.clone()));
+        log.write(&entry).unwrap();
+        log.write(&AuditEntry { of: Some("x\n\"y".to_owned()), ..entry.clone() }).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains(r#","by":"alice","order":"freeze","pool":"p"}"#), "{text}");
+        assert!(AuditLog(Some("/dev/full".into())).write(&entry).is_err());
+        assert!(AuditLog(None).write(&entry).is_ok());
+    }
+}
