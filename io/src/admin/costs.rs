@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cleave_core::cost::StepTimes;
-use cleave_core::cost::learned::{Errors, Kind, Learned};
+use cleave_core::cost::learned::{Errors, Learned, SightingKind};
 use serde::{Deserialize, Serialize};
 
 /// The costs of one class.
@@ -35,7 +35,7 @@ pub struct CostErrors {
 
 impl CostFigures {
     pub(super) fn of(it: &Learned) -> Self {
-        let errors = Kind::ALL.map(|kind| (kind, it.errors_of(kind)));
+        let errors = SightingKind::ALL.map(|kind| (kind, it.errors_of(kind)));
         let seen = errors.into_iter().filter(|it| 0 < it.1.seen);
         Self {
             class: it.class.clone(),

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::cost::Hardware;
-use crate::cost::learned::{Kind, Learned, Learner, Sighting};
+use crate::cost::learned::{Learned, Learner, Sighting, SightingKind};
 use crate::domain::{Moment, ReplicaId, RequestId};
 use crate::fleet::{Fleet, Replica};
 
-use super::request::Read;
+use super::request::PromptsRead;
 
 /// Classes of which something is remembered, those without replicas included.
 const CLASSES_MAX: usize = 64;
@@ -38,7 +38,7 @@ struct Member {
     class: usize,
     /// The last first token that came from there, and whose it was.
     first: Option<(Moment, RequestId)>,
-    read: Read,
+    read: PromptsRead,
     /// When the gaps of one of its streams were last learned from.
     gaps_at: Moment,
     /// How many times as long as at the others of its class work takes there.
@@ -62,7 +62,7 @@ impl Learning {
         let member = self.members.entry(replica).or_insert_with(|| Member {
             class,
             first: None,
-            read: Read::default(),
+            read: PromptsRead::default(),
             gaps_at: Moment::ZERO,
             pace: 1.0,
         });
@@ -137,7 +137,7 @@ impl Learning {
         Some(free)
     }
 
-    fn see(&mut self, replica: &Replica, kind: Kind, sighting: Sighting) {
+    fn see(&mut self, replica: &Replica, kind: SightingKind, sighting: Sighting) {
         let Some(member) = self.members.get(&replica.id) else { return };
         let ms = sighting.ms / member.pace;
         self.classes[member.class].see(kind, &Sighting { ms, ..sighting });

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use crate::cost::StepWork;
-use crate::cost::learned::{Kind, Sighting};
+use crate::cost::learned::{Sighting, SightingKind};
 use crate::domain::{Moment, RequestId, Usage, float, span_ms};
 use crate::fleet::{Fleet, Replica};
 
-use super::super::request::{Booking, Mark, Read, Seen};
+use super::super::request::{Booking, Mark, PromptsRead, TimesSeen};
 use super::Learning;
 
 /// First tokens that come closer together than this share of what the later one should take were read
@@ -32,7 +32,7 @@ pub(in crate::brain) struct Joint {
 }
 
 impl Joint {
-    pub(in crate::brain) fn add_to(&self, seen: &mut Seen) {
+    pub(in crate::brain) fn add_to(&self, seen: &mut TimesSeen) {
         if let Some(it) = &mut seen.first {
             it.reading_tokens += self.work.new_tokens;
             it.attention_pairs += self.work.attention_pairs;
@@ -45,7 +45,7 @@ impl Joint {
 impl Learning {
     /// Notes how things stand when a request is sent whose answer will come in one piece.
     pub(in crate::brain) fn on_sent(&self, now: Moment, fleet: &Fleet, booking: &mut Booking) {
-        booking.seen = Seen::default();
+        booking.seen = TimesSeen::default();
         let Some(replica) = fleet.get(booking.replica) else { return };
         if !booking.extent.streams && is_plain(booking) {
             booking.seen.mark = self.mark(now, replica, 0);
@@ -108,7 +108,7 @@ impl Learning {
         member.gaps_at = now;
         let read = mark.read.since(&before.read);
         let sighting = writing(&before, &mark, f64::from(written), &read);
-        self.see(replica, Kind::Gaps, sighting);
+        self.see(replica, SightingKind::Gaps, sighting);
     }
 
     /// Learns from a request that is over, by what its engine said of it.
@@ -128,7 +128,7 @@ impl Learning {
             it.reading_tokens += work.new_tokens;
             it.attention_pairs += work.attention_pairs;
             it.context_tokens += work.context_tokens;
-            return self.see(replica, Kind::FirstToken, it);
+            return self.see(replica, SightingKind::FirstToken, it);
         }
         if booking.extent.streams || !is_whole {
             return;
@@ -141,7 +141,11 @@ impl Learning {
             let read = mark.read.since(&before.read);
             let sighting = writing(&before, &mark, f64::from(output), &read);
             let context_tokens = sighting.context_tokens + work.context_tokens;
-            self.see(replica, Kind::Whole, Sighting { answers: 1.0, context_tokens, ..sighting });
+            self.see(
+                replica,
+                SightingKind::Whole,
+                Sighting { answers: 1.0, context_tokens, ..sighting },
+            );
         }
     }
 
@@ -201,7 +205,7 @@ fn reading(now: Moment, replica: &Replica, sent_at: Moment, turn: Option<Moment>
 }
 
 /// The steps in which `written` tokens of an answer were written, and `read` was read beside them.
-fn writing(before: &Mark, now: &Mark, written: f64, read: &Read) -> Sighting {
+fn writing(before: &Mark, now: &Mark, written: f64, read: &PromptsRead) -> Sighting {
     let reading_steps = float(read.prompts).min(written);
     let batch = f64::midpoint(before.batch, now.batch);
     let context = written * f64::midpoint(before.context, now.context);

@@ -14,7 +14,7 @@ use crate::policy::Ask;
 pub(super) use account::{Account, First};
 pub(super) use estimate::{CostEstimate, Due, target};
 pub use fingerprint::Fingerprint;
-pub(super) use seen::{Mark, Read, Seen};
+pub(super) use seen::{Mark, PromptsRead, TimesSeen};
 
 #[derive(Debug)]
 pub(super) struct Booking {
@@ -37,7 +37,7 @@ pub(super) struct Booking {
     /// Its last report of progress: the moment, its tokens, and what the replica had read by then.
     pub(super) mark: Option<(Moment, u32, u64)>,
     /// What costs are learned from.
-    pub(super) seen: Seen,
+    pub(super) seen: TimesSeen,
     /// What it was expected to cost, and what it holds of its contract.
     pub(super) estimate: CostEstimate,
 }
@@ -86,7 +86,7 @@ impl Booking {
             suspects,
             fingerprint,
             mark,
-            seen: Seen::default(),
+            seen: TimesSeen::default(),
             estimate,
         }
     }

@@ -5,7 +5,7 @@ use crate::cost::learned::Sighting;
 use crate::domain::Moment;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::brain) struct Seen {
+pub(in crate::brain) struct TimesSeen {
     /// How long its prompt took from when its turn came, and what was written beside it. Its own tokens are
     /// still missing.
     pub(in crate::brain) first: Option<Sighting>,
@@ -24,19 +24,19 @@ pub(in crate::brain) struct Mark {
     /// Tokens of their contexts.
     pub(in crate::brain) context: f64,
     /// What the replica had read by then.
-    pub(in crate::brain) read: Read,
+    pub(in crate::brain) read: PromptsRead,
 }
 
 /// Prompts that a replica has read, from zero again when that is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::brain) struct Read {
+pub(in crate::brain) struct PromptsRead {
     pub(in crate::brain) prompts: u64,
     pub(in crate::brain) tokens: u64,
     /// Pairs of attending tokens.
     pub(in crate::brain) pairs: u64,
 }
 
-impl Read {
+impl PromptsRead {
     /// Adds a prompt of which `new` tokens were computed over `cached` ones.
     pub(in crate::brain) fn add(&mut self, new: u32, cached: u32) {
         let (new, cached) = (u64::from(new), u64::from(cached));

@@ -7,7 +7,7 @@
 //! At the start the terms are believed to be off together (another GPU is slower at everything) more than
 //! one by one. So a term that the load does not show moves with those it does.
 
-use super::sighting::{Sighting, TERMS, Vector};
+use super::sighting::{Sighting, TERMS, Values};
 
 /// How far all terms may be off together at the start, as a standard deviation of the logarithm: a
 /// factor of eight.
@@ -29,23 +29,23 @@ const LEAST: f64 = 1e-9;
 /// The terms as they are believed now, and how sure that is.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
-    start: Vector,
-    terms: Vector,
-    variance: [Vector; TERMS],
+    start: Values,
+    terms: Values,
+    variance: [Values; TERMS],
 }
 
 impl Filter {
-    pub(super) fn new(start: Vector) -> Self {
+    pub(super) fn new(start: Values) -> Self {
         let start = start.map(|it| if it.is_finite() { it.max(LEAST) } else { LEAST });
         Self { start, terms: start, variance: unsure(1.0) }
     }
 
-    pub(super) const fn terms(&self) -> &Vector {
+    pub(super) const fn terms(&self) -> &Values {
         &self.terms
     }
 
     /// Goes on from what was believed before; `share` is how unsure that is beside a start from nothing.
-    pub(super) fn resume(&mut self, terms: Vector, share: f64) {
+    pub(super) fn resume(&mut self, terms: Values, share: f64) {
         self.terms = terms;
         self.bound();
         self.variance = unsure(share);
@@ -66,7 +66,7 @@ impl Filter {
             return (0.0, false);
         }
         let slope = parts.map(|it| it / predicted_ms);
-        let pull: Vector = std::array::from_fn(|i| dot(&self.variance[i], &slope));
+        let pull: Values = std::array::from_fn(|i| dot(&self.variance[i], &slope));
         let (unsure, noise) = (dot(&pull, &slope), noise * noise);
         let all = unsure + noise;
         let reach = CLIP * all.sqrt();
@@ -93,7 +93,7 @@ impl Filter {
     }
 }
 
-fn unsure(share: f64) -> [Vector; TERMS] {
+fn unsure(share: f64) -> [Values; TERMS] {
     std::array::from_fn(|i| {
         std::array::from_fn(|j| {
             let is_way = i == TERMS - 1 || j == TERMS - 1;
@@ -104,6 +104,6 @@ fn unsure(share: f64) -> [Vector; TERMS] {
     })
 }
 
-fn dot(one: &Vector, other: &Vector) -> f64 {
+fn dot(one: &Values, other: &Values) -> f64 {
     one.iter().zip(other).map(|(a, b)| a * b).sum()
 }

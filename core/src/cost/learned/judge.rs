@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::sighting::Kind;
+use super::sighting::SightingKind;
 
 /// By how much a running median follows the newest error, in logarithms of it.
 const STEP: f64 = 0.03;
@@ -89,7 +89,7 @@ impl Judge {
     }
 
     /// Notes how far off both predictions of a sighting were, as logarithms.
-    pub(super) fn note(&mut self, kind: Kind, given: f64, learned: f64) {
+    pub(super) fn note(&mut self, kind: SightingKind, given: f64, learned: f64) {
         self.errors[kind.index()].note(given, learned);
         self.prefers_learned = self.decide();
     }

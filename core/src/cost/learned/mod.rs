@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{Hardware, KneePoint, Mix, RequestCost, StepTimes};
 
 pub use judge::Errors;
-pub use sighting::{Kind, Sighting};
+pub use sighting::{Sighting, SightingKind};
 
 use filter::Filter;
 use judge::{Bar, Judge, follow};
@@ -91,13 +91,13 @@ pub struct Learned {
     pub seen: u64,
     /// How often the engine was found to be another.
     pub changes: u32,
-    /// By kind, in the order of [`Kind::ALL`].
+    /// By kind, in the order of [`SightingKind::ALL`].
     pub errors: [Errors; 3],
 }
 
 impl Learned {
     /// The errors of one kind of sightings.
-    pub const fn errors_of(&self, kind: Kind) -> Errors {
+    pub const fn errors_of(&self, kind: SightingKind) -> Errors {
         self.errors[kind.index()]
     }
 }
@@ -128,7 +128,7 @@ impl Learner {
     }
 
     /// Takes in what was seen of a replica of the class.
-    pub fn see(&mut self, kind: Kind, sighting: &Sighting) {
+    pub fn see(&mut self, kind: SightingKind, sighting: &Sighting) {
         if !sighting.is_sound() {
             return;
         }
@@ -145,7 +145,7 @@ impl Learner {
     }
 
     /// Learns how far off a kind usually is, and whether it is off to one side: then the engine has changed.
-    fn on_miss(&mut self, kind: Kind, miss: f64, was_sure: bool) {
+    fn on_miss(&mut self, kind: SightingKind, miss: f64, was_sure: bool) {
         self.pause = self.pause.saturating_sub(1);
         if !was_sure {
             return;

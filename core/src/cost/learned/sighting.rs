@@ -7,11 +7,11 @@ use super::super::StepTimes;
 /// The coefficients: of a step, and what an answer's way to the client adds.
 pub(super) const TERMS: usize = 5;
 
-pub(super) type Vector = [f64; TERMS];
+pub(super) type Values = [f64; TERMS];
 
 /// What kind of time was seen. Each kind is off in its own way, so each is judged by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SightingKind {
     /// From when a prompt's turn came to its first token.
     FirstToken,
     /// Between tokens of an answer.
@@ -20,7 +20,7 @@ pub enum Kind {
     Whole,
 }
 
-impl Kind {
+impl SightingKind {
     pub const ALL: [Self; 3] = [Self::FirstToken, Self::Gaps, Self::Whole];
 
     pub const fn as_str(self) -> &'static str {
@@ -78,13 +78,13 @@ impl Sighting {
     }
 
     /// Predicts how long it should have taken.
-    pub(super) fn predict_ms(&self, terms: &Vector) -> f64 {
+    pub(super) fn predict_ms(&self, terms: &Values) -> f64 {
         self.parts(terms).iter().sum()
     }
 
     /// Says what each term adds to the prediction. The two sides of a step's right angle share it by their
     /// squares, which is also how fast it grows with each.
-    pub(super) fn parts(&self, terms: &Vector) -> Vector {
+    pub(super) fn parts(&self, terms: &Values) -> Values {
         let [floor, new_token, attention, context, overhead] = *terms;
         let side = |steps: f64, tokens: f64| {
             let linear = new_token * tokens;
@@ -103,11 +103,11 @@ impl Sighting {
     }
 }
 
-pub(super) fn terms_of(step: &StepTimes, overhead_ms: f64) -> Vector {
+pub(super) fn terms_of(step: &StepTimes, overhead_ms: f64) -> Values {
     [step.floor_ms, step.new_token_ms, step.attention_ms, step.context_ms, overhead_ms]
 }
 
-pub(super) const fn steps_of(terms: &Vector) -> StepTimes {
+pub(super) const fn steps_of(terms: &Values) -> StepTimes {
     let [floor_ms, new_token_ms, attention_ms, context_ms, _] = *terms;
     StepTimes { floor_ms, new_token_ms, attention_ms, context_ms }
 }

@@ -36,7 +36,7 @@ impl Engine {
         Self { step, overhead_ms, noise, chance: Chance(seed) }
     }
 
-    fn show(&mut self) -> (Kind, Sighting) {
+    fn show(&mut self) -> (SightingKind, Sighting) {
         let running = self.chance.between(0.0, 24.0).floor();
         let context = running * self.chance.between(200.0, 3_000.0);
         let mut it = Sighting::default();
@@ -47,12 +47,12 @@ impl Engine {
             (it.reading_steps, it.reading_tokens) = (1.0, tokens + running);
             it.attention_pairs = tokens * (cached + tokens / 2.0) + context;
             (it.context_tokens, it.answers) = (cached + context, 1.0);
-            Kind::FirstToken
+            SightingKind::FirstToken
         } else {
             let steps = 32.0;
             (it.steps, it.batch) = (steps, running + 1.0);
             (it.attention_pairs, it.context_tokens) = (steps * context, steps * context);
-            Kind::Gaps
+            SightingKind::Gaps
         };
         let exact = it.predict_ms(&terms_of(&self.step, self.overhead_ms));
         let off = self.chance.between(1.0 - self.noise, 1.0 + self.noise);
@@ -122,7 +122,10 @@ fn terms_that_the_load_does_not_show_move_with_those_it_does() {
     let mut learner = Learner::new(Arc::default());
     for _ in 0..200 {
         let ms = 32.0 * truth.floor_ms;
-        learner.see(Kind::Gaps, &Sighting { steps: 32.0, batch: 1.0, ms, ..Sighting::default() });
+        learner.see(
+            SightingKind::Gaps,
+            &Sighting { steps: 32.0, batch: 1.0, ms, ..Sighting::default() },
+        );
     }
     learner.refresh();
     let found = learner.used().step.new_token_ms / truth.new_token_ms;
@@ -241,7 +244,7 @@ proptest! {
             let sighting = Sighting {
                 steps, batch, reading_steps, reading_tokens, attention_pairs, context_tokens, answers, ms,
             };
-            for kind in Kind::ALL {
+            for kind in SightingKind::ALL {
                 learner.see(kind, &sighting);
                 learner.see(kind, &Sighting { ms: ms.abs(), steps: 1.0, ..Sighting::default() });
             }

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use cleave_core::brain::{LeaveCause, MoveTotals, Shadows, TtftError};
-use cleave_core::cost::learned::{Errors, Kind, Learned};
+use cleave_core::cost::learned::{Errors, Learned, SightingKind};
 use cleave_core::fleet::{Drift, ms};
 use cleave_core::tokens::TokenErrors;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -156,7 +156,7 @@ impl DecisionFamilies {
 
     fn set_costs(&self, pool: &str, costs: &[Learned]) {
         for it in costs {
-            for kind in Kind::ALL {
+            for kind in SightingKind::ALL {
                 let errors = it.errors_of(kind);
                 let used = if it.is_used { errors.learned } else { errors.given };
                 let kinds = [("given", errors.given), ("learned", errors.learned), ("used", used)];

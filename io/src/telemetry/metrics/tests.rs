@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleave_core::brain::{Brain, MoveTotals, Settings, SubsetTotals, TtftError};
-use cleave_core::cost::learned::{Kind, Learner, Sighting};
+use cleave_core::cost::learned::{Learner, Sighting, SightingKind};
 use cleave_core::fleet::Drift;
 use cleave_core::sharding::Balance;
 use cleave_core::tokens::TokenErrors;
@@ -15,7 +15,10 @@ use super::*;
 fn idle() -> PoolGauges {
     let shadows = Brain::new(Settings::default()).shadows();
     let mut learner = Learner::new(Arc::default());
-    learner.see(Kind::Gaps, &Sighting { steps: 8.0, batch: 1.0, ms: 60.0, ..Sighting::default() });
+    learner.see(
+        SightingKind::Gaps,
+        &Sighting { steps: 8.0, batch: 1.0, ms: 60.0, ..Sighting::default() },
+    );
     PoolGauges {
         sessions_moved: MoveTotals::default(),
         quarantined_total: 0,
