@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use cleave_core::queue::{Class, Classes, Limits};
 use cleave_io::config::{self, Config, Flags};
+use cleave_io::coordination::PeerAddress;
 use cleave_io::proxy::{ReplicaSettings, TenantSettings};
 use cleave_io::replicas::{Listed, ProbeSettings, Target, Trouble, ask_models, probe};
 use humantime::format_duration;
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &CheckConfig) -> ExitCode {
 
 /// Writes what the configuration amounts to.
 fn summary(config: &Config) -> String {
-    let Config { proxy, pools, discover, tenants, admin, telemetry: _, files: _ } = config;
+    let Config { proxy, pools, discover, tenants, admin, cluster, telemetry: _, files: _ } = config;
     let scheme = if proxy.tls.is_some() { "https" } else { "http" };
     let guard = match admin.tokens.len() {
         0 => "without a token".to_owned(),
@@ -61,6 +62,11 @@ fn summary(config: &Config) -> String {
         "ok\nclients: {scheme}://{}, {} threads\nadmin: {admin_scheme}://{}, {guard}\n",
         proxy.listen, proxy.threads, admin.listen
     );
+    if let Some(cluster) = cluster {
+        let peers: Vec<&str> = cluster.peers.iter().map(PeerAddress::as_str).collect();
+        let peers = if peers.is_empty() { "those that join".to_owned() } else { peers.join(", ") };
+        writeln!(text, "other routers: on {}, with {peers}", cluster.listen).expect("text grows");
+    }
     for pool in pools {
         let models = match pool.models.as_slice() {
             [] => "whatever its replicas serve".to_owned(),

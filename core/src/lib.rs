@@ -3,6 +3,7 @@
 //! exactly what production runs.
 
 pub mod brain;
+pub mod cluster;
 pub mod cost;
 pub mod domain;
 pub mod fleet;

@@ -150,10 +150,7 @@ struct FleetArgs {
     /// Time from a reading to its arrival [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = span)]
     scrape_delay: Option<Span>,
-    /// Let several routers tell each other what they have booked, at this interval [default: never]
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    exchange_interval: Option<Span>,
-    /// Time until the others hear it [default: 20ms]
+    /// Let several routers tell each other what they do, which takes this long [default: never]
     #[arg(long, value_name = "TIME", value_parser = span)]
     exchange_delay: Option<Span>,
 }
@@ -237,7 +234,6 @@ impl FleetArgs {
         lay(&mut scenario.believe, self.believe);
         lay(&mut scenario.routers.scrape_interval, self.scrape_interval);
         lay(&mut scenario.routers.scrape_delay, self.scrape_delay);
-        lay(&mut scenario.routers.exchange_interval, self.exchange_interval);
         lay(&mut scenario.routers.exchange_delay, self.exchange_delay);
     }
 }

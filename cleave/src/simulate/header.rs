@@ -79,7 +79,7 @@ fn add_world(plan: &Plan, all: &mut Parameters) {
         ),
     );
     if let Some(it) = settings.exchange {
-        all.insert("exchange", format!("every {:?}, {:?} late", it.interval, it.delay));
+        all.insert("exchange", format!("{:?} late", it.delay));
     }
     if 0.0 < settings.non_streaming {
         all.insert("answers that do not stream", settings.non_streaming.to_string());

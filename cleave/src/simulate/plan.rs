@@ -73,7 +73,7 @@ impl Plan {
             brain: routers::settle(&scenario, slo)?,
             contracts: scenario.contract.iter().map(contract).collect(),
             view: view(scenario.routers)?,
-            exchange: exchange(scenario.routers)?,
+            exchange: exchange(scenario.routers),
             belief: Belief { steps: believed.transpose()?, ..belief(scenario.routers)? },
             non_streaming: scenario.workload.non_streaming.unwrap_or(0.0),
             timeouts: timeouts(scenario.routers),
@@ -324,14 +324,8 @@ fn belief(it: RouterSection) -> anyhow::Result<Belief> {
     Ok(Belief { coefficients, tokens, ..base })
 }
 
-fn exchange(it: RouterSection) -> anyhow::Result<Option<Exchange>> {
-    let Some(Span(interval)) = it.exchange_interval else {
-        ensure!(it.exchange_delay.is_none(), "exchange_delay needs an exchange_interval beside it");
-        return Ok(None);
-    };
-    ensure!(!interval.is_zero(), "exchange_interval must be above 0");
-    let delay = it.exchange_delay.map_or(View::default().delay, |Span(time)| time);
-    Ok(Some(Exchange { interval, delay }))
+fn exchange(it: RouterSection) -> Option<Exchange> {
+    it.exchange_delay.map(|Span(delay)| Exchange { delay, loss: 0.0 })
 }
 
 fn timeouts(it: RouterSection) -> Timeouts {

@@ -160,7 +160,6 @@ pub(crate) struct RouterSection {
     pub(crate) count: Option<usize>,
     pub(crate) scrape_interval: Option<Span>,
     pub(crate) scrape_delay: Option<Span>,
-    pub(crate) exchange_interval: Option<Span>,
     pub(crate) exchange_delay: Option<Span>,
     pub(crate) coefficients_off: Option<[f64; 4]>,
     pub(crate) tokens_off: Option<f64>,

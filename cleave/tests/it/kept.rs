@@ -208,10 +208,10 @@ async fn files_batches_and_conversations_go_to_the_replica_that_made_them() {
         assert_eq!(answer.status(), 200, "{}", answer.text());
         answer.json()["id"].as_str().unwrap().trim_start_matches("made-").to_owned()
     };
-    for (path, below) in [("files", "/content"), ("conversations", "/items"), ("batches", "")] {
+    for (path, part) in [("files", "/content"), ("conversations", "/items"), ("batches", "")] {
         let form = Request::post_as(&format!("/v1/{path}"), "multipart/form-data", "a form");
         let at = made_at(&form).await;
-        for rest in ["", below] {
+        for rest in ["", part] {
             let item = Request::get(&format!("/v1/{path}/made-{at}{rest}"));
             assert_eq!(made_at(&item).await, at, "{path}{rest}");
         }

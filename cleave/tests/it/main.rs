@@ -6,6 +6,7 @@
 mod support;
 
 mod bytes;
+mod cluster;
 mod discovery;
 mod engines;
 mod events;

@@ -122,10 +122,10 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         // Where its cache is gone, there is nothing to wait for.
-        let is_kept = parked.waits_for_keeper();
-        let has_cache = |it| self.placement.has_cache(&parked.ask(now), it);
-        let home = parked.home.filter(|it| is_kept || has_cache(*it));
-        parked.home = home;
+        if !parked.waits_for_keeper() {
+            let ask = parked.ask(now);
+            parked.home = parked.home.filter(|it| self.placement.has_cache(&ask, *it));
+        }
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
         }
@@ -217,8 +217,10 @@ impl Brain {
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get(replica) else { return };
         let candidate = candidate(it, now, self.fleet.strangers_usual());
+        let chain = self.chain_of(&booking.outline);
         let held = self.placement.on_sent(request, &booking.ask(now), &candidate);
         booking.account = books::quote(now, &booking, &candidate, held);
+        self.tell_opened(request, &mut booking, &candidate, chain);
         booking.mark = None;
         self.explain_booking(request, booking.account.ttft_ms);
         let charge = booking.account.charge;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cluster::News;
 use crate::cost::Hardware;
 use crate::cost::learned::Learned;
 use crate::domain::{
     Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
-use crate::fleet::{Booked, Probe};
+use crate::fleet::Probe;
 use crate::queue::{Claim, Limits, Tenant};
 
 use super::placement::Order;
@@ -101,20 +102,19 @@ pub enum Event {
     Restarted {
         replica: ReplicaId,
     },
-    /// Another router reported what it has booked; each report replaces its previous one.
+    /// Another router told what happened there. `is_whole`: this is all it has in flight, in place of what it told
+    /// before.
     Heard {
         router: RouterId,
-        /// When the report was true, by the clock of this router.
-        taken_at: Moment,
-        loads: Vec<HeardLoad>,
+        news: Vec<News>,
+        is_whole: bool,
     },
-}
-
-/// What another router has booked on one replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeardLoad {
-    pub replica: ReplicaId,
-    pub booked: Booked,
+    /// Another router is gone: on purpose and with nothing in flight, or lost. What a lost one had in flight is
+    /// counted for as long as it should take.
+    Parted {
+        router: RouterId,
+        is_lost: bool,
+    },
 }
 
 /// How a try failed.

@@ -2,6 +2,8 @@
 //! make no sense. What it tells is read from bytes, so that a property and a fuzzer can both choose it.
 //! A brain must come through with its books in order, and with nothing on them when all has ended.
 
+mod news;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +11,14 @@ use crate::cost::{Hardware, StepTimes};
 use crate::domain::{
     Extent, Moment, Outline, Place, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
-use crate::fleet::{Booked, Load, Probe};
+use crate::fleet::Probe;
 use crate::policy::PolicyKind;
 use crate::queue::{Claim, ClassId, Limits, Tenant, Weight, Work};
 use crate::sharding::Assignment;
 
 use super::{
-    Action, Brain, Event, Failure, HeardLoad, LineSettings, Order, Outcome, Settings,
-    SubsetSettings, invariants,
+    Action, Brain, Event, Failure, LineSettings, Order, Outcome, Settings, SubsetSettings,
+    invariants,
 };
 
 const FIGURES: [u64; 16] = [
@@ -103,7 +105,8 @@ impl<'a> Drive<'a> {
         let policy = drive.one_of(PolicyKind::SERVED);
         let floor = drive.flag().then_some(1);
         let subsets = SubsetSettings { floor, ..SubsetSettings::default() };
-        drive.brain = Brain::new(Settings { policy, subsets, line, ..Settings::default() });
+        let router = drive.flag().then_some(RouterId(0));
+        drive.brain = Brain::new(Settings { policy, subsets, line, router, ..Settings::default() });
         (0..2).for_each(|_| drive.join());
         drive
     }
@@ -112,6 +115,7 @@ impl<'a> Drive<'a> {
     fn tell(&mut self, event: Event) {
         self.actions.clear();
         self.brain.on_event(self.now, event, &mut self.actions);
+        self.brain.take_news();
         self.check();
     }
 
@@ -271,21 +275,6 @@ impl<'a> Drive<'a> {
             kv_used_share: self.one_of(&FLOATS),
             kv_tokens_max: self.flag().then(|| self.figure()),
         }
-    }
-
-    fn heard(&mut self) -> Event {
-        let (router, taken_at) = (RouterId(self.figure()), self.moment());
-        let loads = (0..self.byte() % 4).map(|_| {
-            let load = Load {
-                prefill_us: self.figure(),
-                decode_us: self.figure(),
-                kv_tokens: self.figure(),
-                growth_tokens: self.figure(),
-            };
-            let booked = Booked { load, in_flight: self.short() };
-            HeardLoad { replica: self.replica(), booked }
-        });
-        Event::Heard { router, taken_at, loads: loads.collect() }
     }
 
     fn ordered(&mut self, replica: ReplicaId) -> Event {

@@ -80,6 +80,7 @@ impl Brain {
         for finding in found {
             match finding {
                 Finding::Changed { replica, before, now, silence } => {
+                    self.tell_state(replica, now);
                     self.notices.push(Notice::Changed { replica, before, now, silence });
                 }
                 Finding::Hung { replica } => {
@@ -108,6 +109,7 @@ impl Brain {
     pub(super) fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Replica)) {
         let found = health::change(&mut self.fleet, replica, change);
         if let Some(Finding::Changed { replica, before, now, silence }) = found {
+            self.tell_state(replica, now);
             self.notices.push(Notice::Changed { replica, before, now, silence });
         }
     }

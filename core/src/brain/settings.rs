@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::domain::RouterId;
 use crate::fleet::BreakerSettings;
 use crate::policy::PolicyKind;
 use crate::queue::{self, Classes, GateSettings};
@@ -20,6 +21,8 @@ pub struct Settings {
     pub watch: WatchSettings,
     pub quarantine: QuarantineSettings,
     pub line: LineSettings,
+    /// This router among others that it talks to; `None` for one that is alone.
+    pub router: Option<RouterId>,
     /// Whether what work takes is learned from what streams show.
     pub learns_costs: bool,
     /// Where chance starts; two brains with one seed and the same events decide alike.
@@ -133,6 +136,7 @@ impl Default for Settings {
             watch: WatchSettings::default(),
             quarantine: QuarantineSettings::default(),
             line: LineSettings::default(),
+            router: None,
             learns_costs: true,
             seed: 0,
         }

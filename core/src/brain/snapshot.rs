@@ -185,17 +185,17 @@ impl Brain {
 
     /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for the
     /// operator interface, not for decisions.
-    pub fn load(&self, now: Moment) -> Vec<ReplicaLoad> {
+    pub fn load(&self, _: Moment) -> Vec<ReplicaLoad> {
         let replicas = self.fleet.iter().map(|it| ReplicaLoad {
             id: it.id,
             name: it.name.clone(),
             in_flight: it.in_flight,
             class: it.hardware.class.clone(),
-            booked: it.ledger.load(),
+            booked: it.own_load(),
             in_flight_mu: it.in_flight_mu(),
             capacity_mu_per_min: it.capacity_mu_per_min(),
             pace: it.pace.factor(),
-            elsewhere: it.reported.booked_elsewhere(now).load,
+            elsewhere: it.elsewhere.load(),
             waiting_prompt_tokens: 0,
             answering_prompt_tokens: 0,
             output_tokens: 0,

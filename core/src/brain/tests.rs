@@ -6,6 +6,7 @@ mod figures;
 mod hangs;
 mod learning;
 mod moves;
+mod peers;
 mod poison;
 mod policy;
 mod property;

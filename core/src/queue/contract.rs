@@ -205,6 +205,30 @@ impl ContractAccount {
         self.release();
     }
 
+    /// Counts what another router let in under this contract. It runs already, so it is counted even where that leaves
+    /// a debt.
+    pub fn spend_elsewhere(&mut self, now: Moment, work: Work, tokens: u64) {
+        let amounts = [work.parts(), tokens, REQUEST];
+        for (allowance, amount) in self.allowances().into_iter().zip(amounts) {
+            if let Some(it) = allowance {
+                it.look(now, 0);
+                it.take(Use::Guaranteed, amount);
+            }
+        }
+    }
+
+    /// Corrects that by what it came to.
+    pub fn correct_elsewhere(&mut self, before: (Work, u64), came: (Work, u64)) {
+        let [by_work, by_tokens, _] = self.allowances();
+        let pairs = [(by_work, before.0.parts(), came.0.parts()), (by_tokens, before.1, came.1)];
+        for (allowance, before, came) in pairs {
+            if let Some(it) = allowance {
+                it.take(Use::Guaranteed, came.saturating_sub(before));
+                it.give(Use::Guaranteed, before.saturating_sub(came));
+            }
+        }
+    }
+
     /// Gives everything back: the request was never sent.
     pub fn cancel(&mut self, held: Reservation) {
         let amounts = [held.work.parts(), held.tokens, REQUEST];

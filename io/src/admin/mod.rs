@@ -7,6 +7,7 @@ mod events;
 mod explain;
 mod load;
 mod origin;
+mod routers;
 mod server;
 mod settings;
 mod slots;
@@ -21,6 +22,7 @@ pub use assignment::{
 pub use costs::{CostErrors, CostFigures};
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
+pub use routers::{RouterFigures, RouterList};
 pub use server::{AdminBindError, AdminServer};
 pub use settings::{AdminSettings, AdminToken, Secret};
 pub use slots::SLOTS_MAX;

@@ -17,6 +17,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("admin.tls", old.admin.tls.is_some() != new.admin.tls.is_some()),
         ("admin.audit_file", from.audit_file != to.audit_file),
         ("admin.hosts", old.admin.hosts != new.admin.hosts),
+        ("cluster", old.cluster != new.cluster),
         ("tls", from.tls.is_some() != to.tls.is_some()),
         ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),

@@ -49,6 +49,8 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         watch,
         quarantine: raw.quarantine.into(),
         line,
+        // Set where the router is started: it is another one in every process.
+        router: None,
         learns_costs: raw.learn_costs,
         seed: brain::Settings::default().seed,
     };
@@ -84,8 +86,9 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
+    let cluster = super::cluster::settle(raw.cluster, findings);
     let files = findings.watched();
-    Config { proxy, pools, discover, tenants, admin, telemetry: raw.log.into(), files }
+    Config { proxy, pools, discover, tenants, admin, cluster, telemetry: raw.log.into(), files }
 }
 
 /// What every pool starts with.

@@ -30,6 +30,7 @@ mod router;
 mod salts;
 mod server;
 mod settings;
+mod sharing;
 mod stuck;
 mod table;
 mod tenants;
@@ -54,5 +55,6 @@ pub use settings::{
     CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
     Timeouts, default_session_headers,
 };
+pub use sharing::{PeerView, PoolNews, Sharing};
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use workloads::WorkloadNames;

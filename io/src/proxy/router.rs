@@ -9,12 +9,12 @@ pub use ordering::NotAudited;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cleave_core::brain::{Event, MoveTotals};
-use cleave_core::domain::{Moment, RequestId};
+use cleave_core::domain::{Moment, RequestId, RouterId};
 use cleave_core::queue::Use;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -23,8 +23,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{
-    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PoolGauges, ReplicaGauges,
-    TenantGauges,
+    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PeerGauges, PoolGauges,
+    ReplicaGauges, TenantGauges,
 };
 use crate::tls::ServerTls;
 
@@ -37,6 +37,7 @@ use super::kept_ids::KeptIdTable;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
 use super::settings::{PoolSettings, ProxySettings};
+use super::sharing::Sharing;
 use super::table::Table;
 use super::tenants::Tenants;
 use super::workloads::WorkloadNames;
@@ -65,6 +66,8 @@ pub struct Router {
     pub(super) callers: Callers,
     /// Keeps tenants apart in caches.
     pub(super) salts: Salts,
+    /// Set once, before there are pools, where there may be other routers.
+    sharing: OnceLock<Arc<Sharing>>,
     /// Where things are that engines keep by id.
     pub(super) kept_ids: KeptIdTable,
     pools: ArcSwap<Vec<Arc<Pool>>>,
@@ -107,6 +110,7 @@ impl Router {
             events: Arc::default(),
             buffers,
             callers: Callers::default(),
+            sharing: OnceLock::new(),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
             tenants: ArcSwap::default(),
@@ -137,7 +141,18 @@ impl Router {
     /// Tells whether a client would be served: some replica is up, and the router is staying.
     pub fn is_ready(&self) -> bool {
         let any_up = |pool: &Arc<Pool>| pool.snapshot().replicas.iter().any(|it| it.state == "up");
-        !self.is_draining() && self.pools.load().iter().any(any_up)
+        let is_joining = self.sharing().is_some_and(|it| it.is_joining());
+        !self.is_draining() && !is_joining && self.pools.load().iter().any(any_up)
+    }
+
+    /// Has pools tell other routers what they do; said once, before there are any.
+    pub fn share(&self, sharing: Arc<Sharing>) {
+        _ = self.sharing.set(sharing);
+    }
+
+    /// Where other routers are told what happens; nothing for a router that is alone.
+    pub fn sharing(&self) -> Option<&Arc<Sharing>> {
+        self.sharing.get()
     }
 
     pub fn is_draining(&self) -> bool {
@@ -208,7 +223,9 @@ impl Router {
                 let metrics = self.metrics.pool(&settings.name);
                 let events = Arc::clone(&self.events);
                 let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
-                let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
+                let sharing = self.sharing().cloned();
+                let pool =
+                    Pool::new(settings.clone(), metrics, self.clock, events, questions, sharing);
                 self.restore(&pool);
                 self.restore_orders(&pool);
                 self.recall(&pool);
@@ -365,7 +382,34 @@ impl Router {
                 &tenants.collect::<Vec<_>>(),
             );
         }
+        self.set_peer_metrics();
         self.metrics.write()
+    }
+
+    /// Counts the requests that each other router has in flight, over all pools.
+    pub fn heard_in_flight(&self) -> BTreeMap<RouterId, usize> {
+        let mut all = BTreeMap::new();
+        for (router, count) in self.pools.load().iter().flat_map(|it| it.heard_in_flight()) {
+            *all.entry(router).or_default() += count;
+        }
+        all
+    }
+
+    fn set_peer_metrics(&self) {
+        let Some(sharing) = self.sharing() else { return };
+        let (peers, in_flight) = (sharing.peers(), self.heard_in_flight());
+        let gauges = peers.iter().map(|(id, it)| PeerGauges {
+            peer: &it.address,
+            lag: it.lag,
+            bytes_told: it.totals.bytes_told,
+            bytes_heard: it.totals.bytes_heard,
+            gaps: it.totals.gaps,
+            wholes_told: it.totals.wholes_told,
+            wholes_heard: it.totals.wholes_heard,
+            overruns: it.totals.overruns,
+            in_flight: in_flight.get(id).copied().unwrap_or(0),
+        });
+        self.metrics.set_peers(&gauges.collect::<Vec<_>>());
     }
 
     fn rebuild_table(&self) {

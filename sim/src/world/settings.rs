@@ -30,7 +30,7 @@ pub struct WorldSettings {
     /// What tenants may use; those not named may use what they like.
     pub contracts: Vec<(Tenant, Limits)>,
     pub view: View,
-    /// How routers tell each other what they have booked; none when they do not.
+    /// How routers tell each other what they do; none when they do not.
     pub exchange: Option<Exchange>,
     pub belief: Belief,
     /// The share of requests whose answer comes whole at its end.
@@ -55,13 +55,13 @@ pub struct View {
     pub delay: Duration,
 }
 
-/// How several routers hear of each other's books.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How several routers hear of each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange {
-    /// Time between two letters of a router to the others.
-    pub interval: Duration,
-    /// Time from a letter's writing to its arrival.
+    /// Time from what happens at one router until others hear of it.
     pub delay: Duration,
+    /// The share of frames that are lost on the way.
+    pub loss: f64,
 }
 
 /// What routers take for true, as factors of what is: how much a mistake costs.

@@ -105,7 +105,7 @@ impl Knees {
         predicted_ms: f64,
     ) {
         let Some(knee) = self.replicas.get_mut(&replica.id) else { return };
-        let in_flight = f64::from(replica.in_flight);
+        let in_flight = f64::from(replica.booked());
         if LATE_FACTOR * predicted_ms + self.late_margin_ms < taken_ms {
             knee.late += u32::from(knee.cut_at <= sent_at);
             if LATE_IN_A_ROW <= knee.late {
@@ -134,9 +134,7 @@ impl Knees {
 
     fn fill_up_to(&self, now: Moment, replica: &Replica, most: impl Fn(&Knee) -> f64) -> f64 {
         let Some(knee) = self.replicas.get(&replica.id) else { return 0.0 };
-        let others = replica.reported.booked_elsewhere(now);
-        let in_flight = f64::from(replica.in_flight.saturating_add(others.in_flight));
-        (in_flight / most(knee)).max(kv_fill(now, replica))
+        (f64::from(replica.booked()) / most(knee)).max(kv_fill(now, replica))
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod assess;
 mod cause;
+mod elsewhere;
 mod headroom;
 mod knee;
 mod lanes;

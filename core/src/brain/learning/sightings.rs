@@ -79,7 +79,7 @@ impl Learning {
             }
         }
         member.first = Some((now, request));
-        if is_plain(booking) && !has_hidden_line(now, replica) {
+        if is_plain(booking) && !has_hidden_line(replica) {
             let turn = before.map(|it| it.0).filter(|it| sent_at < *it);
             booking.seen.first = Some(reading(now, replica, sent_at, turn));
         }
@@ -137,7 +137,7 @@ impl Learning {
         member.read.add(new, cached);
         let (Some(output), Some(before)) = (usage.output, booking.seen.mark) else { return };
         let Some(mark) = self.mark(now, replica, output) else { return };
-        if 0 < output && !has_hidden_line(now, replica) {
+        if 0 < output && !has_hidden_line(replica) {
             let read = mark.read.since(&before.read);
             let sighting = writing(&before, &mark, f64::from(output), &read);
             let context_tokens = sighting.context_tokens + work.context_tokens;
@@ -147,7 +147,7 @@ impl Learning {
 
     fn mark(&self, at: Moment, replica: &Replica, tokens: u32) -> Option<Mark> {
         let read = self.members.get(&replica.id)?.read;
-        let (batch, context) = written_beside(at, replica);
+        let (batch, context) = written_beside(replica);
         Some(Mark { at, tokens, batch: batch.max(1.0), context, read })
     }
 }
@@ -158,8 +158,8 @@ const fn is_plain(booking: &Booking) -> bool {
 }
 
 /// Tells whether prompts may be ahead that this router does not see come out.
-fn has_hidden_line(now: Moment, replica: &Replica) -> bool {
-    let others = replica.reported.booked_elsewhere(now).load;
+fn has_hidden_line(replica: &Replica) -> bool {
+    let others = replica.elsewhere.load();
     let is_full = |it: &crate::domain::Report| 0 < it.waiting && KV_FULL_SHARE <= it.kv_used_share;
     0 < others.prefill_us || replica.reported.report().as_ref().is_some_and(is_full)
 }
@@ -172,19 +172,18 @@ fn prompt_of(booking: &Booking, usage: Usage) -> (u32, u32) {
 }
 
 /// Counts the answers that are being written at a replica, and the tokens of their contexts.
-fn written_beside(now: Moment, replica: &Replica) -> (f64, f64) {
+fn written_beside(replica: &Replica) -> (f64, f64) {
     let (waiting, answering) = replica.ledger.counts();
-    let others = replica.reported.booked_elsewhere(now);
-    let (own, all) = (f64::from(answering), f64::from(waiting.saturating_add(answering).max(1)));
+    let (written, all) =
+        (f64::from(answering), f64::from(waiting.saturating_add(answering).max(1)));
     // What waits is not in the batch yet; its share of the tokens is not known by itself.
-    let own_context = float(replica.ledger.load().kv_tokens) * own / all;
-    (own + f64::from(others.in_flight), own_context + float(others.load.kv_tokens))
+    (written, float(replica.ledger.load().kv_tokens) * written / all)
 }
 
 /// The step that ended with a first token, without that prompt's own tokens. `turn` is when the prompt before
 /// it was read; without one it found the replica free to read.
 fn reading(now: Moment, replica: &Replica, sent_at: Moment, turn: Option<Moment>) -> Sighting {
-    let (all, context) = written_beside(now, replica);
+    let (all, context) = written_beside(replica);
     let beside = (all - 1.0).max(0.0);
     let context = context * beside / all.max(1.0);
     let is_free = turn.is_none();

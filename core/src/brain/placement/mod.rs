@@ -8,6 +8,7 @@ mod choose;
 mod inside;
 mod moves;
 mod sessions;
+mod shared;
 mod subsets;
 
 use rand::SeedableRng as _;

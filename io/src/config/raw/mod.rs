@@ -3,6 +3,7 @@
 //! schema in turn checks the file. Nothing here decides what a combination of knobs means; that is
 //! `settle`.
 
+mod cluster;
 mod engine;
 mod ports;
 mod sections;
@@ -24,6 +25,7 @@ use crate::admin::Secret;
 use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
+pub(super) use cluster::ClusterSection;
 pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
 pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};
 pub(super) use sections::{
@@ -103,6 +105,7 @@ pub(super) struct Raw {
     pub quarantine: QuarantineSection,
     pub explain: ExplainSection,
     pub log: LogSection,
+    pub cluster: ClusterSection,
     pub line: LineSection,
     /// The classes of service, in place of `interactive`, `standard` and `batch`.
     #[serde(deserialize_with = "slots")]
@@ -254,6 +257,7 @@ impl Default for Raw {
             quarantine: QuarantineSection::default(),
             explain: ExplainSection::default(),
             log: LogSection::default(),
+            cluster: ClusterSection::default(),
             line: LineSection::default(),
             classes: Vec::new(),
             keys: Keys::default(),

@@ -40,6 +40,7 @@ fn made_of(replicas: u32, policy: PolicyKind) -> Arc<Pool> {
         Clock::start(),
         Arc::default(),
         mpsc::channel(1).0,
+        None,
     );
     for member in pool.apply(settings, &AtomicU32::new(0)) {
         pool.tell(Event::Probed { replica: member.id, probe: Probe::Passed });

@@ -92,7 +92,7 @@ impl Pool {
         crate::proxy::table::models_of(self).into_iter().map(|it| it.id).collect()
     }
 
-    fn look<T>(&self, at: impl Fn(&Brain, Moment) -> T) -> T {
+    pub(super) fn look<T>(&self, at: impl Fn(&Brain, Moment) -> T) -> T {
         let (now, settings) = {
             let brain_state = self.lock();
             let now = self.clock.now();

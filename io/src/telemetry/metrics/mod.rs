@@ -8,6 +8,7 @@ mod decisions;
 mod labels;
 mod line;
 mod panics;
+mod peers;
 mod replicas;
 mod requests;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use assignment::AssignmentGauges;
 pub use clients::Clients;
 pub use decisions::PoolGauges;
 pub use line::TenantGauges;
+pub use peers::PeerGauges;
 pub use replicas::ReplicaGauges;
 pub use requests::PoolMetrics;
 
@@ -42,6 +44,7 @@ pub struct Metrics {
     assignment: assignment::AssignmentFamilies,
     line: line::LineFamilies,
     panics: panics::PanicFamilies,
+    peers: peers::PeerFamilies,
 }
 
 impl Default for Metrics {
@@ -57,6 +60,7 @@ impl Default for Metrics {
             assignment: assignment::AssignmentFamilies::default(),
             line: line::LineFamilies::default(),
             panics: panics::PanicFamilies::default(),
+            peers: peers::PeerFamilies::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
         it.clients.register(&mut it.registry);
@@ -65,6 +69,7 @@ impl Default for Metrics {
         it.assignment.register(&mut it.registry);
         it.line.register(&mut it.registry);
         it.panics.register(&mut it.registry);
+        it.peers.register(&mut it.registry);
         it.registry.register(
             "cleave_log_lines_dropped",
             "Log lines that were dropped because standard error took no more",
@@ -109,6 +114,11 @@ impl Metrics {
         tenants: &[TenantGauges<'_>],
     ) {
         self.line.set(pool, classes, tenants);
+    }
+
+    /// Sets what is told of other routers.
+    pub fn set_peers(&self, peers: &[PeerGauges<'_>]) {
+        self.peers.set(peers);
     }
 
     /// Sets how many log lines were dropped since the start.

@@ -56,6 +56,17 @@ fn the_guide_lists_every_metric_and_no_other() {
     metrics.set_assignment("p", assignment);
     let tenant = TenantGauges { tenant: "t", waiting: 1, used_mu: [("burst", 2.5); 3] };
     metrics.set_line("p", [("batch", 3)].into_iter(), &[tenant]);
+    metrics.set_peers(&[PeerGauges {
+        peer: "10.0.0.2:7400",
+        lag: Duration::from_millis(3),
+        bytes_told: 1,
+        bytes_heard: 2,
+        gaps: 3,
+        wholes_told: 4,
+        wholes_heard: 5,
+        overruns: 6,
+        in_flight: 7,
+    }]);
     let text = metrics.write();
     let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
     let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();
