@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Answer, Mock, Request, Router, ask, eventually};
+use crate::support::{Answer, Mock, Request, Router, ask, config, eventually};
 
 /// Starts a router that talks to others; it is up when it has taken on all replicas.
 async fn start(urls: &[String], peer: Option<&str>, more: &str) -> Router {
@@ -100,8 +100,15 @@ async fn a_drain_that_one_router_is_told_holds_at_all() {
     let drained = mocks[1].address.to_string();
     let ordered = ask(routers[0].admin, &Request::post(&format!("/drain/{drained}"), "")).await;
     assert!(ordered.status() < 300, "{}", ordered.text());
+    // Also at one that starts later, which may hear of it before it has seen the replica.
     let met = address(&routers[0]).await;
-    routers.push(start(&urls, Some(&met), "").await);
+    let replicas: Vec<_> = urls.iter().map(|it| (it.as_str(), 1.0)).collect();
+    let settings = format!(
+        "policy = \"priced\"\ncluster.listen = \"127.0.0.1:0\"\ncluster.peers = [\"{met}\"]"
+    );
+    let late = Router::start_with(&config(&replicas, &settings));
+    late.until("others are up", |it| 2 <= it.count(|it| it.state == "up")).await;
+    routers.push(late);
     all_talk(&routers).await;
     let mut session = 100;
     for router in &routers {

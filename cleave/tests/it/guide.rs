@@ -162,6 +162,7 @@ macro_rules! commands_of {
 commands_of! {
     commands_of_calibration_run "calibration.md",
     commands_of_clients_run "clients.md",
+    commands_of_cluster_run "cluster.md",
     commands_of_configuration_run "configuration.md",
     commands_of_deployment_run "deployment.md",
     commands_of_errors_run "errors.md",
@@ -224,6 +225,7 @@ fn every_file_of_the_guide_is_sound() {
             let replicas = if has_replicas { "" } else { "replicas = [\"http://gpu-0:8000\"]\n" };
             let secret = secret.to_str().unwrap();
             let example = example.replace("/run/secrets/cleave-cache-secret", secret);
+            let example = example.replace("/run/secrets/cleave-cluster", secret);
             fs::write(&file, format!("{replicas}{example}")).unwrap();
             vec!["check-config", "--config", path]
         };
