@@ -15,6 +15,7 @@ mod guide;
 mod hostile;
 mod line;
 mod load;
+mod metrics;
 mod orders;
 mod priced;
 mod reload;

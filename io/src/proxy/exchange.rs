@@ -12,7 +12,7 @@ use cleave_core::protocol::{
 };
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use tracing::debug;
 
@@ -118,13 +118,7 @@ async fn serve(
 ) -> Result<Served, ServeError> {
     // Intake and peek: the request, its caller and its session.
     let router = &worker.router;
-    let path = Path::read(visit.uri.path())?;
-    let allowed = &router.settings.paths_allowed;
-    match path_verdict(parts.method.as_str(), visit.uri.path(), path, allowed) {
-        PathVerdict::Open => {}
-        PathVerdict::Closed => return Err(ServeError::ClosedPath),
-        PathVerdict::Method => return Err(ServeError::Method { method: parts.method }),
-    }
+    let path = open_path(router, &parts.method, visit.uri.path())?;
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
     visit.whose = caller.at.map(|at| (Arc::clone(&tenants), at));
@@ -145,14 +139,12 @@ async fn serve(
     let Route { pool, model: known_as, is_adapter } = route;
     let model = known_as.as_deref().or(model).unwrap_or("");
     visit.model = Some(model.into());
-    let header = router.settings.workload_header.as_ref();
-    let workload = header.and_then(|it| parts.headers.get(it)?.to_str().ok());
+    let workload = named_workload(router, &parts.headers);
     let key = SliceKey::new(caller.salt, workload.unwrap_or(model), session);
-    let spec = pool.spec();
-    let resumes = found.stream && spec.resume;
+    let (spec, streams) = (pool.spec(), found.stream);
     let (urgency, bytes) = (&found.urgency, taken.held_bytes());
-    let claim = claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)
-        .map_err(|it| ServeError::UnknownClass { available: it.available })?;
+    let claim =
+        claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)?;
 
     let whose = (&router.salts, caller.identity);
     let out = outgoing::Outgoing::new(&spec, path, &taken, &found, whose)?;
@@ -187,8 +179,9 @@ async fn serve(
             let answer = try_each(worker, visit, member, &head, &payload).await?;
             let headers = parts.headers;
             let kept = || ResumableRequest { body, share: room, headers, splices, passing };
-            let buffer =
-                resumes.then(kept).and_then(|it| ResumeBuffer::new(visit.api, &answer, it));
+            let buffer = (streams && spec.resume)
+                .then(kept)
+                .and_then(|it| ResumeBuffer::new(visit.api, &answer, it));
             (answer, buffer)
         }
         Intake::Nothing => {
@@ -199,6 +192,22 @@ async fn serve(
     };
     let answer = vet(visit, answer, passing)?;
     Ok(Served { answer, resume_buffer, account })
+}
+
+/// Reads a path, and refuses one that is not served to clients.
+fn open_path(router: &Router, method: &Method, path: &str) -> Result<Path, ServeError> {
+    let read = Path::read(path)?;
+    match path_verdict(method.as_str(), path, read, &router.settings.paths_allowed) {
+        PathVerdict::Open => Ok(read),
+        PathVerdict::Closed => Err(ServeError::ClosedPath),
+        PathVerdict::Method => Err(ServeError::Method { method: method.clone() }),
+    }
+}
+
+/// The workload that a trusted proxy names in place of the model.
+fn named_workload<'a>(router: &Router, headers: &'a HeaderMap) -> Option<&'a str> {
+    let header = router.settings.workload_header.as_ref()?;
+    headers.get(header)?.to_str().ok()
 }
 
 /// Counts the tokens of a prompt, if its pool has a tokenizer that is done in time; else 0, and the
