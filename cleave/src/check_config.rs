@@ -6,9 +6,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use cleave_core::queue::{Class, Classes, Limits};
 use cleave_io::config::{self, Config, Flags};
+use cleave_io::coordination::PeerAddress;
 use cleave_io::proxy::{ReplicaSettings, TenantSettings};
 use cleave_io::replicas::{Listed, ProbeSettings, Target, Trouble, ask_models, probe};
 use humantime::format_duration;
@@ -48,7 +50,7 @@ pub(crate) fn run(args: &CheckConfig) -> ExitCode {
 
 /// Writes what the configuration amounts to.
 fn summary(config: &Config) -> String {
-    let Config { proxy, pools, discover, tenants, admin, telemetry: _, files: _ } = config;
+    let Config { proxy, pools, discover, tenants, admin, cluster, telemetry: _, files: _ } = config;
     let scheme = if proxy.tls.is_some() { "https" } else { "http" };
     let guard = match admin.tokens.len() {
         0 => "without a token".to_owned(),
@@ -60,6 +62,11 @@ fn summary(config: &Config) -> String {
         "ok\nclients: {scheme}://{}, {} threads\nadmin: {admin_scheme}://{}, {guard}\n",
         proxy.listen, proxy.threads, admin.listen
     );
+    if let Some(cluster) = cluster {
+        let peers: Vec<&str> = cluster.peers.iter().map(PeerAddress::as_str).collect();
+        let peers = if peers.is_empty() { "those that join".to_owned() } else { peers.join(", ") };
+        writeln!(text, "other routers: on {}, with {peers}", cluster.listen).expect("text grows");
+    }
     for pool in pools {
         let models = match pool.models.as_slice() {
             [] => "whatever its replicas serve".to_owned(),
@@ -78,6 +85,8 @@ fn summary(config: &Config) -> String {
         }
         if let Some(source) = discover.get(&pool.name) {
             writeln!(text, "  and those found at {source}").expect("text grows");
+        } else if let Some(warning) = tenants.overcommitment(pool) {
+            writeln!(text, "warning: {warning}").expect("text grows");
         }
     }
     // All pools have the same classes.
@@ -103,10 +112,15 @@ fn summary(config: &Config) -> String {
 fn class_line(class: &Class) -> String {
     let Class { name, weight, promise, wait_max } = class;
     let weight = f64::from(weight.thousandths()) / 1000.0;
-    let first =
-        promise.first_token.map(|it| format!(", first token within {}", format_duration(it)));
-    let (first, wait) = (first.unwrap_or_default(), format_duration(*wait_max));
-    format!("class {name}: weight {weight}{first}, waits at most {wait}")
+    let span = |what: &str, it: Option<Duration>| {
+        it.map(|it| format!(", {what} within {}", format_duration(it))).unwrap_or_default()
+    };
+    let first = span("first token", promise.first_token);
+    let gap = span("each next", promise.token_gap);
+    format!(
+        "class {name}: weight {weight}{first}{gap}, waits at most {}",
+        format_duration(*wait_max)
+    )
 }
 
 fn tenant_line(tenant: &TenantSettings, classes: &Classes) -> String {
@@ -126,7 +140,7 @@ fn tenant_line(tenant: &TenantSettings, classes: &Classes) -> String {
 }
 
 fn contract(limits: &Limits) -> String {
-    let Limits { work_per_min, tokens_per_min, requests_per_min, burst } = limits;
+    let Limits { work_per_min, tokens_per_min, requests_per_min, burst, is_hard } = limits;
     let parts = [
         work_per_min.map(|it| format!("{} MU", it.as_mu())),
         tokens_per_min.map(|it| format!("{it} tokens")),
@@ -136,7 +150,8 @@ fn contract(limits: &Limits) -> String {
     if parts.is_empty() {
         return "no contract".to_owned();
     }
-    format!("{} a minute, burst {}", parts.join(", "), format_duration(*burst))
+    let hard = if *is_hard { ", hard" } else { "" };
+    format!("{} a minute, burst {}{hard}", parts.join(", "), format_duration(*burst))
 }
 
 /// Asks every listed replica as the router would, and says what it found.
@@ -209,5 +224,26 @@ mod tests {
         assert!(text.contains("class interactive: weight 16"), "{text}");
         let tenant = "tenant acme: 1 keys, batch, weight 1, 5 tokens a minute";
         assert!(text.contains(tenant), "{text}");
+    }
+
+    #[test]
+    fn contracts_that_cannot_all_be_kept_are_warned_of() {
+        let warned = |mu_per_min: &str| {
+            let variables = [
+                ("CLEAVE__REPLICAS", "[\"http://a:1\", \"http://b:1\"]".to_owned()),
+                (
+                    "CLEAVE__TENANTS",
+                    format!(
+                        "[{{ name = \"t\", key_sha256 = [\"{}\"], contract = {{ mu_per_min = {mu_per_min} }} }}]",
+                        "0".repeat(64)
+                    ),
+                ),
+            ];
+            let variables = variables.map(|(name, text)| (name.to_owned(), text));
+            let config = config::load(None, variables.into_iter(), Flags::default()).unwrap();
+            summary(&config).contains("warning: contracts for pool default add up to")
+        };
+        assert!(!warned("10.0"));
+        assert!(warned("100000.0"));
     }
 }

@@ -125,9 +125,10 @@ fn write_try(text: &mut String, number: usize, it: &Try) {
         it.output_tokens_expected.map_or("an unknown number of".to_owned(), |it| it.to_string());
     write!(
         text,
-        "\ntry {number}: {replica} by {policy}: {because}\n{}\
+        "\ntry {number}: {replica} by {policy}: {because}\n{}{}\
          workload {workload}, prompt of {prompt_tokens} tokens, answer of {expected} expected\n{}\n",
         beyond(it),
+        moved(it),
         candidates(it)
     )
     .expect("text grows");
@@ -140,12 +141,17 @@ fn write_try(text: &mut String, number: usize, it: &Try) {
     }
 }
 
-/// Says why it could leave its subset, and what it left there.
+/// Says why it could leave its subset.
 fn beyond(it: &Try) -> String {
-    let Some(why) = &it.beyond else { return String::new() };
-    let home = it.home.as_ref().filter(|home| **home != it.replica);
-    let home = home.map_or_else(String::new, |home| format!("; its session was at {home}"));
-    format!("beyond its subset, because {why}{home}\n")
+    let why = it.beyond.as_ref();
+    why.map_or_else(String::new, |why| format!("beyond its subset, because {why}\n"))
+}
+
+/// Says where its session was, and why it is not there any more.
+fn moved(it: &Try) -> String {
+    let (Some(home), Some(because)) = (&it.home, &it.moved_because) else { return String::new() };
+    let by = it.moved_for_ms.map_or_else(String::new, |ms| format!(", by {ms:.1} ms"));
+    format!("its session was at {home}, and left because {because}{by}\n")
 }
 
 fn candidates(it: &Try) -> Table {

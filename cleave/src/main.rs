@@ -19,16 +19,23 @@ mod top;
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 use cleave_io::telemetry;
+
+/// What `--version` says; `-V` says the number alone.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let defaults = cleave_core::brain::Settings::default().summary();
+    format!("{}\ndefaults: {defaults}", env!("CARGO_PKG_VERSION"))
+});
 
 /// The exit status of a command line or a configuration that cannot be used, as in sysexits.h.
 const EX_USAGE: u8 = 64;
 
 /// A router for LLM inference: sessions stay where their KV cache is, load is measured in work
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true)]
+#[command(version, long_version = LONG_VERSION.as_str(), propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -75,4 +82,15 @@ fn has_no_reader(error: &anyhow::Error) -> bool {
 fn fail(error: &anyhow::Error) -> ExitCode {
     telemetry::last_words(&format!("error: {error:#}"));
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_says_which_parts_are_on_by_default() {
+        let on = "defaults: policy priced, line on, gate off, subsets on, quarantine on, tries 3";
+        assert!(LONG_VERSION.ends_with(on), "{}", *LONG_VERSION);
+    }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context as _;
 use cleave_io::admin::{self, AdminServer};
 use cleave_io::config::{self, Config, Flags};
+use cleave_io::coordination::Cluster;
 use cleave_io::proxy::{Router, Server};
 use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
@@ -55,6 +56,9 @@ pub(crate) struct Serve {
     /// `power_of_two` [default: priced]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
+    /// Another router to decide as one with, HOST:PORT of its `cluster.listen`, once for each
+    #[arg(long = "join", value_name = "HOST:PORT")]
+    join: Vec<String>,
     /// Take the listener from standard input, from the process that serves now
     #[arg(long, hide = true)]
     take_over: bool,
@@ -67,6 +71,7 @@ impl Serve {
             admin: self.admin.clone(),
             policy: self.policy.clone(),
             replicas: self.replicas.clone(),
+            join: self.join.clone(),
         };
         config::load(self.config.as_deref(), config::environment(), flags)
     }
@@ -95,6 +100,10 @@ impl Serve {
         let fitting = connections_that_fit(config.proxy.limits.connections_max);
         let server = Server::bind(Arc::clone(&router), given)?.with_connections_max(fitting);
         let port = RunningAdmin::open(&config.admin, &router, self.take_over).await?;
+        let cluster = match config.cluster.clone() {
+            Some(settings) => Some(Cluster::bind(settings, Arc::clone(&router))?),
+            None => None,
+        };
         let membership = Membership::new(Arc::clone(&router));
         membership.configure(&config);
         if self.take_over {
@@ -118,6 +127,11 @@ impl Serve {
 
         let [stop, hurry, taken] = std::array::from_fn(|_| CancellationToken::new());
         let beside = Beside { router: Arc::clone(&router), tasks: TaskTracker::new() };
+        let cluster = cluster.map(|(cluster, listener)| {
+            let (own, listener) = (Arc::clone(&cluster), Arc::new(listener));
+            beside.keep("cluster", move || Arc::clone(&own).run(Arc::clone(&listener)));
+            cluster
+        });
         beside.keep("tick", move || Arc::clone(&router).tick());
         let handing = Arc::new(Handing {
             listener: server.share_listener()?,
@@ -138,6 +152,9 @@ impl Serve {
             or_warn(self.clone().reload_on_change(Arc::clone(&config), Arc::clone(&membership)))
         });
         let cut = server.run(stop, hurry, taken).await?;
+        if let Some(cluster) = cluster {
+            cluster.leave().await;
+        }
         if cut == 0 {
             info!("drained, nothing cut");
         } else {
@@ -318,6 +335,8 @@ impl Handing {
             info!("SIGUSR2: starting a successor");
             // There is one admin port, and the successor's is the one that matters.
             port.end.cancel();
+            // The successor reads what is written down by now.
+            port.router.flush();
             match successor::start(self.listener.try_clone()?).await {
                 Ok(pid) => {
                     info!(pid, "successor serves: no new connections here, streams finish");

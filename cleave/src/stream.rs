@@ -123,6 +123,7 @@ struct Arriving {
     text: String,
     pieces_at: Vec<Instant>,
     usage: Option<Usage>,
+    /// Whether its end was told, by a reason to finish or by `[DONE]`, which not every engine sends.
     is_done: bool,
 }
 
@@ -161,6 +162,7 @@ impl Arriving {
             // end of the stream counts only where it is all there is.
             let is_bare = choice.finish_reason.is_none() && !choice.only_opens();
             let is_only = choice.finish_reason.is_some() && self.pieces_at.is_empty();
+            self.is_done |= choice.finish_reason.is_some();
             self.text.push_str(choice.words());
             if !choice.words().is_empty() || is_bare || is_only {
                 self.pieces_at.push(now);
@@ -169,6 +171,7 @@ impl Arriving {
         self.usage = event.usage.or(self.usage);
     }
 
+    /// Ends an answer whose body came to its proper end.
     fn finish(self) -> Result<Answer, Unusable> {
         if !self.is_done || self.pieces_at.is_empty() {
             return Err(Unusable::CutOff);
@@ -255,6 +258,15 @@ mod tests {
             "data: {{\"choices\":[{{\"text\":\"\",\"finish_reason\":\"length\"}}]}}\n\n{USAGE}"
         ));
         assert_eq!(seconds(&answer.unwrap()), [1]);
+    }
+
+    #[test]
+    fn an_answer_that_gave_its_reason_to_finish_is_whole_without_done() {
+        let answer = read(
+            "data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}],\
+             \"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n",
+        );
+        assert_eq!(answer.unwrap().text, "a");
     }
 
     #[test]

@@ -3,9 +3,11 @@
 //! exactly what production runs.
 
 pub mod brain;
+pub mod cluster;
 pub mod cost;
 pub mod domain;
 pub mod fleet;
+pub mod kept;
 pub mod policy;
 pub mod prefix;
 pub mod protocol;

@@ -3,6 +3,7 @@
 
 pub mod admin;
 pub mod config;
+pub mod coordination;
 pub mod discovery;
 pub mod proxy;
 pub mod replicas;

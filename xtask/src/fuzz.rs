@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::process::must;
 use crate::repo;
 
-const TARGETS: [&str; 3] = ["peek", "meter", "brain"];
+const TARGETS: [&str; 4] = ["peek", "meter", "brain", "cluster"];
 
 /// What makes a program tell libFuzzer which branches an input took.
 const FLAGS: &str = "-Cpasses=sancov-module \

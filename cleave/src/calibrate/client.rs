@@ -30,6 +30,15 @@ pub(super) enum Api {
     Chat,
 }
 
+impl Api {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Completions => "/v1/completions",
+            Self::Chat => "/v1/chat/completions",
+        }
+    }
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
@@ -111,7 +120,8 @@ impl ReplicaClient {
     /// Gets a page.
     pub(super) async fn get(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
         let request = Request::get(format!("{}{path}", self.base)).body(Full::default())?;
-        let response = self.http.request(request).await.map_err(|error| self.unreachable(error))?;
+        let response =
+            self.http.request(request).await.map_err(|error| self.no_answer(path, error))?;
         Ok((response.status(), self.collect(response).await?))
     }
 
@@ -138,27 +148,21 @@ impl ReplicaClient {
         };
         let request = self.post(dialect.api, &body).map_err(QuestionError::Broken)?;
         let sent_at = Instant::now();
-        let response = self
-            .http
-            .request(request)
-            .await
-            .map_err(|error| QuestionError::Broken(self.unreachable(error)))?;
+        let response =
+            self.http.request(request).await.map_err(|error| {
+                QuestionError::Broken(self.no_answer(dialect.api.path(), error))
+            })?;
         let status = response.status();
         if !status.is_success() {
             let words = self.collect(response).await.map_err(QuestionError::Broken)?;
-            let words = String::from_utf8_lossy(&words).chars().take(REFUSAL_CHARS_MAX).collect();
-            return Err(QuestionError::Refused { status, words });
+            return Err(QuestionError::Refused { status, words: opening_words(&words) });
         }
         let answer = stream::listen(response.into_body(), sent_at).await;
         answer.map_err(|error| QuestionError::Broken(error.into()))
     }
 
     fn post(&self, api: Api, body: &QuestionBody<'_>) -> anyhow::Result<Request<Full<Bytes>>> {
-        let path = match api {
-            Api::Completions => "/v1/completions",
-            Api::Chat => "/v1/chat/completions",
-        };
-        let request = Request::post(format!("{}{path}", self.base))
+        let request = Request::post(format!("{}{}", self.base, api.path()))
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::from(serde_json::to_vec(body)?))?;
         Ok(request)
@@ -170,9 +174,19 @@ impl ReplicaClient {
         Ok(body.to_bytes())
     }
 
-    fn unreachable(&self, error: hyper_util::client::legacy::Error) -> anyhow::Error {
-        let told =
-            format!("cannot reach {}; is the replica up, and is this its address?", self.base);
+    /// Says why nothing came for a request: there is no replica, or it closed the connection.
+    fn no_answer(&self, path: &str, error: hyper_util::client::legacy::Error) -> anyhow::Error {
+        let base = &self.base;
+        let told = if error.is_connect() {
+            format!("cannot reach {base}; is the replica up, and is this its address?")
+        } else {
+            format!("{base} sent no HTTP answer to {path}; look into its log")
+        };
         anyhow::Error::from(error).context(told)
     }
+}
+
+/// Shortens what a replica says of a request that it refuses.
+pub(super) fn opening_words(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).chars().take(REFUSAL_CHARS_MAX).collect()
 }

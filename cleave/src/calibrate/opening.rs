@@ -4,7 +4,7 @@
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 
-use super::client::{Api, Question, QuestionError, ReplicaClient, RequestForm};
+use super::client::{Api, Question, QuestionError, ReplicaClient, RequestForm, opening_words};
 use super::engine_metrics::EngineCounters;
 use super::grid::{GridSize, Limits};
 use super::prompts::Prompts;
@@ -79,8 +79,13 @@ async fn choose_model(client: &ReplicaClient, wanted: Option<&str>) -> anyhow::R
     let names: Vec<&str> = listed.iter().map(|it| it.id.as_str()).collect();
     match (wanted, listed.as_slice()) {
         (None, [only]) => Ok(only.clone()),
+        (None, []) if !status.is_success() => bail!(
+            "{} answered {status} to /v1/models: {}; name the model with --model, or check the address",
+            client.base(),
+            opening_words(&body)
+        ),
         (None, []) => bail!(
-            "{} lists no model on /v1/models ({status}); name it with --model, or check the address",
+            "{} lists no model on /v1/models; name it with --model, or check the address",
             client.base()
         ),
         (None, _) => bail!("the replica serves {}; say which with --model", names.join(", ")),

@@ -3,7 +3,17 @@
 
 use std::future;
 
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::routing::get;
+use bytes::Bytes;
 use clap::Parser as _;
+use futures_util::TryStreamExt as _;
+use http_body_util::BodyExt as _;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -105,6 +115,66 @@ async fn what_cannot_be_calibrated_says_what_to_do() {
     assert!(refused("gpu-0:8000").await.contains("http://"));
     // Nothing listens on port 1.
     assert!(refused("http://127.0.0.1:1").await.contains("is the replica up"));
+}
+
+/// Puts an engine in front of `behind` that ends its streams without `[DONE]`, and answers `/v1/models` with
+/// `models`; dropping the set ends it.
+async fn plain_engine(behind: &str, models: StatusCode) -> (String, JoinSet<()>) {
+    let base = behind.to_owned();
+    let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
+    let pass = move |request: Request| {
+        let (base, client) = (base.clone(), client.clone());
+        async move {
+            let (mut head, body) = request.into_parts();
+            head.uri = format!("{base}{}", head.uri.path()).parse().unwrap();
+            let answer = client.request(Request::from_parts(head, body)).await.unwrap();
+            answer.map(|body| {
+                Body::from_stream(body.into_data_stream().map_ok(|it| {
+                    let text = String::from_utf8_lossy(&it).replace("data: [DONE]\n\n", "");
+                    Bytes::from(text)
+                }))
+            })
+        }
+    };
+    let list = move || async move { (models, r#"{"data":[{"id":"mock-8b"}]}"#) };
+    let routes = Router::new().route("/v1/models", get(list)).fallback(pass);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut task = JoinSet::new();
+    task.spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    (url, task)
+}
+
+async fn calibrate_plain(url: &str) -> anyhow::Result<Calibration> {
+    calibrate(url, &parse(&["--replica", url, "--quick"]), &CancellationToken::new()).await
+}
+
+#[tokio::test]
+async fn an_engine_that_sends_no_done_is_calibrated() {
+    let rig = Rig::start(hurried()).await;
+    let (url, _task) = plain_engine(&rig.url, StatusCode::OK).await;
+    let Calibration { coefficients, findings, .. } = calibrate_plain(&url).await.unwrap();
+    assert_eq!(coefficients.model, "mock-8b");
+    assert!(10 <= findings.cells.len(), "{:?}", findings.notes);
+}
+
+#[tokio::test]
+async fn a_list_of_models_that_fails_is_reported_with_its_status_and_path() {
+    let (url, _task) = plain_engine("http://127.0.0.1:1", StatusCode::INTERNAL_SERVER_ERROR).await;
+    let error = format!("{:#}", calibrate_plain(&url).await.unwrap_err());
+    assert!(error.contains("500") && error.contains("/v1/models"), "{error}");
+    assert!(!error.contains("cannot reach") && error.contains("--model"), "{error}");
+    // One that closes the connection without an answer was reached, too.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            drop(connection);
+        }
+    });
+    let error = format!("{:#}", calibrate_plain(&url).await.unwrap_err());
+    assert!(error.contains("/v1/models") && !error.contains("cannot reach"), "{error}");
 }
 
 #[tokio::test]

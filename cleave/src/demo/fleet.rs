@@ -164,6 +164,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         session_headers: default_session_headers(),
         state_dir: None,
         audit_file: None,
+        kept_ids_bytes_max: 1 << 20,
         cache_secret: None,
         explain: ExplainSettings::default(),
         paths_allowed: Vec::new(),

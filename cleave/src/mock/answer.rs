@@ -19,6 +19,7 @@ use super::ask::{Ask, Tool, render_call};
 use super::driver::Ticket;
 use super::events::Events;
 use super::refusal::{ErrorDialect, Refusal, json, to_json};
+use super::stored::StoredResponse;
 use super::text::{self, Author, Draft, TOKEN_BYTES};
 
 /// How one API writes answers.
@@ -88,9 +89,16 @@ impl Made {
 
 /// Answers a request of one API.
 pub(super) async fn generate<S: Shape>(replica: &Replica, body: &[u8]) -> Response {
-    let begun = S::read(body).and_then(|(ask, shape)| {
+    let begun = S::read(body).and_then(|(mut ask, shape)| {
+        if let Some(id) = ask.previous.take() {
+            let stored = replica.shared.stored.get(&id);
+            let stored = stored.ok_or(Refusal::UnknownResponse { id })?;
+            ask.prompt.splice(..0, stored.said);
+        }
         let (made, ticket) = begin(replica, &ask, S::ID_PREFIX)?;
-        Ok((ask.stream, Generation { made, ticket, shape, events: Events::default(), tokens: 0 }))
+        let (events, tokens) = Default::default();
+        let kept = ask.stores.then(|| (replica.clone(), ask.prompt));
+        Ok((ask.stream, Generation { made, ticket, shape, events, tokens, kept }))
     });
     match begun {
         Err(refusal) => refusal.into_response(S::DIALECT),
@@ -237,6 +245,8 @@ struct Generation<S> {
     events: Events,
     /// Tokens seen so far.
     tokens: usize,
+    /// Where the answer is kept, and what came before it.
+    kept: Option<(Replica, Vec<u8>)>,
 }
 
 impl<S: Shape> Generation<S> {
@@ -276,8 +286,16 @@ impl<S: Shape> Generation<S> {
     fn note(&mut self, event: Event) {
         match event {
             Event::FirstToken { cached_tokens } => self.made.cached_tokens = cached_tokens,
-            Event::Token | Event::Finished { .. } => {}
+            Event::Token => {}
+            Event::Finished { .. } => self.keep(),
         }
+    }
+
+    fn keep(&mut self) {
+        let Some((replica, mut said)) = self.kept.take() else { return };
+        said.extend_from_slice(self.made.raw.as_bytes());
+        let reply = self.shape.whole(&self.made);
+        replica.shared.stored.put(&self.made.id, StoredResponse { said, reply });
     }
 
     fn write(&mut self, event: Event) {

@@ -25,6 +25,10 @@ pub(super) struct Ask {
     pub(super) stream: bool,
     /// The tool to call instead of talking.
     pub(super) tool: Option<Tool>,
+    /// The stored response that it goes on from.
+    pub(super) previous: Option<String>,
+    /// Whether the answer is kept.
+    pub(super) stores: bool,
 }
 
 /// Reads a body, or says what is wrong with it.

@@ -15,6 +15,7 @@ mod metrics;
 mod refusal;
 mod routes;
 mod shapes;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -88,6 +89,7 @@ struct Shared {
     block_tokens: u32,
     driver: Arc<Driver>,
     faults: FaultBox,
+    stored: stored::Store,
     crash: CancellationToken,
     started_at: SystemTime,
 }
@@ -117,6 +119,7 @@ impl Replica {
             block_tokens: settings.engine.block_tokens,
             driver: Arc::new(driver),
             faults: FaultBox::new(settings.faults, settings.seed),
+            stored: stored::Store::default(),
             crash: CancellationToken::new(),
             started_at: SystemTime::now(),
         };

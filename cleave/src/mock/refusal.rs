@@ -26,6 +26,10 @@ pub(super) enum Refusal {
         tokens: u64,
         tokens_max: u32,
     },
+    /// No response with this id is kept here.
+    UnknownResponse {
+        id: String,
+    },
     /// A failure that was asked for.
     Injected,
 }
@@ -64,6 +68,7 @@ impl Refusal {
         match self {
             Self::Bad { message } => message.clone(),
             Self::UnknownModel { model } => format!("The model `{model}` does not exist."),
+            Self::UnknownResponse { id } => format!("Response with id '{id}' not found."),
             Self::TooLong { tokens, tokens_max } => format!(
                 "This model's maximum context length is {tokens_max} tokens. However, you requested \
                  {tokens} tokens. Please reduce the length of the prompt or of the answer."
@@ -75,7 +80,7 @@ impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::Bad { .. } | Self::TooLong { .. } => StatusCode::BAD_REQUEST,
-            Self::UnknownModel { .. } => StatusCode::NOT_FOUND,
+            Self::UnknownModel { .. } | Self::UnknownResponse { .. } => StatusCode::NOT_FOUND,
             Self::Injected => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -85,6 +90,7 @@ impl Refusal {
         match self {
             Self::Bad { .. } | Self::TooLong { .. } => ("BadRequestError", "invalid_request_error"),
             Self::UnknownModel { .. } => ("NotFoundError", "not_found_error"),
+            Self::UnknownResponse { .. } => ("invalid_request_error", "not_found_error"),
             Self::Injected => ("InternalServerError", "api_error"),
         }
     }
@@ -94,7 +100,11 @@ impl Refusal {
         let (openai, anthropic) = self.types();
         let body = match dialect {
             ErrorDialect::OpenAi => {
-                let param = matches!(self, Self::UnknownModel { .. }).then_some("model");
+                let param = match &self {
+                    Self::UnknownModel { .. } => Some("model"),
+                    Self::UnknownResponse { .. } => Some("response_id"),
+                    Self::Bad { .. } | Self::TooLong { .. } | Self::Injected => None,
+                };
                 let code = status.as_u16();
                 to_json(&OpenAiBody {
                     error: OpenAiError { message: &message, r#type: openai, param, code },

@@ -5,7 +5,7 @@ use std::future;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
@@ -32,6 +32,7 @@ pub(super) fn router(replica: Replica) -> Router {
         .route_layer(middleware::from_fn_with_state(replica.clone(), strike));
     Router::new()
         .merge(work)
+        .route("/v1/responses/{id}", get(stored).delete(delete))
         .route("/v1/models", get(models))
         .route("/health", get(health))
         .route("/metrics", get(metrics))
@@ -48,6 +49,28 @@ async fn generate<S: Shape>(State(replica): State<Replica>, body: Bytes) -> Resp
         return future::pending().await;
     }
     answer::generate::<S>(&replica, &body).await
+}
+
+/// Answers a response that is kept.
+async fn stored(State(replica): State<Replica>, Path(id): Path<String>) -> Response {
+    match replica.shared.stored.get(&id) {
+        Some(stored) => json(stored.reply),
+        None => Refusal::UnknownResponse { id }.into_response(ErrorDialect::OpenAi),
+    }
+}
+
+#[derive(Serialize)]
+struct Deletion<'a> {
+    id: &'a str,
+    object: &'a str,
+    deleted: bool,
+}
+
+async fn delete(State(replica): State<Replica>, Path(id): Path<String>) -> Response {
+    if !replica.shared.stored.delete(&id) {
+        return Refusal::UnknownResponse { id }.into_response(ErrorDialect::OpenAi);
+    }
+    json(to_json(&Deletion { id: &id, object: "response", deleted: true }))
 }
 
 async fn health(State(replica): State<Replica>) -> StatusCode {

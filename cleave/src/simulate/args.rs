@@ -120,6 +120,12 @@ struct FleetArgs {
     /// class of --costs, or llama-8b]
     #[arg(long, value_name = "NAME")]
     hardware: Option<String>,
+    /// How many times as fast as that they are [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    speed: Option<f64>,
+    /// The step times that routers take all replicas to have [default: those they have]
+    #[arg(long, value_name = "NAME")]
+    believe: Option<String>,
     /// A file of coefficients, as `cleave calibrate` writes it
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
@@ -144,10 +150,7 @@ struct FleetArgs {
     /// Time from a reading to its arrival [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = span)]
     scrape_delay: Option<Span>,
-    /// Let several routers tell each other what they have booked, at this interval [default: never]
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    exchange_interval: Option<Span>,
-    /// Time until the others hear it [default: 20ms]
+    /// Let several routers tell each other what they do, which takes this long [default: never]
     #[arg(long, value_name = "TIME", value_parser = span)]
     exchange_delay: Option<Span>,
 }
@@ -220,6 +223,7 @@ impl FleetArgs {
         }
         for class in &mut scenario.fleet {
             lay(&mut class.hardware, self.hardware.clone());
+            class.speed = self.speed.unwrap_or(class.speed);
             class.kv_tokens = self.kv_tokens.unwrap_or(class.kv_tokens);
             class.block_tokens = self.block_tokens.unwrap_or(class.block_tokens);
             class.batched_tokens = self.batched_tokens.unwrap_or(class.batched_tokens);
@@ -227,9 +231,9 @@ impl FleetArgs {
         }
         lay(&mut scenario.costs, self.costs);
         lay(&mut scenario.routers.count, self.routers);
+        lay(&mut scenario.believe, self.believe);
         lay(&mut scenario.routers.scrape_interval, self.scrape_interval);
         lay(&mut scenario.routers.scrape_delay, self.scrape_delay);
-        lay(&mut scenario.routers.exchange_interval, self.exchange_interval);
         lay(&mut scenario.routers.exchange_delay, self.exchange_delay);
     }
 }

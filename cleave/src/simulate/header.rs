@@ -59,6 +59,7 @@ fn add_world(plan: &Plan, all: &mut Parameters) {
     all.insert("line", line(&brain.line));
     let divided = brain.subsets != SubsetSettings::undivided();
     all.insert("subsets", on_or_off(divided).to_owned());
+    all.insert("learning", on_or_off(brain.learns_costs).to_owned());
     all.insert("quarantine", on_or_off(brain.quarantine.enabled).to_owned());
     let classes = plan.classes.iter().map(|it| {
         format!(
@@ -78,7 +79,7 @@ fn add_world(plan: &Plan, all: &mut Parameters) {
         ),
     );
     if let Some(it) = settings.exchange {
-        all.insert("exchange", format!("every {:?}, {:?} late", it.interval, it.delay));
+        all.insert("exchange", format!("{:?} late", it.delay));
     }
     if 0.0 < settings.non_streaming {
         all.insert("answers that do not stream", settings.non_streaming.to_string());
@@ -164,7 +165,8 @@ fn bound<T: PartialEq + ToString>(count: T, none: T) -> String {
 fn belief(it: &Belief) -> String {
     let [floor, new_token, attention, context] = it.coefficients;
     let tokens = it.tokens;
+    let steps = it.steps.map_or_else(String::new, |it| format!("steps of {} ms, ", it.floor_ms));
     format!(
-        "floor × {floor}, new token × {new_token}, attention × {attention}, context × {context}, prompts × {tokens}"
+        "{steps}floor × {floor}, new token × {new_token}, attention × {attention}, context × {context}, prompts × {tokens}"
     )
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use cleave_core::brain;
+use cleave_core::cost::CostBook;
 use cleave_core::policy::PolicyKind;
 use cleave_core::queue::{Limits, Work};
 use cleave_sim::engine;
@@ -63,14 +64,17 @@ impl Plan {
             format_of(warmup).context("the warm-up")?;
         }
         let replay = replay(&scenario.workload, &source, seed)?;
+        let book = scenario.costs.as_deref().map(hardware::read_costs).transpose()?;
+        let book = book.unwrap_or_default();
+        let believed = scenario.believe.as_deref().map(|it| hardware::times_of(it, &book));
         let settings = WorldSettings {
-            replicas: fleet(&mut scenario.fleet, scenario.costs.as_deref())?,
+            replicas: fleet(&mut scenario.fleet, &book)?,
             routers: scenario.routers.count.unwrap_or(1),
             brain: routers::settle(&scenario, slo)?,
             contracts: scenario.contract.iter().map(contract).collect(),
             view: view(scenario.routers)?,
-            exchange: exchange(scenario.routers)?,
-            belief: belief(scenario.routers)?,
+            exchange: exchange(scenario.routers),
+            belief: Belief { steps: believed.transpose()?, ..belief(scenario.routers)? },
             non_streaming: scenario.workload.non_streaming.unwrap_or(0.0),
             timeouts: timeouts(scenario.routers),
             faults: scenario.fault.iter().map(fault).collect::<anyhow::Result<_>>()?,
@@ -151,6 +155,7 @@ fn contract(it: &ContractLine) -> (Tenant, Limits) {
         tokens_per_min: it.tokens_per_min,
         requests_per_min: it.requests_per_min,
         burst: it.burst.map_or(Duration::ZERO, |Span(time)| time),
+        is_hard: false,
     };
     (Tenant(it.tenant), limits)
 }
@@ -271,11 +276,7 @@ fn is_sessions(file: &Path, format: Option<Format>) -> anyhow::Result<bool> {
     Ok(matches!(format, Some(Format::Sessions | Format::LmCache)))
 }
 
-fn fleet(
-    classes: &mut [ReplicaClass],
-    costs: Option<&Path>,
-) -> anyhow::Result<Vec<ReplicaSettings>> {
-    let book = costs.map(hardware::read_costs).transpose()?.unwrap_or_default();
+fn fleet(classes: &mut [ReplicaClass], book: &CostBook) -> anyhow::Result<Vec<ReplicaSettings>> {
     let mut replicas = Vec::new();
     let block_tokens = classes.first().map_or(0, |it| it.block_tokens);
     for it in classes {
@@ -287,7 +288,7 @@ fn fleet(
         ensure!(it.speed.is_finite() && 0.0 < it.speed, "speed must be above 0");
         ensure!(it.weight.is_finite() && 0.0 <= it.weight, "weight must be 0 or more");
         let mut times =
-            hardware::times_of(it.hardware.get_or_insert_with(|| hardware::usual(&book)), &book)?;
+            hardware::times_of(it.hardware.get_or_insert_with(|| hardware::usual(book)), book)?;
         times.floor_ms /= it.speed;
         times.new_token_ms /= it.speed;
         times.attention_ms /= it.speed;
@@ -320,17 +321,11 @@ fn belief(it: RouterSection) -> anyhow::Result<Belief> {
     let factors = coefficients.iter().chain([&tokens]);
     let sound = factors.into_iter().all(|it| it.is_finite() && 0.0 < *it);
     ensure!(sound, "coefficients_off and tokens_off are factors above 0");
-    Ok(Belief { coefficients, tokens })
+    Ok(Belief { coefficients, tokens, ..base })
 }
 
-fn exchange(it: RouterSection) -> anyhow::Result<Option<Exchange>> {
-    let Some(Span(interval)) = it.exchange_interval else {
-        ensure!(it.exchange_delay.is_none(), "exchange_delay needs an exchange_interval beside it");
-        return Ok(None);
-    };
-    ensure!(!interval.is_zero(), "exchange_interval must be above 0");
-    let delay = it.exchange_delay.map_or(View::default().delay, |Span(time)| time);
-    Ok(Some(Exchange { interval, delay }))
+fn exchange(it: RouterSection) -> Option<Exchange> {
+    it.exchange_delay.map(|Span(delay)| Exchange { delay, loss: 0.0 })
 }
 
 fn timeouts(it: RouterSection) -> Timeouts {

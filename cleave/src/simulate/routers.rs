@@ -25,6 +25,8 @@ pub(crate) enum RouterPart {
     Subsets,
     /// Keeping workloads that kill replicas apart
     Quarantine,
+    /// Learning what work takes from what streams show
+    Learning,
 }
 
 /// Settles what every router runs. Without a file of its own it promises what is asked of it.
@@ -48,6 +50,7 @@ pub(super) fn settle(scenario: &Scenario, slo: Slo) -> anyhow::Result<brain::Set
             RouterPart::Gate => settings.line.gates = false,
             RouterPart::Subsets => settings.subsets = SubsetSettings::undivided(),
             RouterPart::Quarantine => settings.quarantine.enabled = false,
+            RouterPart::Learning => settings.learns_costs = false,
         }
     }
     Ok(settings)

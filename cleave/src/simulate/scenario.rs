@@ -28,6 +28,8 @@ pub(crate) struct Scenario {
     pub(crate) pool: Option<String>,
     /// A file that `cleave calibrate` wrote, whose classes `fleet` may name.
     pub(crate) costs: Option<PathBuf>,
+    /// The hardware that routers take all replicas to have, by its name; what each has unless said.
+    pub(crate) believe: Option<String>,
     /// What of the router is turned off.
     pub(crate) without: Vec<RouterPart>,
     pub(crate) subset: SubsetSection,
@@ -158,7 +160,6 @@ pub(crate) struct RouterSection {
     pub(crate) count: Option<usize>,
     pub(crate) scrape_interval: Option<Span>,
     pub(crate) scrape_delay: Option<Span>,
-    pub(crate) exchange_interval: Option<Span>,
     pub(crate) exchange_delay: Option<Span>,
     pub(crate) coefficients_off: Option<[f64; 4]>,
     pub(crate) tokens_off: Option<f64>,

@@ -19,7 +19,7 @@ async fn every_change_of_a_replicas_state_is_told_with_its_reason() {
     let out = news.until(of_it).await;
     assert_eq!(
         (out.state.as_str(), out.reason.as_deref(), out.alert),
-        ("out", Some("unhealthy"), true)
+        ("out", Some("unreachable"), true)
     );
     router.write(&config(&[(&other.url(), 1.0)], settings));
     router.process.signal("HUP");

@@ -83,6 +83,22 @@ async fn the_first_token_is_the_first_word_and_not_the_role_before_it() {
 }
 
 #[tokio::test]
+async fn costs_are_shown_with_what_was_seen_and_how_far_off_they_are() {
+    let mock = Mock::start(&["--speed", "inf"]);
+    let router = Router::start(&[mock.url()], "explain.sample = 1.0").await;
+    for number in 0..3 {
+        let answer = router.ask(&Request::stream(&format!("tell me {number}"))).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+    }
+    until_load_shows(&router, &["\"class\":\"h200\",\"used\":\"given\"", "\"first_token\":{"])
+        .await;
+    let explained = ask(router.admin, &Request::get("/explain")).await;
+    assert!(explained.text().contains("\"costs\":{\"class\":\"h200\""), "{}", explained.text());
+    let metrics = ask(router.admin, &Request::get("/metrics")).await;
+    assert!(metrics.text().contains("cleave_cost_error_ratio{"), "{}", metrics.text());
+}
+
+#[tokio::test]
 async fn what_engines_say_of_themselves_is_shown() {
     let mock = Mock::start(&[]);
     let router = Router::start(&[mock.url()], "health.report_interval = \"20ms\"").await;

@@ -6,6 +6,7 @@
 mod support;
 
 mod bytes;
+mod cluster;
 mod discovery;
 mod engines;
 mod events;
@@ -13,6 +14,7 @@ mod explain;
 mod failures;
 mod guide;
 mod hostile;
+mod kept;
 mod line;
 mod load;
 mod metrics;

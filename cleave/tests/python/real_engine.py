@@ -4,11 +4,13 @@ The model has random weights, so texts mean nothing; what counts is that they ar
 turns find their cache, and that an abandoned request stops.
 """
 
+import concurrent.futures
 import os
 import uuid
 from collections.abc import Iterator
 
 import anthropic
+import httpx
 import openai
 import pytest
 
@@ -136,3 +138,37 @@ def test_sessions_that_stick_hit_more_than_sessions_that_wander(replicas: list[s
     # A session that sticks misses its first turn of four; one that wanders misses one per replica.
     assert 0.65 < sticking
     assert wandering + 0.1 < sticking
+
+
+def ask_streamed(client: openai.OpenAI, number: int) -> None:
+    """Asks for a short answer to a prompt that no other request shares, of 20 to 2,500 tokens."""
+    words = 20 + (number * 389) % 1_200
+    prompt = f"{uuid.uuid4()} " + "tell me more " * (words // 3)
+    stream = client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": prompt}],
+        max_tokens=24,
+        stream=True,
+        extra_body={"ignore_eos": True},
+    )
+    for _ in stream:
+        pass
+
+
+def test_first_tokens_are_predicted_without_a_calibration(
+    replicas: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEAVE__EXPLAIN__SAMPLE", "1")
+    with processes.router(replicas) as started:
+        with openai.OpenAI(base_url=f"{started.url}/v1", api_key="key-a", max_retries=0) as client:
+            with concurrent.futures.ThreadPoolExecutor(2) as clients:
+                list(clients.map(lambda it: ask_streamed(client, it), range(250)))
+        kept = httpx.get(f"{started.admin_url}/explain").json()
+        costs = httpx.get(f"{started.admin_url}/load").json()["pools"][0]["costs"][0]
+    came = [(it["tries"][-1]["ttft_ms"], it["outcome"]["ttft_ms"]) for it in kept if it["outcome"]]
+    errors = sorted(abs(predicted / seen - 1) for predicted, seen in came if seen)
+    assert 30 <= len(errors)
+    median = errors[len(errors) // 2]
+    print(f"\nfirst tokens after 200 requests, uncalibrated: off by {median:.3f} at the median; {costs}")
+    assert costs["used"] == "learned"
+    assert median < 0.2

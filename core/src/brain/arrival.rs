@@ -5,18 +5,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::{Moment, RequestId};
-use crate::fleet::Standing;
+use crate::domain::{Moment, Place, RequestId, span_of_ms};
+use crate::fleet::{Reason, Standing};
 use crate::policy::Ask;
 use crate::queue::Ticket;
 
 use super::admission::{Arrival, Fills, Parked, Reach};
-use super::placement::{Candidates, Unpicked, candidate};
+use super::placement::{Candidates, Unpicked, candidate, keeper};
 use super::request::{Booking, CostEstimate};
 use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, Waited, books};
 
 /// How long a request waits for a replica to come back, where none takes anything.
 const REPLICA_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Refuses a request that would be late. It may come back when what makes it wait now is done.
+pub(super) fn too_late(first_token_ms: f64) -> Refusal {
+    Refusal::DeadlineUnmeetable { retry_after: span_of_ms(first_token_ms).max(RETRY_AFTER) }
+}
 
 impl Brain {
     /// Takes in a request that has just arrived: sends it, holds it, or refuses it.
@@ -52,14 +57,15 @@ impl Brain {
         there: &mut Candidates,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        if there.is_empty() && !self.expects_replica(now) {
-            return Err(self.no_replica(now));
+        let kept_at = arrival.outline.kept_at;
+        if there.is_empty() && (kept_at.is_some() || !self.expects_replica(now)) {
+            return Err(self.no_replica_for(now, kept_at));
         }
         let request = arrival.request;
         let mut parked = self.assess(now, arrival, there);
         self.explain_arrival(now, request, &parked);
         if parked.estimate.due.sent_by.is_some_and(|it| it < now) {
-            return Err(Refusal::DeadlineUnmeetable);
+            return Err(too_late(0.0));
         }
         let waits = there.waits(&self.fleet);
         if let Err(refusal) = self.admission.reserve(now, &mut parked, waits) {
@@ -74,6 +80,8 @@ impl Brain {
         let placement = &self.placement;
         let home = placement.keeps_sessions().then(|| placement.home(now, arrival.key)).flatten();
         let home = home.filter(|it| there.ids().any(|id| id == *it));
+        let keeper = arrival.outline.kept_at.and_then(|_| there.ids().next());
+        let home = keeper.or(home);
         let replica = home.and_then(|it| self.fleet.get(it)).or_else(|| self.fleet.iter().next());
         let hardware = replica.map_or_else(Arc::default, |it| Arc::clone(&it.hardware));
         let is_divided = placement.is_divided(there);
@@ -90,8 +98,10 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         let fills = self.admission.look(now, there.waits(&self.fleet));
-        // A replica that takes no new sessions keeps those it has, and no other can have them.
-        let passes = there.is_bound() || self.admission.admits(&parked, &fills);
+        // A replica that takes no new sessions keeps those it has, and no other can have them. What has to be computed
+        // waits for its turn where it is kept.
+        let is_free = there.is_bound() && !parked.waits_for_keeper();
+        let passes = is_free || self.admission.admits(&parked, &fills);
         let done = if passes {
             self.admission.pass(now, &parked);
             self.place(now, request, parked, there, &fills, actions)
@@ -107,10 +117,15 @@ impl Brain {
         &mut self,
         now: Moment,
         request: RequestId,
-        parked: Parked,
+        mut parked: Parked,
         there: &Fills,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
+        // Where its cache is gone, there is nothing to wait for.
+        if !parked.waits_for_keeper() {
+            let ask = parked.ask(now);
+            parked.home = parked.home.filter(|it| self.placement.has_cache(&ask, *it));
+        }
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
         }
@@ -177,10 +192,10 @@ impl Brain {
             Err(unpicked) => {
                 self.admission.take_back(&parked.estimate);
                 Err(match unpicked {
-                    Unpicked::None => self.no_replica(now),
+                    Unpicked::None => self.no_replica_for(now, ask.outline.kept_at),
                     Unpicked::TooLate { first_token_ms } => {
                         self.explaining.on_waited(request, |it| it.first_token_ms = first_token_ms);
-                        Refusal::DeadlineUnmeetable
+                        too_late(first_token_ms)
                     }
                 })
             }
@@ -197,12 +212,15 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         let Some(mut booking) = self.detain(now, request, booking, actions) else { return };
-        self.explain_choice(now, request, &booking, there);
+        let moved = self.placement.move_of(now, &booking, there, &self.fleet);
+        self.explain_choice(now, request, &booking, there, moved);
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get(replica) else { return };
         let candidate = candidate(it, now, self.fleet.strangers_usual());
+        let chain = self.chain_of(&booking.outline);
         let held = self.placement.on_sent(request, &booking.ask(now), &candidate);
         booking.account = books::quote(now, &booking, &candidate, held);
+        self.tell_opened(request, &mut booking, &candidate, chain);
         booking.mark = None;
         self.explain_booking(request, booking.account.ttft_ms);
         let charge = booking.account.charge;
@@ -211,14 +229,17 @@ impl Brain {
         booking.trial = matches!(standing, Some(Standing::Trial { .. }));
         self.admission.on_sent(now, &booking);
         self.placement.on_placed(now, &booking, &self.fleet);
-        let before = self.placement.remember(now, key, replica);
+        // A question about what is kept is no turn of a session.
+        let is_turn = !booking.is_question();
+        let before = is_turn.then(|| self.placement.remember(now, key, replica)).flatten();
         booking.moved_from = before.filter(|it| *it != replica);
         booking.past.is_first |= before.is_none();
-        if booking.moved_from.is_some() {
+        if let Some(moved) = moved {
             let cached = booking.account.cached_tokens;
-            self.placement.on_moved(booking.outline.prompt_tokens.saturating_sub(cached));
+            self.placement.on_moved(moved, booking.outline.prompt_tokens.saturating_sub(cached));
         }
         self.poison.on_sent(request, &booking);
+        self.learning.on_sent(now, &self.fleet, &mut booking);
         self.books.open(request, booking);
         actions.push(Action::Send { request, replica });
     }
@@ -268,6 +289,16 @@ impl Brain {
                 Standing::Trial { .. } => true,
                 Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
             })
+    }
+
+    /// Says why no replica takes a request. What a replica kept that is gone is gone too: engines keep it in
+    /// their memory.
+    pub(super) fn no_replica_for(&self, now: Moment, kept_at: Option<Place>) -> Refusal {
+        let Some(place) = kept_at else { return self.no_replica(now) };
+        match keeper(&self.fleet, place).map(|it| it.breaker.standing().reason()) {
+            None | Some(Some(Reason::Unreachable | Reason::WrongModel)) => Refusal::NotKept,
+            Some(_) => self.no_replica(now),
+        }
     }
 
     /// Says when a replica may be there again.

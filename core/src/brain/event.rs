@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cluster::News;
 use crate::cost::Hardware;
+use crate::cost::learned::Learned;
 use crate::domain::{
     Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
-use crate::fleet::{Booked, Probe};
+use crate::fleet::Probe;
 use crate::queue::{Claim, Limits, Tenant};
 
 use super::placement::Order;
@@ -75,6 +77,10 @@ pub enum Event {
         replica: ReplicaId,
         probe: Probe,
     },
+    /// An earlier run has learned what work takes.
+    Recalled {
+        costs: Vec<Learned>,
+    },
     /// An operator has ordered something about subsets, or an earlier run left them.
     Ordered(Order),
     /// The replica's engine reported its load.
@@ -96,20 +102,19 @@ pub enum Event {
     Restarted {
         replica: ReplicaId,
     },
-    /// Another router reported what it has booked; each report replaces its previous one.
+    /// Another router told what happened there. `is_whole`: this is all it has in flight, in place of what it told
+    /// before.
     Heard {
         router: RouterId,
-        /// When the report was true, by the clock of this router.
-        taken_at: Moment,
-        loads: Vec<HeardLoad>,
+        news: Vec<News>,
+        is_whole: bool,
     },
-}
-
-/// What another router has booked on one replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeardLoad {
-    pub replica: ReplicaId,
-    pub booked: Booked,
+    /// Another router is gone: on purpose and with nothing in flight, or lost. What a lost one had in flight is
+    /// counted for as long as it should take.
+    Parted {
+        router: RouterId,
+        is_lost: bool,
+    },
 }
 
 /// How a try failed.
@@ -216,15 +221,17 @@ pub enum Refusal {
     /// The line is full, and this request or its tenant has the least claim to a place in it.
     LineFull { retry_after: Duration },
     /// By prediction it cannot be served in the time it was given.
-    DeadlineUnmeetable,
+    DeadlineUnmeetable { retry_after: Duration },
     /// Its time passed while it waited.
-    DeadlinePassed,
+    DeadlinePassed { retry_after: Duration },
     /// It waited as long as its class may.
     WaitedOut { retry_after: Duration },
     /// It would begin a session, and the fleet's KV was full for as long as it may wait.
     SessionsFull { retry_after: Duration },
     /// The pool's brain was lost, or it panicked lately and rests: what it knew of the request is gone.
     Restarted { retry_after: Duration },
+    /// It names by an id what a replica kept that is gone.
+    NotKept,
     /// It is beyond its tenant's contract, and there is no idle capacity.
     OverContract { limit: &'static str, retry_after: Duration },
 }
@@ -239,12 +246,10 @@ impl Refusal {
             | Self::WaitedOut { retry_after }
             | Self::SessionsFull { retry_after }
             | Self::Restarted { retry_after }
+            | Self::DeadlineUnmeetable { retry_after }
+            | Self::DeadlinePassed { retry_after }
             | Self::OverContract { retry_after, .. } => Some(retry_after),
-            Self::TriesSpent
-            | Self::BudgetSpent
-            | Self::Quarantined { .. }
-            | Self::DeadlineUnmeetable
-            | Self::DeadlinePassed => None,
+            Self::TriesSpent | Self::BudgetSpent | Self::Quarantined { .. } | Self::NotKept => None,
         }
     }
 
@@ -256,11 +261,12 @@ impl Refusal {
             Self::Quarantined { .. } => "quarantined",
             Self::Suspected { .. } => "suspected",
             Self::LineFull { .. } => "line_full",
-            Self::DeadlineUnmeetable => "deadline_unmeetable",
-            Self::DeadlinePassed => "deadline_passed",
+            Self::DeadlineUnmeetable { .. } => "deadline_unmeetable",
+            Self::DeadlinePassed { .. } => "deadline_passed",
             Self::WaitedOut { .. } => "waited_out",
             Self::SessionsFull { .. } => "sessions_full",
             Self::Restarted { .. } => "pool_restarted",
+            Self::NotKept => "id_not_found",
             Self::OverContract { .. } => "over_contract",
         }
     }

@@ -12,13 +12,14 @@ use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxBuildHasher;
 
+use crate::cost::learned::Learned;
 use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Standing;
 use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
 
 use super::placement::Candidates;
 use super::request::Booking;
-use super::{Beyond, Brain};
+use super::{Beyond, Brain, Move};
 
 pub use waited::Waited;
 
@@ -47,9 +48,13 @@ pub struct Explanation {
     pub name: String,
     /// Where the session was before.
     pub home: Option<String>,
+    /// Why it left that, where it did.
+    pub moved: Option<Move>,
     pub why: Why,
     /// The time to the first token, as predicted when it was booked.
     pub ttft_ms: f64,
+    /// What was learned of the costs that predict it; nothing where learning is off.
+    pub costs: Option<Learned>,
     /// How the chosen one was weighed, where the policy weighs in time.
     pub terms: Option<Terms>,
     /// How many could have been chosen.
@@ -90,6 +95,8 @@ pub enum Why {
     Trial,
     /// The replica takes no new sessions and keeps this one.
     Home,
+    /// The request names by an id what the replica keeps.
+    Kept,
     /// No replica has more of the prompt in its cache.
     Cache,
     /// Waiting for a replica with more of the prompt would cost more than computing it here.
@@ -107,6 +114,7 @@ impl Why {
             Self::Retry => "retry",
             Self::Trial => "trial",
             Self::Home => "home",
+            Self::Kept => "kept",
             Self::Cache => "cache",
             Self::Wait => "wait",
             Self::Cheapest => "cheapest",
@@ -120,6 +128,7 @@ impl Why {
             Self::Only => "no other replica could take it",
             Self::Retry => "it has been elsewhere in vain",
             Self::Trial => "a request must try whether the replica is back",
+            Self::Kept => "the replica keeps what the request names by an id",
             Self::Home => "the replica takes no new sessions and keeps this one",
             Self::Cache => "no replica has more of the prompt in its cache",
             Self::Wait => "waiting for a replica with more of the prompt would cost more",
@@ -196,11 +205,12 @@ impl Brain {
         request: RequestId,
         booking: &Booking,
         there: &Candidates,
+        moved: Option<Move>,
     ) {
         if !self.explaining.is_marked(request) {
             return;
         }
-        let explanation = self.explanation(now, booking, there);
+        let explanation = Explanation { moved, ..self.explanation(now, booking, there) };
         self.explaining.note(&explanation);
         if let Some(marked) = self.explaining.marked.get_mut(&request) {
             marked.choice = Some(explanation);
@@ -231,8 +241,10 @@ impl Brain {
             replica: booking.replica,
             name: self.name_of(booking.replica),
             home: self.placement.home(now, booking.key).map(|it| self.name_of(it)),
+            moved: None,
             why,
             ttft_ms: 0.0,
+            costs: self.learning.learned_of(booking.replica),
             terms,
             candidates: compared.len(),
             considered,
@@ -262,6 +274,7 @@ impl Brain {
         match (standing, terms) {
             (Some(Standing::Out { .. } | Standing::Trial { .. }), _) => Why::Trial,
             _ if !booking.tried.is_empty() => Why::Retry,
+            _ if booking.outline.kept_at.is_some() => Why::Kept,
             _ if considered.is_empty() => Why::Home,
             _ if considered.len() == 1 => Why::Only,
             (_, None) => Why::Rule,

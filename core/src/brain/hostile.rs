@@ -2,21 +2,23 @@
 //! make no sense. What it tells is read from bytes, so that a property and a fuzzer can both choose it.
 //! A brain must come through with its books in order, and with nothing on them when all has ended.
 
+mod news;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cost::{Hardware, StepTimes};
 use crate::domain::{
-    Extent, Moment, Outline, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
+    Extent, Moment, Outline, Place, ReplicaId, Report, RequestId, RouterId, SliceKey, Usage,
 };
-use crate::fleet::{Booked, Load, Probe};
+use crate::fleet::Probe;
 use crate::policy::PolicyKind;
 use crate::queue::{Claim, ClassId, Limits, Tenant, Weight, Work};
 use crate::sharding::Assignment;
 
 use super::{
-    Action, Brain, Event, Failure, HeardLoad, LineSettings, Order, Outcome, Settings,
-    SubsetSettings, invariants,
+    Action, Brain, Event, Failure, LineSettings, Order, Outcome, Settings, SubsetSettings,
+    invariants,
 };
 
 const FIGURES: [u64; 16] = [
@@ -103,7 +105,8 @@ impl<'a> Drive<'a> {
         let policy = drive.one_of(PolicyKind::SERVED);
         let floor = drive.flag().then_some(1);
         let subsets = SubsetSettings { floor, ..SubsetSettings::default() };
-        drive.brain = Brain::new(Settings { policy, subsets, line, ..Settings::default() });
+        let router = drive.flag().then_some(RouterId(0));
+        drive.brain = Brain::new(Settings { policy, subsets, line, router, ..Settings::default() });
         (0..2).for_each(|_| drive.join());
         drive
     }
@@ -112,6 +115,7 @@ impl<'a> Drive<'a> {
     fn tell(&mut self, event: Event) {
         self.actions.clear();
         self.brain.on_event(self.now, event, &mut self.actions);
+        self.brain.take_news();
         self.check();
     }
 
@@ -184,6 +188,7 @@ impl<'a> Drive<'a> {
             prompt_tokens: self.short(),
             output_tokens: self.flag().then(|| self.short()),
             adapter: self.figure(),
+            kept_at: (self.byte() % 8 == 1).then(|| self.place()),
         };
         let extent = Extent {
             model: self.figure(),
@@ -220,7 +225,7 @@ impl<'a> Drive<'a> {
         }
         let replica = ReplicaId(self.replicas);
         self.replicas += 1;
-        let name = format!("http://gpu-{}:8000", replica.0);
+        let name = address(replica.0);
         let weight = if replica.0 == 0 { 1.0 } else { self.one_of(&FLOATS) };
         self.tell(Event::Joined { replica, name, weight, hardware: Arc::default() });
         self.tell(Event::Probed { replica, probe: Probe::Passed });
@@ -240,6 +245,7 @@ impl<'a> Drive<'a> {
                 tokens_per_min: self.flag().then(|| self.figure()),
                 requests_per_min: self.flag().then(|| self.figure()),
                 burst: Duration::from_millis(self.figure()),
+                is_hard: self.flag(),
             };
             (self.tenant(), limits)
         });
@@ -269,21 +275,6 @@ impl<'a> Drive<'a> {
             kv_used_share: self.one_of(&FLOATS),
             kv_tokens_max: self.flag().then(|| self.figure()),
         }
-    }
-
-    fn heard(&mut self) -> Event {
-        let (router, taken_at) = (RouterId(self.figure()), self.moment());
-        let loads = (0..self.byte() % 4).map(|_| {
-            let load = Load {
-                prefill_us: self.figure(),
-                decode_us: self.figure(),
-                kv_tokens: self.figure(),
-                growth_tokens: self.figure(),
-            };
-            let booked = Booked { load, in_flight: self.short() };
-            HeardLoad { replica: self.replica(), booked }
-        });
-        Event::Heard { router, taken_at, loads: loads.collect() }
     }
 
     fn ordered(&mut self, replica: ReplicaId) -> Event {
@@ -325,6 +316,11 @@ impl<'a> Drive<'a> {
         }
     }
 
+    /// Where some replica is, or could be.
+    fn place(&mut self) -> Place {
+        Place::of(&address(u32::from(self.byte() % 8)))
+    }
+
     fn short(&mut self) -> u32 {
         u32::try_from(self.figure()).unwrap_or(u32::MAX)
     }
@@ -347,4 +343,8 @@ impl<'a> Drive<'a> {
         self.bytes = rest;
         *first
     }
+}
+
+fn address(number: u32) -> String {
+    format!("http://gpu-{number}:8000")
 }

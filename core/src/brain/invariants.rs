@@ -1,6 +1,7 @@
 //! What must always hold of a brain: plain predicates, used by properties, by the simulator, and in
 //! debug builds after every event.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, span_of_ms};
@@ -15,8 +16,9 @@ const ROUNDING: Duration = Duration::from_micros(10);
 
 /// Finds a rule that a brain breaks after an event, or after time passed, that brought these actions.
 pub fn broken(brain: &Brain, now: Moment, actions: &[Action]) -> Option<&'static str> {
-    let rules: [(&'static str, bool); 9] = [
+    let rules: [(&'static str, bool); 10] = [
         ("the ledger is what requests are charged", ledger_matches_requests(brain)),
+        ("the ledger is what others told", ledger_matches_peers(brain)),
         ("an account is closed once", accounts_are_closed_once(brain)),
         ("poison knows what is in flight", flights_match_requests(brain)),
         ("contracts hold what requests hold", contracts_match_requests(brain)),
@@ -42,9 +44,24 @@ pub fn ledger_matches_requests(brain: &Brain) -> bool {
         *sum += booking.account.charge;
     }
     brain.fleet.iter().zip(sums).all(|(replica, (waiting, answering, sum))| {
+        let there = replica.elsewhere.counts();
         replica.in_flight == waiting + answering
-            && replica.ledger.counts() == (waiting, answering)
-            && replica.ledger.load() == sum
+            && replica.ledger.counts() == (waiting + there.0, answering + there.1)
+            && replica.own_load() == sum
+    })
+}
+
+/// What other routers are taken to have booked at each replica is what they told of and did not end.
+pub fn ledger_matches_peers(brain: &Brain) -> bool {
+    let mut sums: BTreeMap<ReplicaId, (u32, u32, Load)> = BTreeMap::new();
+    for it in brain.peers.bookings() {
+        let (waiting, answering, sum) = sums.entry(it.replica).or_default();
+        *(if it.is_read { answering } else { waiting }) += 1;
+        *sum += it.charge;
+    }
+    brain.fleet.iter().all(|replica| {
+        let (waiting, answering, sum) = sums.get(&replica.id).copied().unwrap_or_default();
+        replica.elsewhere.counts() == (waiting, answering) && replica.elsewhere.load() == sum
     })
 }
 
@@ -71,7 +88,9 @@ pub fn contracts_match_requests(brain: &Brain) -> bool {
 /// Nothing is left: all that came was answered, and every book is closed.
 pub fn books_are_empty(brain: &Brain) -> bool {
     let is_idle = brain.fleet.iter().all(|it| {
-        it.in_flight == 0 && it.ledger.counts() == (0, 0) && it.ledger.load() == Load::default()
+        it.in_flight == 0
+            && it.ledger.counts() == it.elsewhere.counts()
+            && it.own_load() == Load::default()
     });
     let nobody_waits = brain.admission.is_line_empty() && brain.poison.hold.is_empty();
     let line = brain.admission.line();

@@ -1,9 +1,9 @@
-//! The whole decision for one pool: events and time in, actions out. Five machines do it, each with its
+//! The whole decision for one pool: events and time in, actions out. Seven machines do it, each with its
 //! own state and none knowing another: `placement` says where, `admission` when, `books` what it costs,
-//! `health` which replicas are well, `poison` what must not be sent. The brain is the match below: it
-//! tells the machines what happened and carries what they say from one to the next. It never waits,
-//! never reads a clock and never does what it decides: the driver does, under one lock per pool, and
-//! the simulator does the same in virtual time.
+//! `health` which replicas are well, `learning` what work takes there, `poison` what must not be sent, `peers`
+//! what other routers do. The brain is the match below: it tells the machines what happened and carries what
+//! they say from one to the next. It never waits, never reads a clock and never does what it decides: the
+//! driver does, under one lock per pool, and the simulator does the same in virtual time.
 
 mod admission;
 mod arrival;
@@ -11,10 +11,13 @@ mod books;
 mod event;
 mod explain;
 mod health;
+mod hearing;
 pub mod hostile;
 pub mod invariants;
+mod learning;
 mod notice;
 mod outcome;
+mod peers;
 mod placement;
 mod poison;
 mod record;
@@ -24,22 +27,25 @@ mod retry;
 mod roster;
 mod settings;
 mod snapshot;
+mod telling;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::cluster::News;
 use crate::domain::Moment;
 use crate::fleet::Fleet;
 use crate::tokens::TOKENS_MAX;
 
 pub use admission::Cause;
 pub use books::{TtftError, WorkloadDrift};
-pub use event::{Action, Event, Failure, HeardLoad, Outcome, Refusal, streamed_is_due};
+pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 pub use explain::{Considered, Explanation, Other, Shadows, Waited, Why};
 pub use notice::Notice;
+pub use peers::Telling;
 pub use placement::{
-    AssignmentView, Beyond, Order, SliceView, SubsetSettings, SubsetTotals, WorkloadSettings,
-    WorkloadView,
+    AssignmentView, Beyond, LeaveCause, Move, MoveTotals, Order, SliceView, SubsetSettings,
+    SubsetTotals, WorkloadSettings, WorkloadView,
 };
 pub use poison::{QuarantineScope, QuarantineSettings};
 pub use record::{Inherit, Record};
@@ -52,7 +58,9 @@ use admission::{Admission, Arrival};
 use books::Books;
 use explain::Explaining;
 use health::Health;
+use learning::Learning;
 use notice::Notices;
+use peers::Peers;
 use placement::Placement;
 use poison::Poison;
 
@@ -75,7 +83,9 @@ pub struct Brain {
     admission: Admission,
     books: Books,
     health: Health,
+    learning: Learning,
     poison: Poison,
+    peers: Peers,
     explaining: Explaining,
     notices: Notices,
     swept_at: Moment,
@@ -84,13 +94,19 @@ pub struct Brain {
 impl Brain {
     pub fn new(settings: Settings) -> Self {
         let Settings { policy, seed, sessions, ref subsets, .. } = settings;
+        let mut placement = Placement::new(policy, seed, sessions, subsets.clone());
+        if let (Some(_), Some(index)) = (settings.router, placement.index()) {
+            index.keep_anchors();
+        }
         Self {
             fleet: Fleet::default(),
-            placement: Placement::new(policy, seed, sessions, subsets.clone()),
+            placement,
             admission: Admission::new(&settings.line, settings.retries),
             books: Books::default(),
             health: Health::new(settings.watch),
+            learning: Learning::new(settings.learns_costs),
             poison: Poison::new(settings.quarantine),
+            peers: Peers::new(settings.router),
             explaining: Explaining::default(),
             notices: Notices::default(),
             swept_at: Moment::ZERO,
@@ -128,7 +144,7 @@ impl Brain {
             }
             Event::Classed { replica, hardware } => {
                 if let Some(it) = self.fleet.get_mut(replica) {
-                    it.hardware = hardware;
+                    it.hardware = self.learning.on_joined(replica, hardware);
                     self.admission.on_joined(it);
                 }
                 self.measure();
@@ -139,7 +155,11 @@ impl Brain {
                 self.release_if_done(replica, actions);
             }
             Event::Contracted { limits } => self.admission.on_contracted(now, limits),
-            Event::Ordered(order) => self.placement.obey(now, order, &self.fleet),
+            Event::Recalled { costs } => self.recall(costs),
+            Event::Ordered(order) => {
+                self.tell_order(&order);
+                self.placement.obey(now, order, &self.fleet);
+            }
             Event::Probed { replica, probe } => self.check(now, actions, |it, fleet, found| {
                 it.on_probed(now, fleet, replica, probe, found);
             }),
@@ -155,13 +175,10 @@ impl Brain {
             Event::Reported { replica, report } => self.check(now, actions, |it, fleet, found| {
                 it.on_reported(now, fleet, replica, report, found);
             }),
-            Event::Heard { router, taken_at, loads } => {
-                for HeardLoad { replica, booked } in loads {
-                    if let Some(it) = self.fleet.get_mut(replica) {
-                        it.reported.on_heard(router, taken_at, booked);
-                    }
-                }
+            Event::Heard { router, news, is_whole } => {
+                self.on_heard(now, router, (news, is_whole), actions);
             }
+            Event::Parted { router, is_lost } => self.on_parted(now, router, is_lost),
         }
         self.finish(now, before, actions);
     }
@@ -186,7 +203,8 @@ impl Brain {
     /// Does what only time brings, and appends what must be done.
     pub fn on_time(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let before = actions.len();
-        self.books.on_time(now, &mut self.fleet);
+        let peers = &mut self.peers;
+        self.books.on_time(now, &mut self.fleet, |it| peers.tell(News::Begun { request: it }));
         let mut found = Vec::new();
         let bookings = self.books.iter().map(|it| it.1);
         self.health.tick(now, &mut self.fleet, bookings, &mut found);
@@ -194,10 +212,13 @@ impl Brain {
         if self.swept_at + SWEEP_INTERVAL <= now {
             self.placement.sweep(now);
             self.fleet.on_time(now);
+            self.reprice();
             self.placement.plan_if_due(now, &self.fleet);
             self.measure();
             self.refresh_reaches(now);
             self.admission.on_time(now);
+            self.peers.on_time(now, &mut self.fleet);
+            self.tell_sample();
             self.swept_at = now;
         }
         self.finish(now, before, actions);

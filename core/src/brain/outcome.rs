@@ -34,6 +34,7 @@ impl Brain {
         }
         // 2. Books: the account is closed.
         let Some(mut booking) = self.close(now, request) else { return };
+        self.tell_failed(request);
         // 3. Placement: the workload may be in trouble.
         if was_lost {
             self.placement.on_lost(now, &booking, failure != Failure::Lost, &self.fleet);
@@ -62,6 +63,9 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         let is_first = self.books.begin(now, &mut self.fleet, request);
+        if is_first {
+            self.tell_begun(request);
+        }
         let Some(booking) = self.books.get_mut(request) else { return };
         let (replica, sent_at) = (booking.replica, booking.account.sent_at);
         let suspects = health::take_outdone(&mut booking.suspects);
@@ -75,6 +79,12 @@ impl Brain {
             self.placement.on_first_token(now, request, replica);
             let mut found = Vec::new();
             self.health.on_first_token(now, &mut self.fleet, booking, &mut found);
+            let joint = self.learning.on_first_token(now, &self.fleet, request, booking);
+            if let Some(joint) = joint
+                && let Some(with) = self.books.get_mut(joint.with)
+            {
+                joint.add_to(&mut with.seen);
+            }
             self.act_on(now, found, actions);
         }
         self.check(now, actions, |_, fleet, found| {
@@ -95,9 +105,12 @@ impl Brain {
             self.admission.on_streamed(booking, replica, tokens);
         }
         self.poison.on_survivor(now, booking.replica, booking.account.sent_at);
+        let before = booking.account.streamed_tokens;
         self.books.progress(&mut self.fleet, request, tokens);
+        self.tell_progress(request, before);
         let Some(booking) = self.books.get_mut(request) else { return };
         let mut found = Vec::new();
+        self.learning.on_streamed(now, &self.fleet, booking, tokens);
         self.health.on_streamed(now, &mut self.fleet, booking, tokens, &mut found);
         self.act_on(now, found, actions);
     }
@@ -121,9 +134,10 @@ impl Brain {
         }
         let Some(booking) = self.close(now, request) else { return };
         let usage = believed(now, &booking, usage);
-        self.settle(now, &booking, usage, outcome == Outcome::Done);
+        self.settle(now, (request, &booking), usage, outcome == Outcome::Done);
         self.books.learn(now, &mut self.fleet, &booking, outcome, usage);
         self.health.learn(&booking, usage);
+        self.learning.on_ended(now, &self.fleet, &booking, usage, outcome == Outcome::Done);
         match outcome {
             Outcome::Cut => {
                 self.placement.on_lost(now, &booking, false, &self.fleet);
@@ -159,9 +173,16 @@ impl Brain {
     }
 
     /// Settles what a request came to, by what is believed of its usage and by prediction.
-    fn settle(&mut self, now: Moment, booking: &Booking, usage: Usage, is_whole: bool) {
+    fn settle(
+        &mut self,
+        now: Moment,
+        (request, booking): (RequestId, &Booking),
+        usage: Usage,
+        is_whole: bool,
+    ) {
         let Some(replica) = self.fleet.get(booking.replica) else {
             // It cannot leave while anything is in flight there; the books are closed all the same.
+            self.tell_failed(request);
             return self.admission.on_unserved(now, booking);
         };
         let came = Computed::new(now, booking, replica, usage, is_whole);
@@ -173,5 +194,6 @@ impl Brain {
             output_tokens: usage.output,
         };
         self.admission.settle(now, booking.key, &booking.estimate, &replica.hardware, bill);
+        self.tell_ended(request, booking, &bill);
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cluster::News;
 use crate::cost::Hardware;
 use crate::domain::{Moment, Place, ReplicaId};
 use crate::queue::{Limits, Tenant};
@@ -65,17 +66,25 @@ impl Record {
                 let replicas = &self.replicas;
                 self.orders.obey(order, |it| replicas.get(&it).map(|it| Place::of(&it.name)));
             }
+            Event::Heard { news, .. } => {
+                for it in news {
+                    if let News::Ordered { order, stamp } = it {
+                        self.orders.obey_shared(order, *stamp);
+                    }
+                }
+            }
             Event::Arrived { .. }
             | Event::Failed { .. }
             | Event::Answering { .. }
             | Event::Streamed { .. }
             | Event::Ended { .. }
             | Event::Probed { .. }
+            | Event::Recalled { .. }
             | Event::Reported { .. }
             | Event::Sign { .. }
             | Event::Unawaited { .. }
             | Event::Restarted { .. }
-            | Event::Heard { .. } => {}
+            | Event::Parted { .. } => {}
         }
     }
 
@@ -127,6 +136,7 @@ impl Brain {
             new.change(*id, |it| it.leaving = true);
             new.release_if_done(*id, actions);
         }
+        new.tell_forgot();
         // Operators know these replicas, so their joining is not reported again.
         new.notices = Notices::default();
         new
@@ -146,5 +156,6 @@ impl Brain {
     fn inherit_rest(&mut self, now: Moment, old: &mut Self) {
         self.poison.inherit(&mut old.poison, self.settings.quarantine);
         self.placement.inherit(now, &mut old.placement);
+        self.recall(old.learning.learned());
     }
 }

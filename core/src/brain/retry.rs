@@ -4,6 +4,7 @@
 use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::Replica;
 
+use super::arrival::too_late;
 use super::event::{Action, Refusal};
 use super::health::any_is_up;
 use super::placement::{Candidates, Unpicked};
@@ -118,7 +119,9 @@ impl Brain {
         now: Moment,
         booking: &Booking,
     ) -> Result<(ReplicaId, Candidates), Refusal> {
-        if self.settings.retries.tries_max <= booking.tries() {
+        let kept_at = booking.outline.kept_at;
+        let is_over = kept_at.is_some() && !booking.tried.is_empty();
+        if is_over || self.settings.retries.tries_max <= booking.tries() {
             return Err(Refusal::TriesSpent);
         }
         // A request that lost a replica may have caused that, so it is no trial for one that is out.
@@ -135,8 +138,9 @@ impl Brain {
             chosen = self.placement.choose(&ask, &mut there, due, |_| true);
         }
         let replica = chosen.map_err(|it| match it {
+            Unpicked::None if kept_at.is_some() => self.no_replica_for(now, kept_at),
             Unpicked::None => Refusal::TriesSpent,
-            Unpicked::TooLate { .. } => Refusal::DeadlineUnmeetable,
+            Unpicked::TooLate { first_token_ms } => too_late(first_token_ms),
         })?;
         // A first attempt is not a retry, so it is free.
         let is_free = booking.tried.is_empty();
@@ -153,7 +157,9 @@ impl Brain {
     fn may_await(&self, now: Moment, since: Moment, booking: &Booking) -> bool {
         let Past { is_first, has_begun, was_lost } = booking.past;
         let is_risky = is_first && was_lost && !has_begun;
-        let may_try = !is_risky && booking.tries() < self.settings.retries.tries_max;
+        let may_try = !is_risky
+            && booking.outline.kept_at.is_none()
+            && booking.tries() < self.settings.retries.tries_max;
         may_try && self.poison.hold.has_room(now, since) && self.one_may_come_back(booking)
     }
 

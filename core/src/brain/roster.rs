@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::cost::Hardware;
+use crate::cost::learned::Learned;
 use crate::domain::{Moment, ReplicaId};
 use crate::fleet::{Fleet, Replica};
 
@@ -19,6 +20,7 @@ impl Brain {
         weight: f64,
         hardware: Arc<Hardware>,
     ) {
+        let hardware = self.learning.on_joined(id, hardware);
         let it = Replica::new(id, name, weight, hardware, self.settings.breaker);
         self.placement.on_joined(id, it.place);
         self.admission.on_joined(&it);
@@ -30,9 +32,26 @@ impl Brain {
             self.fleet.leave(replica);
             self.placement.on_left(replica);
             self.admission.on_left(replica);
+            self.learning.on_left(replica);
             self.measure();
             self.notices.push(Notice::Left { replica });
             actions.push(Action::Release { replica });
+        }
+    }
+
+    /// Takes over what was learned of what work takes; replicas that are there already are priced by it.
+    pub(super) fn recall(&mut self, costs: Vec<Learned>) {
+        self.learning.recall(costs);
+        self.reprice();
+        self.measure();
+    }
+
+    /// Prices the fleet by what was learned since the last time.
+    pub(super) fn reprice(&mut self) {
+        for (replica, stretch) in self.learning.on_time(&mut self.fleet) {
+            if let Some(it) = self.fleet.get(replica) {
+                self.admission.on_repriced(it, stretch);
+            }
         }
     }
 
@@ -61,6 +80,7 @@ impl Brain {
         for finding in found {
             match finding {
                 Finding::Changed { replica, before, now, silence } => {
+                    self.tell_state(replica, now);
                     self.notices.push(Notice::Changed { replica, before, now, silence });
                 }
                 Finding::Hung { replica } => {
@@ -89,6 +109,7 @@ impl Brain {
     pub(super) fn change(&mut self, replica: ReplicaId, change: impl FnOnce(&mut Replica)) {
         let found = health::change(&mut self.fleet, replica, change);
         if let Some(Finding::Changed { replica, before, now, silence }) = found {
+            self.tell_state(replica, now);
             self.notices.push(Notice::Changed { replica, before, now, silence });
         }
     }

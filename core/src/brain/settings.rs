@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::domain::RouterId;
 use crate::fleet::BreakerSettings;
 use crate::policy::PolicyKind;
 use crate::queue::{self, Classes, GateSettings};
@@ -20,6 +21,10 @@ pub struct Settings {
     pub watch: WatchSettings,
     pub quarantine: QuarantineSettings,
     pub line: LineSettings,
+    /// This router among others that it talks to; `None` for one that is alone.
+    pub router: Option<RouterId>,
+    /// Whether what work takes is learned from what streams show.
+    pub learns_costs: bool,
     /// Where chance starts; two brains with one seed and the same events decide alike.
     pub seed: u64,
 }
@@ -100,6 +105,20 @@ impl Default for SessionSettings {
 }
 
 impl Settings {
+    /// Says which parts are on.
+    pub fn summary(&self) -> String {
+        let word = |is_on: bool| if is_on { "on" } else { "off" };
+        format!(
+            "policy {}, line {}, gate {}, subsets {}, quarantine {}, tries {}",
+            self.policy.as_str(),
+            word(self.line.holds),
+            word(self.line.gates),
+            word(self.subsets != SubsetSettings::undivided()),
+            word(self.quarantine.enabled),
+            self.retries.tries_max,
+        )
+    }
+
     /// A policy alone: no request waits at the router, as at most routers.
     pub fn without_line(policy: PolicyKind) -> Self {
         Self { policy, line: LineSettings::off(), ..Self::default() }
@@ -117,6 +136,8 @@ impl Default for Settings {
             watch: WatchSettings::default(),
             quarantine: QuarantineSettings::default(),
             line: LineSettings::default(),
+            router: None,
+            learns_costs: true,
             seed: 0,
         }
     }

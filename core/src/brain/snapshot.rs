@@ -1,20 +1,21 @@
 //! What the page, the admin port and the tests may see of a brain.
 
+use crate::cost::learned::Learned;
 use crate::domain::{Moment, ReplicaId, Report, RequestId};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
 use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
 use crate::tokens::TokenErrors;
 
-use super::{AssignmentView, Brain, TtftError, WorkloadDrift};
+use super::{AssignmentView, Brain, MoveTotals, TtftError, WorkloadDrift};
 
 /// One pool at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub policy: PolicyKind,
     pub requests_in_flight: usize,
-    /// Sessions that changed replica since the start.
-    pub sessions_moved_total: u64,
+    /// Sessions that changed replica since the start, and why.
+    pub sessions_moved: MoveTotals,
     /// Requests held in quarantine now, and times that a request was put there since the start.
     pub quarantined: usize,
     pub quarantined_total: u64,
@@ -123,7 +124,7 @@ impl Brain {
         Snapshot {
             policy: self.settings.policy,
             requests_in_flight: self.books.len(),
-            sessions_moved_total: self.placement.sessions_moved_total(),
+            sessions_moved: self.placement.moves(),
             quarantined,
             quarantined_total,
             misses: self.books.misses(),
@@ -147,13 +148,18 @@ impl Brain {
 
     /// Shows where a tenant stands; nothing for one without a contract.
     pub fn contract(&mut self, now: Moment, tenant: Tenant) -> Option<ContractUsage> {
-        self.admission.contract(now, tenant)
+        self.admission.contract(now, tenant, self.placement.open(now, &self.fleet))
     }
 
     /// Shows what each tenant with a name has used, and all others together.
     pub fn tenants(&self) -> Vec<TenantSnapshot> {
         let tenants = self.admission.tenants();
         tenants.map(|(tenant, waiting, usage)| TenantSnapshot { tenant, waiting, usage }).collect()
+    }
+
+    /// What was learned of what work takes, for each class of replicas.
+    pub fn learned_costs(&self) -> Vec<Learned> {
+        self.learning.learned()
     }
 
     /// How far predictions were off, for each workload seen lately.
@@ -179,17 +185,17 @@ impl Brain {
 
     /// Adds up what is booked on each replica. Goes through all requests in flight, so it is for the
     /// operator interface, not for decisions.
-    pub fn load(&self, now: Moment) -> Vec<ReplicaLoad> {
+    pub fn load(&self, _: Moment) -> Vec<ReplicaLoad> {
         let replicas = self.fleet.iter().map(|it| ReplicaLoad {
             id: it.id,
             name: it.name.clone(),
             in_flight: it.in_flight,
             class: it.hardware.class.clone(),
-            booked: it.ledger.load(),
+            booked: it.own_load(),
             in_flight_mu: it.in_flight_mu(),
             capacity_mu_per_min: it.capacity_mu_per_min(),
             pace: it.pace.factor(),
-            elsewhere: it.reported.booked_elsewhere(now).load,
+            elsewhere: it.elsewhere.load(),
             waiting_prompt_tokens: 0,
             answering_prompt_tokens: 0,
             output_tokens: 0,

@@ -4,6 +4,9 @@ mod blame;
 mod books;
 mod figures;
 mod hangs;
+mod learning;
+mod moves;
+mod peers;
 mod poison;
 mod policy;
 mod property;
@@ -138,7 +141,7 @@ fn a_session_stays_and_only_sessions_of_a_lost_replica_move() {
         assert!(now != lost && (*home == lost || *home == now));
     }
     let moved = u64::try_from(homes.iter().filter(|it| **it == lost).count()).unwrap();
-    assert_eq!(bench.brain.snapshot().sessions_moved_total, moved);
+    assert_eq!(bench.brain.snapshot().sessions_moved.all(), moved);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! their time, and how much they get done. Shared by all replicas of the class. It is not the
 //! `Coefficients` of a file, which also say where they come from and how far to trust them.
 
-use super::{Coefficients, KneePoint, Mix, RequestCost, StepTimes};
+use super::{Coefficients, KneePoint, Mix, Origin, RequestCost, StepTimes};
 
 const MINUTE_MS: f64 = 60_000.0;
 
@@ -19,6 +19,8 @@ pub struct Hardware {
     pub capacity_mu_per_min: f64,
     /// What an answer's way to the client adds to its first token.
     pub overhead_ms: f64,
+    /// Whether these figures were measured on such a replica, and are more than a guess.
+    pub is_measured: bool,
 }
 
 impl Hardware {
@@ -36,6 +38,7 @@ impl Hardware {
             cost: RequestCost::at_knee(&step, knee.concurrency),
             capacity_mu_per_min: REFERENCE_MU_PER_MIN,
             overhead_ms: 0.0,
+            is_measured: false,
         }
     }
 }
@@ -56,6 +59,7 @@ impl From<&Coefficients> for Hardware {
             cost: it.request_cost(),
             capacity_mu_per_min: it.capacity_mu_per_min,
             overhead_ms: it.overhead_ms,
+            is_measured: it.origin == Origin::Replica,
         }
     }
 }

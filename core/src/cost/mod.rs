@@ -9,6 +9,7 @@ mod coefficients;
 mod fit;
 mod hardware;
 mod knee;
+pub mod learned;
 mod request;
 mod solve;
 mod table;

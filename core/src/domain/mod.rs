@@ -1,6 +1,7 @@
 //! Ids, quantities and moments: the nouns every room shares. No behaviour lives here beyond
 //! arithmetic that keeps units apart.
 
+mod chain;
 mod extent;
 mod ids;
 mod moment;
@@ -11,6 +12,7 @@ mod promise;
 mod report;
 mod usage;
 
+pub use chain::PromptTail;
 pub use extent::Extent;
 pub use ids::{Place, ReplicaId, RequestId, RouterId, SliceKey};
 pub use moment::Moment;

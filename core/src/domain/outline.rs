@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use super::Place;
+
 /// A prompt by its blocks. Cheap to clone; the default says that nothing is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
@@ -16,6 +18,8 @@ pub struct Outline {
     pub output_tokens: Option<u32>,
     /// The adapter that the model wears for it, by the hash of its name; 0 for none.
     pub adapter: u64,
+    /// The replica that keeps what the request names by an id: no other can serve it.
+    pub kept_at: Option<Place>,
 }
 
 impl Outline {

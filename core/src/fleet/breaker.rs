@@ -311,7 +311,8 @@ impl Breaker {
             | Standing::Out { .. }
             | Standing::Trial { .. } => {
                 self.failures = self.failures.saturating_add(losses);
-                let reason = if losses == 0 { Reason::Unhealthy } else { Reason::Unreachable };
+                let is_reached = losses == 0 && !is_refused;
+                let reason = if is_reached { Reason::Unhealthy } else { Reason::Unreachable };
                 self.on_failure(now, reason);
             }
         }

@@ -14,8 +14,8 @@ const READ_MEMORY_MS: f64 = 10_000.0;
 /// The most that one request is booked with. A million of them add up to far less than overflows, and no
 /// router has as many in flight.
 const CHARGE_US_MAX: f64 = 1e12;
-/// The most that is counted of what another router has booked.
-const HEARD_MAX: u64 = 1 << 56;
+/// The most that is counted of what another router has booked for one request.
+const HEARD_MAX: u64 = 1_000_000_000_000;
 
 /// What one request weighs, or all of them at one replica. Sums are exact: what each request adds is
 /// bounded, so none of them overflows, and what was added is taken back to the last unit.
@@ -32,7 +32,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Bounds what another router reports, so that sums do not overflow.
+    /// Bounds what another router says of one request, so that sums do not overflow.
     #[must_use]
     pub fn bounded(self) -> Self {
         Self {

@@ -2,6 +2,7 @@
 //! be sent more. It never chooses and never asks: the brain tells it what happened.
 
 mod breaker;
+mod elsewhere;
 mod hang;
 mod ledger;
 mod pace;
@@ -16,10 +17,11 @@ use crate::cost::Hardware;
 use crate::domain::{Moment, Place, ReplicaId};
 
 pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
+pub use elsewhere::Elsewhere;
 pub use hang::{ExpectedSilence, HangDetector, HangVerdict, Silence, SilenceModel, SilentWork};
 pub use ledger::{Drift, Ledger, Load, ms, settled_us};
 pub use pace::Pace;
-pub use reported_load::{Booked, ReportedLoad, Strangers};
+pub use reported_load::{ReportedLoad, Strangers};
 pub use sequence_limit::SequenceLimit;
 pub use slow::{SlowDetector, median};
 pub use watch::Watch;
@@ -40,15 +42,17 @@ pub struct Replica {
     /// It takes nothing more and goes when it is done.
     pub leaving: bool,
     pub breaker: Breaker,
-    /// Requests sent and not yet ended.
+    /// Requests that this router sent and that have not ended.
     pub in_flight: u32,
     pub sent_total: u64,
     pub failed_total: u64,
     pub place: Place,
-    /// What this router has booked there.
+    /// What this router and those it hears of have booked there.
     pub ledger: Ledger,
+    /// The part of it that other routers booked.
+    pub elsewhere: Elsewhere,
     pub pace: Pace,
-    /// What its engine and other routers say.
+    /// What its engine says.
     pub reported: ReportedLoad,
     /// How many requests it runs at once, where that has shown.
     pub sequence_limit: SequenceLimit,
@@ -99,6 +103,7 @@ impl Replica {
             failed_total,
             place,
             ledger: Ledger::default(),
+            elsewhere: Elsewhere::default(),
             pace: Pace::default(),
             reported: ReportedLoad::default(),
             sequence_limit: SequenceLimit::default(),
@@ -138,8 +143,7 @@ impl Replica {
 
     /// Tells whether its engine is at work for other routers or clients.
     pub fn has_foreign_work(&self, now: Moment) -> bool {
-        let foreign = 1.0 <= self.reported.strangers(now)
-            || 0 < self.reported.booked_elsewhere(now).in_flight;
+        let foreign = 1.0 <= self.reported.strangers() || 0 < self.elsewhere.in_flight();
         foreign && self.watch.is_working(now)
     }
 
@@ -149,8 +153,18 @@ impl Replica {
         self.in_flight += 1;
         self.sent_total += 1;
         self.breaker.on_sent();
+        self.book(now, charge);
+    }
+
+    /// Counts the requests that routers have here.
+    pub const fn booked(&self) -> u32 {
+        let (waiting, answering) = self.ledger.counts();
+        waiting + answering
+    }
+
+    fn book(&mut self, now: Moment, charge: Load) {
         self.ledger.book(now, charge);
-        self.reported.on_sent(self.in_flight);
+        self.reported.on_sent(self.booked());
         self.prefill_ms_mean += SHARE_OF_NEWEST * (ms(charge.prefill_us) - self.prefill_ms_mean);
     }
 
@@ -164,12 +178,10 @@ impl Replica {
 
     /// Predicts how long the next prompt waits here for others to be read, or for a place among those that run:
     /// the one definition of that wait.
-    pub fn wait(&self, now: Moment, others: &Booked, strangers: &Strangers) -> Wait {
+    pub fn wait(&self, now: Moment, strangers: &Strangers) -> Wait {
         let pace = self.pace.factor();
-        let line_us = self.ledger.line_us(now, pace).saturating_add(others.load.prefill_us);
-        let booked_ms = pace * ms(line_us);
-        let there = f64::from(self.in_flight.saturating_add(others.in_flight));
-        let there = there + strangers.running + strangers.waiting;
+        let booked_ms = pace * ms(self.ledger.line_us(now, pace));
+        let there = f64::from(self.booked()) + strangers.running + strangers.waiting;
         let beyond_ms = self.sequence_limit.wait_ms(now, there) - booked_ms;
         let claimed_ms = pace * strangers.waiting * self.prefill_ms_mean;
         Wait { booked_ms, claimed_ms: claimed_ms.max(beyond_ms) }
@@ -177,18 +189,31 @@ impl Replica {
 
     /// The part of that wait that routers have booked.
     pub fn booked_wait_ms(&self, now: Moment) -> f64 {
-        let others = self.reported.booked_elsewhere(now);
-        self.wait(now, &others, &Strangers::default()).booked_ms
+        self.wait(now, &Strangers::default()).booked_ms
     }
 
-    /// What is booked here in model units: work, in minutes of this class at its knee.
+    /// What this router has booked here.
+    pub fn own_load(&self) -> Load {
+        let mut own = self.ledger.load();
+        own -= self.elsewhere.load();
+        own
+    }
+
+    /// What this router has booked here in model units: work, in minutes of this class at its knee.
     pub fn in_flight_mu(&self) -> f64 {
-        self.hardware.mu(self.ledger.load().work_ms())
+        self.hardware.mu(self.own_load().work_ms())
     }
 
     /// How much work it does in a minute at the pace it has shown.
     pub fn capacity_mu_per_min(&self) -> f64 {
         self.hardware.capacity_mu_per_min / self.pace.factor()
+    }
+
+    /// Prices its work anew; by that, work takes `stretch` times as long as was thought.
+    pub fn reprice(&mut self, hardware: Arc<Hardware>, stretch: f64) {
+        self.hardware = hardware;
+        self.pace.rebase(stretch);
+        self.watch.slow.rebase(stretch);
     }
 
     /// Notes that a connection broke under a request, which may be the request's own doing.
@@ -247,12 +272,12 @@ impl Fleet {
     /// Compares the replicas with each other: which is slow, and what engines say beyond our books.
     pub fn on_time(&mut self, now: Moment) {
         for it in &mut self.replicas {
-            it.reported.on_time(now, it.in_flight);
+            it.reported.on_time(now, it.booked());
         }
         pace::compare(now, self.replicas.iter_mut().map(|it| &mut it.pace));
         let speaking = self.replicas.iter().filter(|it| it.reported.report().is_some());
         self.strangers_usual =
-            reported_load::median(speaking.map(|it| it.reported.strangers(now)).collect());
+            reported_load::median(speaking.map(|it| it.reported.strangers()).collect());
     }
 
     fn position(&self, id: ReplicaId) -> Option<usize> {

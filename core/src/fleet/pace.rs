@@ -56,6 +56,14 @@ impl Pace {
         self.noted_at = now;
     }
 
+    /// Notes that predictions are `stretch` times as long from now on; how it compares stays as it is.
+    pub fn rebase(&mut self, stretch: f64) {
+        let moved = self.log_ratio - stretch.ln();
+        if self.is_known() && moved.is_finite() {
+            self.log_ratio = moved;
+        }
+    }
+
     fn is_known(&self) -> bool {
         0.0 < self.requests
     }

@@ -1,34 +1,18 @@
-//! The load of a replica as its engine and other routers report it. Reports never overrule the books of
-//! this router. An engine's report can only add requests that no known router has sent. It counts less
-//! the longer its figures stand still, and is bounded by the reports of the other engines of the pool and
-//! by what this router has there itself. So a report that is frozen or wrong neither starves a replica nor
+//! The load of a replica as its engine reports it. Reports never overrule the books. An engine's report
+//! can only add requests that no known router has sent. It counts less the longer its figures stand still,
+//! and is bounded by the reports of the other engines of the pool and by what is booked there. So a report that is frozen or wrong neither starves a replica nor
 //! floods it. A rule that believed the newest figures would do both.
 
 use std::time::Duration;
 
-use crate::domain::{Moment, Report, RouterId, span_ms};
-
-use super::ledger::Load;
+use crate::domain::{Moment, Report, span_ms};
 
 /// Figures that have stood still for longer than this begin to fade.
 const STILL_MAX: Duration = Duration::from_secs(1);
 /// How long it then takes until they count half.
 const HALF_LIFE: Duration = Duration::from_secs(1);
-/// What another router said is dropped after this.
-const HEARD_AGE_MAX: Duration = Duration::from_secs(5);
-/// How many other routers are listened to.
-const ROUTERS_MAX: usize = 64;
-/// No router has more in flight at one replica; so the sum over all of them fits.
-const IN_FLIGHT_MAX: u32 = 1 << 20;
 /// How long the most that was in flight is remembered, at least.
 const PEAK_SPAN: Duration = Duration::from_secs(2);
-
-/// What another router has booked on a replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Booked {
-    pub load: Load,
-    pub in_flight: u32,
-}
 
 /// Requests at an engine that no router knows of. They are fractions, because old reports count in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,8 +29,7 @@ pub struct ReportedLoad {
     report: Option<Report>,
     /// When the figures of the report were first seen as they are.
     changed_at: Moment,
-    heard: Vec<(RouterId, Moment, Booked)>,
-    /// The most of our own in flight, since the last turn and in the span before it.
+    /// The most that routers had in flight, since the last turn and in the span before it.
     peaks: [u32; 2],
     turned_at: Moment,
 }
@@ -64,65 +47,31 @@ impl ReportedLoad {
         self.report = Some(report);
     }
 
-    /// Takes in the report of another router; the newest report of each counts.
-    pub fn on_heard(&mut self, router: RouterId, taken_at: Moment, booked: Booked) {
-        let in_flight = booked.in_flight.min(IN_FLIGHT_MAX);
-        let booked = Booked { load: booked.load.bounded(), in_flight };
-        match self.heard.iter_mut().find(|it| it.0 == router) {
-            Some(old) if old.1 <= taken_at => *old = (router, taken_at, booked),
-            Some(_) => {}
-            None => {
-                if self.heard.len() == ROUTERS_MAX {
-                    let oldest = self.heard.iter().enumerate().min_by_key(|(_, it)| it.1);
-                    if let Some(oldest) = oldest.map(|(at, _)| at) {
-                        self.heard.swap_remove(oldest);
-                    }
-                }
-                self.heard.push((router, taken_at, booked));
-            }
-        }
-    }
-
     pub fn on_sent(&mut self, in_flight: u32) {
         self.peaks[0] = self.peaks[0].max(in_flight);
     }
 
-    /// Forgets reports that are too old.
+    /// Forgets what was in flight long ago.
     pub fn on_time(&mut self, now: Moment, in_flight: u32) {
-        self.heard.retain(|it| now.since(it.1) <= HEARD_AGE_MAX);
         if PEAK_SPAN <= now.since(self.turned_at) {
             self.peaks = [in_flight, self.peaks[0]];
             self.turned_at = now;
         }
     }
 
-    /// Adds up what other routers have booked here.
-    pub fn booked_elsewhere(&self, now: Moment) -> Booked {
-        let mut sum = Booked::default();
-        for (_, taken_at, booked) in &self.heard {
-            if now.since(*taken_at) <= HEARD_AGE_MAX {
-                sum.load += booked.load;
-                sum.in_flight += booked.in_flight;
-            }
-        }
-        sum
-    }
-
-    /// Counts the requests that the engine has beside all that routers know of. Requests of this router
-    /// count at their recent peak: a report is old when it comes, and a request that ended since is no
-    /// stranger.
-    pub fn strangers(&self, now: Moment) -> f64 {
+    /// Counts the requests that the engine has beside all that routers know of. These count at their recent
+    /// peak: a report is old when it comes, and a request that ended since is no stranger.
+    pub fn strangers(&self) -> f64 {
         let Some(report) = self.report else { return 0.0 };
-        let own = self.peaks[0].max(self.peaks[1]);
-        let known = own.saturating_add(self.booked_elsewhere(now).in_flight);
+        let known = self.peaks[0].max(self.peaks[1]);
         let there = report.waiting.saturating_add(report.running);
         f64::from(there.saturating_sub(known))
     }
 
     /// Says how many strangers to expect, where the engines of the pool usually report `usual` each.
-    pub fn reckon(&self, now: Moment, own_in_flight: u32, usual: f64) -> Strangers {
+    pub fn reckon(&self, now: Moment, in_flight: u32, usual: f64) -> Strangers {
         let Some(report) = self.report else { return Strangers::default() };
-        let strangers = self.strangers(now).min(2.0 * usual + f64::from(own_in_flight) + 1.0);
+        let strangers = self.strangers().min(2.0 * usual + f64::from(in_flight) + 1.0);
         if strangers <= 0.0 {
             return Strangers::default();
         }
@@ -168,14 +117,14 @@ mod tests {
     #[test]
     fn what_routers_know_of_is_no_stranger() {
         let mut it = ReportedLoad::default();
-        it.on_sent(6);
-        it.on_heard(RouterId(1), at(0), Booked { in_flight: 4, ..Booked::default() });
+        it.on_sent(10);
         it.on_report(report(at(100), 4, 8));
-        assert!((it.strangers(at(100)) - 2.0).abs() < 1e-9);
-        // Ours have ended since, which the report could not know; the other router has fallen silent.
+        assert!((it.strangers() - 2.0).abs() < 1e-9);
+        // They have ended since, which the report could not know.
         it.on_time(at(2_500), 0);
-        assert!((it.strangers(at(2_500)) - 2.0).abs() < 1e-9);
-        assert!((it.strangers(at(6_000)) - 6.0).abs() < 1e-9);
+        assert!((it.strangers() - 2.0).abs() < 1e-9);
+        it.on_time(at(5_000), 0);
+        assert!((it.strangers() - 12.0).abs() < 1e-9);
     }
 
     #[test]
@@ -210,18 +159,5 @@ mod tests {
         it.on_report(full);
         let reckoned = it.reckon(at(0), 6, 4.0);
         assert!((reckoned.kv_tokens - 20_000.0).abs() < 1e-6, "{reckoned:?}");
-    }
-
-    #[test]
-    fn no_more_routers_are_listened_to_than_there_is_room_for() {
-        let mut it = ReportedLoad::default();
-        for router in 0..1_000 {
-            let booked = Booked { in_flight: 1, ..Booked::default() };
-            it.on_heard(RouterId(router), at(router), booked);
-        }
-        it.on_heard(RouterId(999), at(5), Booked::default());
-        assert_eq!(it.booked_elsewhere(at(1_000)).in_flight, 64, "old news changes nothing");
-        it.on_time(at(7_000), 0);
-        assert!(it.heard.is_empty());
     }
 }

@@ -80,10 +80,10 @@ mod tests {
         }
     }
 
-    /// Plays ten seconds in which four requests end every 100 ms.
-    fn ten_seconds(waiting: u32, running: impl Fn(u64) -> u32, worked: bool) -> SequenceLimit {
+    /// Plays half a minute in which four requests end every 100 ms.
+    fn half_a_minute(waiting: u32, running: impl Fn(u64) -> u32, worked: bool) -> SequenceLimit {
         let mut it = SequenceLimit::default();
-        for tick in 0..100 {
+        for tick in 0..300 {
             it.on_report(&report(100 * tick, waiting, running(tick)), worked);
             (0..4).for_each(|_| it.on_ended(at(100 * tick)));
         }
@@ -92,34 +92,34 @@ mod tests {
 
     #[test]
     fn a_number_that_stays_while_requests_wait_and_end_is_the_limit() {
-        let it = ten_seconds(20, |_| 64, true);
-        assert!(it.wait_ms(at(9_900), 63.0).abs() < 1e-9, "the next finds a place");
+        let it = half_a_minute(20, |_| 64, true);
+        assert!(it.wait_ms(at(29_900), 63.0).abs() < 1e-9, "the next finds a place");
         // 40 end in a second, so the twentieth beyond the limit waits for half of one.
-        let wait_ms = it.wait_ms(at(9_900), 83.0);
+        let wait_ms = it.wait_ms(at(29_900), 83.0);
         assert!((wait_ms - 500.0).abs() < 50.0, "{wait_ms}");
     }
 
     #[test]
     fn numbers_that_change_engines_without_a_line_and_frozen_reports_show_no_limit() {
         for it in [
-            ten_seconds(20, |tick| if tick % 2 == 0 { 64 } else { 63 }, true),
-            ten_seconds(0, |_| 64, true),
-            ten_seconds(20, |_| 64, false),
+            half_a_minute(20, |tick| if tick % 2 == 0 { 64 } else { 63 }, true),
+            half_a_minute(0, |_| 64, true),
+            half_a_minute(20, |_| 64, false),
         ] {
-            assert!(it.wait_ms(at(9_900), 1_000.0).abs() < 1e-9, "{it:?}");
+            assert!(it.wait_ms(at(29_900), 1_000.0).abs() < 1e-9, "{it:?}");
         }
     }
 
     #[test]
     fn an_engine_that_runs_more_has_no_such_limit() {
-        let mut it = ten_seconds(20, |_| 64, true);
-        it.on_report(&report(10_000, 5, 65), true);
-        assert!(it.wait_ms(at(10_000), 1_000.0).abs() < 1e-9);
+        let mut it = half_a_minute(20, |_| 64, true);
+        it.on_report(&report(30_000, 5, 65), true);
+        assert!(it.wait_ms(at(30_000), 1_000.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_wait_is_a_number_even_where_nothing_has_ended_for_long() {
-        let it = ten_seconds(20, |_| 64, true);
+        let it = half_a_minute(20, |_| 64, true);
         assert!(it.wait_ms(at(86_400_000), 64.0) <= 1.0 / ENDED_PER_MS_MIN);
     }
 }

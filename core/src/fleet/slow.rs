@@ -45,6 +45,14 @@ impl SlowDetector {
         self.gaps = self.gaps.saturating_add(1);
     }
 
+    /// Notes that predictions are `stretch` times as long from now on.
+    pub fn rebase(&mut self, stretch: f64) {
+        let ratio = self.ratio / stretch;
+        if ratio.is_finite() {
+            self.ratio = ratio;
+        }
+    }
+
     /// Its ratio, once enough was seen.
     pub fn ratio(&self) -> Option<f64> {
         (GAPS_MIN <= self.gaps).then_some(self.ratio)

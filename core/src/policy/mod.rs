@@ -31,7 +31,7 @@ use crate::domain::{float, whole};
 
 pub use kind::{PolicyKind, UnknownPolicy};
 pub use load_model::{LoadModel, Terms};
-pub use rendezvous::mix;
+pub use rendezvous::{lot_of, mix};
 pub use residency::{BYTES_MAX, Residency};
 
 /// What a policy may know of a request.
@@ -53,7 +53,7 @@ pub struct Candidate {
     pub place: Place,
     /// Its share of sessions; above 0.
     pub weight: f64,
-    /// What this router sent there and has not ended.
+    /// What this router and those it hears of sent there and has not ended.
     pub in_flight: u32,
     /// What its engine said last, as old as it is; `None` when it never said anything.
     pub report: Option<Report>,
@@ -82,9 +82,24 @@ pub trait Policy: Debug + Send {
         0
     }
 
+    /// Says how much of the prompt the rule believes to be in the cache of a replica; nothing where it keeps no
+    /// track of that.
+    fn cached_tokens(&self, _: &Ask<'_>, _: ReplicaId) -> Option<u32> {
+        None
+    }
+
     /// Shows how the rule weighs every candidate, for explanations. Changes nothing that later
     /// choices depend on. A rule that does not weigh in time shows nothing.
     fn terms(&mut self, _: &Ask<'_>, _: &[Candidate], _: &mut Vec<Terms>) {}
+
+    /// Shows what the rule believes to be cached where, to tell other routers and to hear of theirs; nothing if it
+    /// does not keep track.
+    fn residency(&mut self) -> Option<&mut Residency> {
+        None
+    }
+
+    /// Notes that another router sent a request to that replica, where its prompt takes `work_ms`.
+    fn on_heard(&mut self, _: Moment, _: &Candidate, _work_ms: f64, _adapter: u64) {}
 
     /// Notes the first sign of an answer; said at most once for each time it was sent.
     fn on_first_token(&mut self, _: Moment, _: RequestId, _: ReplicaId) {}
@@ -111,7 +126,7 @@ pub fn lowest(candidates: &[Candidate], score: impl Fn(&Candidate) -> f64) -> us
     scores.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(position, _)| position)
 }
 
-/// Adds up what this router has in flight on all candidates.
+/// Adds up what is in flight on all candidates.
 pub fn in_flight_total(candidates: &[Candidate]) -> f64 {
     candidates.iter().map(|it| f64::from(it.in_flight)).sum()
 }

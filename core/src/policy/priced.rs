@@ -10,7 +10,7 @@
 use rand_pcg::Pcg64Mcg;
 
 use crate::cost::{StepTimes, StepWork};
-use crate::domain::{Outline, ReplicaId, RequestId, float};
+use crate::domain::{Moment, Outline, ReplicaId, RequestId, float};
 
 use super::adapters::Adapters;
 use super::congestion::Congestion;
@@ -138,6 +138,19 @@ impl Policy for Priced {
         self.adapters.on_sent(to.id, ask.outline.adapter);
         self.congestion.on_sent(ask.now, own_ms(ask.outline, to, held));
         held
+    }
+
+    fn residency(&mut self) -> Option<&mut Residency> {
+        Some(&mut self.residency)
+    }
+
+    fn on_heard(&mut self, now: Moment, to: &Candidate, work_ms: f64, adapter: u64) {
+        self.adapters.on_sent(to.id, adapter);
+        self.congestion.on_sent(now, work_ms);
+    }
+
+    fn cached_tokens(&self, ask: &Ask<'_>, replica: ReplicaId) -> Option<u32> {
+        Some(ask.outline.tokens_in(self.residency.depth(ask, replica)))
     }
 
     fn terms(&mut self, ask: &Ask<'_>, candidates: &[Candidate], into: &mut Vec<Terms>) {

@@ -3,15 +3,20 @@
 //! move. A hash ring needs virtual nodes to come near such balance, and hands all keys of a lost
 //! node's arc to one neighbour.
 
-use crate::domain::SliceKey;
+use crate::domain::{Place, SliceKey};
 
 use super::Candidate;
 
 /// Draws the candidate's lot for `key`: exponential with rate `weight`, so that the chance to be
 /// lowest is the share of weight. Lower is better.
 pub(super) fn lot(candidate: &Candidate, key: SliceKey) -> f64 {
-    let uniform = unit(mix(candidate.place.0 ^ mix(key.0)));
-    -uniform.ln() / candidate.weight
+    lot_of(candidate.place, candidate.weight, key)
+}
+
+/// Draws the lot of a replica by its place and weight.
+pub fn lot_of(place: Place, weight: f64, key: SliceKey) -> f64 {
+    let uniform = unit(mix(place.0 ^ mix(key.0)));
+    -uniform.ln() / weight
 }
 
 /// Spreads every input bit over all output bits (the finaliser of SplitMix64).

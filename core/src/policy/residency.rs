@@ -3,7 +3,7 @@
 //! from engine events are given this estimate too; none sees the truth. Blocks are those of the
 //! request's outline, whatever a peer's own tree or block size is.
 
-use crate::domain::{Outline, ReplicaId};
+use crate::domain::{Outline, PromptTail, ReplicaId};
 use crate::prefix::PrefixIndex;
 
 use super::{Ask, Candidate};
@@ -55,6 +55,11 @@ impl Residency {
         Some((replica, usize::try_from(blocks).ok()?))
     }
 
+    /// Counts the leading blocks that a replica holds.
+    pub fn depth(&self, ask: &Ask<'_>, replica: ReplicaId) -> usize {
+        self.index.depth(&ask.outline.blocks, replica)
+    }
+
     /// Counts the tokens a replica holds of anything.
     pub fn held_tokens(&self, outline: &Outline, replica: ReplicaId) -> u64 {
         let held = u64::try_from(self.index.held(replica)).unwrap_or(u64::MAX);
@@ -66,9 +71,23 @@ impl Residency {
         let blocks = &ask.outline.blocks;
         let before = self.index.depth(blocks, to.id);
         if !blocks.is_empty() {
-            self.index.remember(to.id, blocks, self.room_blocks(ask.outline, to));
+            self.index.remember(to.id, blocks, self.room_blocks(ask.outline.block_tokens, to));
         }
         before
+    }
+
+    /// Notes what another router says was sent to a replica; `false` where the beginning of it is not known here.
+    pub fn on_heard(&mut self, chain: &PromptTail, block_tokens: u32, to: &Candidate) -> bool {
+        let Some(blocks) = self.index.whole(chain) else { return false };
+        if !blocks.is_empty() {
+            self.index.remember(to.id, &blocks, self.room_blocks(block_tokens, to));
+        }
+        true
+    }
+
+    /// What is believed of all caches, to tell other routers.
+    pub const fn index(&mut self) -> &mut PrefixIndex {
+        &mut self.index
     }
 
     pub fn forget(&mut self, replica: ReplicaId) {
@@ -79,10 +98,10 @@ impl Residency {
         self.index.bytes()
     }
 
-    fn room_blocks(&self, outline: &Outline, replica: &Candidate) -> usize {
+    fn room_blocks(&self, block_tokens: u32, replica: &Candidate) -> usize {
         let Some(times) = self.kv_times else { return usize::MAX };
         let told = replica.report.and_then(|it| it.kv_tokens_max);
         let tokens = told.map_or(KV_TOKENS_UNKNOWN, |it| it.saturating_mul(times));
-        usize::try_from(tokens / u64::from(outline.block_tokens.max(1))).unwrap_or(usize::MAX)
+        usize::try_from(tokens / u64::from(block_tokens.max(1))).unwrap_or(usize::MAX)
     }
 }

@@ -87,6 +87,16 @@ impl LruOrder {
         Some((entry, self.entries.get(wide(entry))?.stretch))
     }
 
+    /// Lists the stretches of a slot, from the oldest to the newest.
+    pub(super) fn oldest_first(&self, slot: usize) -> impl Iterator<Item = u32> + '_ {
+        let mut entry = self.ends[slot].oldest;
+        std::iter::from_fn(move || {
+            let it = self.entries.get(wide(entry))?;
+            entry = it.newer;
+            Some(it.stretch)
+        })
+    }
+
     pub(super) fn remove(&mut self, entry: u32, slot: usize) {
         self.unlink(entry, slot);
         self.free.push(entry);

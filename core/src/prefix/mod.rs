@@ -7,15 +7,19 @@
 //! that were sent together age together, and are kept as one stretch with one place in the order of
 //! each replica; a table of single blocks would cost a probe and two links for each of thousands.
 
+mod anchors;
 mod lru;
 mod stretches;
+mod told;
 
 use rustc_hash::FxHashMap;
 
 use crate::domain::ReplicaId;
 
+use anchors::Anchors;
 use lru::{LruOrder, wide};
 use stretches::{BLOCK_BYTES, HOLDER_BYTES, Stretches};
+pub use told::likeness;
 
 /// How many blocks of departed replicas are cleared for each block that is remembered.
 const CLEARED_PER_BLOCK: usize = 2;
@@ -39,6 +43,8 @@ pub struct PrefixIndex {
     depths: Vec<u32>,
     /// The stretches of the prompt that is being remembered; reused by the next.
     path: Vec<u32>,
+    /// Where blocks are found by their hash alone; empty unless other routers tell of theirs.
+    anchors: Anchors,
 }
 
 /// What a prompt needs that is not there yet.
@@ -68,6 +74,7 @@ impl PrefixIndex {
             free: Vec::new(),
             depths: Vec::new(),
             path: Vec::new(),
+            anchors: Anchors::default(),
         }
     }
 
@@ -137,7 +144,7 @@ impl PrefixIndex {
 
     /// Measures the memory it has taken.
     pub fn bytes(&self) -> usize {
-        self.stretches.bytes() + self.lru.bytes()
+        self.stretches.bytes() + self.lru.bytes() + self.anchors.bytes()
     }
 
     /// Measures for every slot how deep its replica holds the prompt.
@@ -234,6 +241,7 @@ impl PrefixIndex {
             }
             in_last = self.stretches.get(last).len();
         }
+        self.note_anchors(blocks, known.blocks);
         let Self { stretches, lru, path, .. } = self;
         for (position, stretch) in path.iter().enumerate().rev() {
             let is_end = position + 1 == path.len();

@@ -61,6 +61,10 @@ impl Stretch {
         self.blocks.len()
     }
 
+    pub(super) fn blocks(&self) -> &[u64] {
+        &self.blocks
+    }
+
     pub(super) fn holders(&self) -> &[Holder] {
         &self.holders
     }
@@ -93,6 +97,23 @@ impl Stretch {
 impl Stretches {
     pub(super) fn get(&self, stretch: u32) -> &Stretch {
         &self.slab[wide(stretch)]
+    }
+
+    /// Lists a stretch and all that it goes on from, upwards.
+    pub(super) fn ancestors(&self, stretch: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut at = stretch;
+        // No path is longer than the table, whatever number it starts from.
+        (0..self.slab.len()).map_while(move |_| {
+            let number = at;
+            at = self.slab.get(wide(number))?.above;
+            Some(number)
+        })
+    }
+
+    /// Collects the blocks from the beginning of a prompt to the end of a stretch.
+    pub(super) fn path_to(&self, stretch: u32) -> Vec<u64> {
+        let path: Vec<u32> = self.ancestors(stretch).collect();
+        path.into_iter().rev().flat_map(|it| self.get(it).blocks.iter().copied()).collect()
     }
 
     /// Follows a prompt as far as any replica was sent it. Calls `visit` for each stretch with the
@@ -255,7 +276,9 @@ impl Stretches {
     }
 
     fn remove(&mut self, stretch: u32) {
-        let gone = std::mem::take(&mut self.slab[wide(stretch)]);
+        // A number that is free leads nowhere: anchors may still name it.
+        let free = Stretch { above: NONE, ..Stretch::default() };
+        let gone = std::mem::replace(&mut self.slab[wide(stretch)], free);
         debug_assert_eq!(gone.below, 0, "a holder of what goes on from here holds this");
         self.heap_bytes -= gone.heap_bytes();
         self.starts.remove(&(gone.above, gone.blocks[0]));

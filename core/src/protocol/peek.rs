@@ -16,12 +16,12 @@ use serde_json::value::RawValue;
 use super::depth::{DEPTH_MAX, is_too_deep};
 use super::outline::Prompt;
 use super::steering::Allowed;
-use super::{Api, SessionId};
+use super::{Api, KeptField, SessionId};
 use crate::domain::{Extent, Outline};
 
 use self::steered::Hits;
 pub use self::steered::{Edit, Salting, Steered};
-use self::top::{TopVisitor, text};
+use self::top::{KeptFields, TopVisitor, kept_id, text};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -44,6 +44,8 @@ pub struct Peek<'a> {
     output_tokens_max: Option<u32>,
     /// Whether the engine keeps some of the prompt.
     is_continued: bool,
+    /// What names something that the engine keeps, by field.
+    kept: Option<KeptFields<'a>>,
     body_bytes: usize,
 }
 
@@ -64,6 +66,11 @@ impl Peek<'_> {
     /// Copies the text of the prompt between two blocks of its outline, for a count of its tokens.
     pub fn text(&self, blocks: Range<usize>) -> String {
         self.prompt.text(blocks)
+    }
+
+    /// Lists the ids of what an engine keeps and this body goes on from, each with its field.
+    pub fn kept_ids(&self) -> impl Iterator<Item = (KeptField, Cow<'_, str>)> {
+        self.kept.iter().flatten().filter_map(|(field, raw)| Some((*field, kept_id((*raw)?)?)))
     }
 
     /// Lists what the client chose to keep its prompts apart by, each with its name and as it stands;
@@ -144,6 +151,7 @@ pub fn peek(api: Api, body: &[u8]) -> Result<Peek<'_>, BadBody> {
         answers: top.answers(api),
         output_tokens_max: top.output_tokens_max(api),
         is_continued: top.is_continued(),
+        kept: Some(top.kept()),
         body_bytes: body.len(),
         hits: top.hits,
         text,

@@ -25,6 +25,8 @@ pub struct Limits {
     pub requests_per_min: Option<u64>,
     /// How much of the rate may be saved up: what it gives in this time.
     pub burst: Duration,
+    /// Whether what is beyond it is refused also while capacity is idle.
+    pub is_hard: bool,
 }
 
 /// What was used, of one kind.
@@ -68,6 +70,21 @@ pub struct ContractUsage {
     /// When all of the rate is there again.
     pub reset_in: Duration,
     pub reserved: u64,
+}
+
+impl ContractUsage {
+    /// Counts in what would be served beyond the contract while capacity is idle: a minute's rate at least.
+    #[must_use]
+    pub fn with_idle_capacity(self) -> Self {
+        let more = |left: Option<u64>, rate: Option<u64>| Some(left?.max(rate?));
+        Self {
+            work_remaining: self.work_remaining.max(self.limits.work_per_min),
+            tokens_remaining: more(self.tokens_remaining, self.limits.tokens_per_min),
+            requests_remaining: more(self.requests_remaining, self.limits.requests_per_min),
+            reset_in: Duration::ZERO,
+            ..self
+        }
+    }
 }
 
 /// One tenant's contract and its books.
@@ -188,6 +205,30 @@ impl ContractAccount {
         self.release();
     }
 
+    /// Counts what another router let in under this contract. It runs already, so it is counted even where that leaves
+    /// a debt.
+    pub fn spend_elsewhere(&mut self, now: Moment, work: Work, tokens: u64) {
+        let amounts = [work.parts(), tokens, REQUEST];
+        for (allowance, amount) in self.allowances().into_iter().zip(amounts) {
+            if let Some(it) = allowance {
+                it.look(now, 0);
+                it.take(Use::Guaranteed, amount);
+            }
+        }
+    }
+
+    /// Corrects that by what it came to.
+    pub fn correct_elsewhere(&mut self, before: (Work, u64), came: (Work, u64)) {
+        let [by_work, by_tokens, _] = self.allowances();
+        let pairs = [(by_work, before.0.parts(), came.0.parts()), (by_tokens, before.1, came.1)];
+        for (allowance, before, came) in pairs {
+            if let Some(it) = allowance {
+                it.take(Use::Guaranteed, came.saturating_sub(before));
+                it.give(Use::Guaranteed, before.saturating_sub(came));
+            }
+        }
+    }
+
     /// Gives everything back: the request was never sent.
     pub fn cancel(&mut self, held: Reservation) {
         let amounts = [held.work.parts(), held.tokens, REQUEST];
@@ -204,6 +245,11 @@ impl ContractAccount {
     fn release(&mut self) {
         debug_assert!(0 < self.reserved, "released more than was reserved");
         self.reserved = self.reserved.saturating_sub(1);
+    }
+
+    /// Tells whether what is beyond it is refused also while capacity is idle.
+    pub const fn is_hard(&self) -> bool {
+        self.limits.is_hard
     }
 
     /// Tells whether anything is limited at all.

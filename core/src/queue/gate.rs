@@ -3,7 +3,8 @@
 //! goodput collapses. So new sessions wait while it is full, and later turns of the living always
 //! pass. A session lives from its first turn until it has been idle for longer than its kind thinks.
 //!
-//! Where the fleet's memory is unknown or ample the gate is open and has no effect.
+//! Where the fleet's memory is unknown or ample the gate is open and has no effect. So it is where the fleet
+//! has the time to compute all that comes again, cached or not.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +13,15 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, SliceKey, float, whole};
 
+use super::cold_demand::ColdDemand;
 use super::think_times::ThinkTimes;
+use super::work::Work;
 
 /// A fleet whose turns in flight hold less than this part of its KV stands idle.
 const IDLE_PART: u64 = 16;
+/// New sessions wait only where arrivals would cost this many times what the fleet can do, if nothing were
+/// cached. At 1, conversations past their knee wait although their cache saves little.
+const COLD_FACTOR: f64 = 1.5;
 
 /// How the gate is set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +70,8 @@ pub struct Gate {
     /// Summed over those with a turn in flight.
     flowing: u64,
     tokens_max: Option<u64>,
+    capacity_per_min: Work,
+    demand: ColdDemand,
     think_times: ThinkTimes,
 }
 
@@ -90,14 +98,23 @@ impl Gate {
             counted: 0,
             flowing: 0,
             tokens_max: None,
+            capacity_per_min: Work::ZERO,
+            demand: ColdDemand::default(),
             think_times: ThinkTimes::default(),
         }
     }
 
-    /// Takes in how many tokens the KV of all replicas holds together, as far as they tell.
-    pub fn on_room(&mut self, kv_tokens: Option<u64>) {
+    /// Takes in how many tokens the KV of all replicas holds together, as far as they tell, and what they can
+    /// do in a minute.
+    pub fn on_room(&mut self, kv_tokens: Option<u64>, capacity_per_min: Work) {
+        self.capacity_per_min = capacity_per_min;
         let share = self.settings.kv_share.clamp(0.0, 1.0);
         self.tokens_max = kv_tokens.map(|it| whole(float(it) * share));
+    }
+
+    /// Takes in what a request that arrives would cost with nothing of it cached.
+    pub fn on_arrival(&mut self, now: Moment, cold: Work) {
+        self.demand.on_arrival(now, cold);
     }
 
     /// Says whether a turn of this session may be sent now.
@@ -111,10 +128,13 @@ impl Gate {
         }
     }
 
-    /// Says whether a new session may begin: the living sessions leave some room, or the fleet has
-    /// next to nothing to do, whichever sessions may come back to it. How much it will need is not
-    /// asked, or the largest would never be let in.
+    /// Says whether a new session may begin: the living sessions leave some room, the fleet could compute
+    /// everything again, or it has next to nothing to do, whichever sessions may come back to it. How much
+    /// it will need is not asked, or the largest would never be let in.
     pub fn is_open(&self) -> bool {
+        if self.demand.mu_per_min() < COLD_FACTOR * self.capacity_per_min.as_mu() {
+            return true;
+        }
         let is_idle = |max: u64| self.flowing < max / IDLE_PART || self.flowing == 0;
         self.tokens_max.is_none_or(|max| self.counted < max || is_idle(max))
     }
@@ -172,6 +192,7 @@ impl Gate {
 
     /// Gives up sessions that have been idle for too long; tells whether any left.
     pub fn on_time(&mut self, now: Moment) -> bool {
+        self.demand.on_time(now);
         let before = self.living.len();
         while let Some((_, key)) = self.idle.first().copied().filter(|it| it.0 <= now) {
             self.leave(key);

@@ -9,6 +9,7 @@
 mod bucket;
 mod claim;
 mod class;
+mod cold_demand;
 mod contract;
 mod drain_rate;
 mod fair;

@@ -218,7 +218,7 @@ fn beyond_all_limits_is_best_effort_and_takes_nothing() {
         work_per_min: Some(mu(100.0)),
         tokens_per_min: Some(1_000_000),
         requests_per_min: Some(40),
-        burst: Duration::ZERO,
+        ..Limits::default()
     };
     let mut account = ContractAccount::new(at(0), all);
     let first = account.reserve(at(0), mu(1.0), 10);
@@ -310,7 +310,7 @@ fn new_sessions_wait_while_the_living_fill_the_memory() {
     gate.on_sent(at(0), key(1), 1_100);
     gate.on_sent(at(0), key(9), 260);
     assert_eq!(gate.ask(key(2)), GateAnswer::Fresh, "nothing is known of the memory");
-    gate.on_room(Some(2_000));
+    gate.on_room(Some(2_000), Work::ZERO);
     assert_eq!(gate.ask(key(2)), GateAnswer::Wait);
     assert_eq!(gate.ask(key(1)), GateAnswer::Live);
     gate.on_ended(at(1), key(1), 1_200);
@@ -328,9 +328,22 @@ fn new_sessions_wait_while_the_living_fill_the_memory() {
 }
 
 #[test]
+fn new_sessions_wait_only_where_the_fleet_could_not_compute_everything_again() {
+    let mut gate = Gate::new(GateSettings::default());
+    gate.on_room(Some(1_000), Work::from_mu(100.0));
+    gate.on_sent(at(0), key(1), 2_000);
+    gate.on_arrival(at(0), Work::from_mu(290.0));
+    assert_eq!(gate.ask(key(2)), GateAnswer::Fresh, "145 a minute are affordable");
+    gate.on_arrival(at(0), Work::from_mu(20.0));
+    assert_eq!(gate.ask(key(2)), GateAnswer::Wait);
+    gate.on_time(at(60));
+    assert_eq!(gate.ask(key(2)), GateAnswer::Fresh, "less has come since");
+}
+
+#[test]
 fn an_idle_fleet_lets_new_sessions_in_whoever_may_come_back_to_it() {
     let mut gate = Gate::new(GateSettings::default());
-    gate.on_room(Some(8_000));
+    gate.on_room(Some(8_000), Work::ZERO);
     for session in 0..30 {
         gate.on_sent(at(session), key(session), 1_000);
         gate.on_ended(at(session), key(session), 1_000);
@@ -346,7 +359,7 @@ fn an_idle_fleet_lets_new_sessions_in_whoever_may_come_back_to_it() {
 #[test]
 fn a_session_too_large_for_the_fleet_is_let_in_alone() {
     let mut gate = Gate::new(GateSettings::default());
-    gate.on_room(Some(1_000));
+    gate.on_room(Some(1_000), Work::ZERO);
     assert_eq!(gate.ask(key(1)), GateAnswer::Fresh);
     gate.on_sent(at(0), key(1), 1 << 40);
     assert_eq!(gate.ask(key(2)), GateAnswer::Wait);
@@ -355,7 +368,7 @@ fn a_session_too_large_for_the_fleet_is_let_in_alone() {
 #[test]
 fn the_table_of_the_living_is_bounded_and_adds_up() {
     let mut gate = Gate::new(GateSettings { sessions_max: 50, ..GateSettings::default() });
-    gate.on_room(Some(1_000_000));
+    gate.on_room(Some(1_000_000), Work::ZERO);
     for number in 0..1_000 {
         gate.on_sent(at(number), key(number % 300), 10);
         if number % 3 == 0 {

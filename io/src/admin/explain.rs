@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{Considered, Explanation, Waited};
+use cleave_core::brain::{Considered, Explanation, LeaveCause, Waited};
 use cleave_core::domain::Moment;
 use cleave_core::policy;
 use serde::{Deserialize, Serialize};
 
+use super::costs::CostFigures;
 use crate::proxy::{KeptDecision, RequestOutcome, Router, Tenants, WorkloadNames};
 
 /// How many decisions the list shows.
@@ -67,6 +68,15 @@ pub struct Try {
     /// Where the session was before; null for a new one.
     #[serde(default)]
     pub home: Option<String>,
+    /// Why the session left that, where it did: `lost`, `drained`, `overloaded`, `spilled`, `rebalanced`, `kept`, `rule`.
+    #[serde(default)]
+    pub moved: Option<String>,
+    /// The same in a sentence.
+    #[serde(default)]
+    pub moved_because: Option<String>,
+    /// By how much its replica was the worse choice, where it was overloaded.
+    #[serde(default)]
+    pub moved_for_ms: Option<f64>,
     pub policy: String,
     /// The tenant and the model, or the digits of both where they have no name.
     #[serde(default)]
@@ -77,6 +87,9 @@ pub struct Try {
     pub output_tokens_expected: Option<u32>,
     /// The time to the first token, as predicted when it was booked.
     pub ttft_ms: f64,
+    /// The costs that predict it; null where learning is off.
+    #[serde(default)]
+    pub costs: Option<CostFigures>,
     /// How the chosen one was weighed; null where the policy does not weigh in time.
     pub terms: Option<Terms>,
     /// How many could have been chosen.
@@ -198,9 +211,13 @@ impl Try {
         });
         let chosen = choice.considered.iter().find(|it| it.replica == choice.replica);
         let beyond = chosen.and_then(|it| it.beyond);
+        let overload = choice.moved.filter(|it| it.cause == LeaveCause::Overloaded);
         Self {
             beyond: beyond.map(|it| it.sentence().to_owned()),
             home: choice.home.clone(),
+            moved: choice.moved.map(|it| it.cause.as_str().to_owned()),
+            moved_because: choice.moved.map(|it| it.cause.sentence().to_owned()),
+            moved_for_ms: overload.map(|it| it.over_ms),
             replica: choice.name.clone(),
             why: choice.why.as_str().to_owned(),
             because: choice.why.sentence().to_owned(),
@@ -210,6 +227,7 @@ impl Try {
             prompt_tokens: choice.prompt_tokens,
             output_tokens_expected: choice.output_tokens,
             ttft_ms: choice.ttft_ms,
+            costs: choice.costs.as_ref().map(CostFigures::of),
             terms: choice.terms.map(Terms::of),
             candidates_total: choice.candidates,
             candidates: choice.considered.iter().map(Candidate::of).collect(),

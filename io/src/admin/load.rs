@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use crate::proxy::{Pool, Router};
 
+use super::costs::CostFigures;
+
 /// What `/load` answers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Load {
@@ -16,6 +18,8 @@ pub struct Load {
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolLoad {
     pub name: String,
+    /// What work takes, for each class of its replicas; empty where learning is off.
+    pub costs: Vec<CostFigures>,
     pub replicas: Vec<ReplicaFigures>,
 }
 
@@ -76,7 +80,8 @@ impl Load {
 impl PoolLoad {
     fn of(pool: &Pool, now: Moment) -> Self {
         let replicas = pool.load().into_iter().map(|it| ReplicaFigures::of(it, now)).collect();
-        Self { name: pool.name.clone(), replicas }
+        let costs = pool.learned_costs().iter().map(CostFigures::of).collect();
+        Self { name: pool.name.clone(), costs, replicas }
     }
 }
 

@@ -2,10 +2,12 @@
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
 mod assignment;
+mod costs;
 mod events;
 mod explain;
 mod load;
 mod origin;
+mod routers;
 mod server;
 mod settings;
 mod slots;
@@ -17,8 +19,10 @@ pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
     WorkloadFigures,
 };
+pub use costs::{CostErrors, CostFigures};
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
+pub use routers::{RouterFigures, RouterList};
 pub use server::{AdminBindError, AdminServer};
 pub use settings::{AdminSettings, AdminToken, Secret};
 pub use slots::SLOTS_MAX;

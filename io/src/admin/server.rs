@@ -23,6 +23,7 @@ use super::events::events;
 use super::explain::{self, Explained};
 use super::load::Load;
 use super::origin::OriginCheck;
+use super::routers::RouterList;
 use super::settings::AdminSettings;
 use super::slots::ConnectionSlots;
 use super::status::Status;
@@ -69,6 +70,7 @@ impl AdminServer {
             .route("/explain/{*id}", get(explain_one))
             .route("/events", get(events))
             .route("/tenants", get(tenants))
+            .route("/routers", get(routers))
             .route("/metrics", get(metrics))
             .route_layer(from_fn_with_state(Arc::new(settings.tokens.clone()), guard));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
@@ -115,6 +117,8 @@ async fn readyz(State(router): State<Arc<Router>>) -> (StatusCode, &'static str)
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
     } else if router.is_ready() {
         (StatusCode::OK, "ready\n")
+    } else if router.sharing().is_some_and(|it| it.is_joining()) {
+        (StatusCode::SERVICE_UNAVAILABLE, "joining other routers\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "no replica is up\n")
     }
@@ -143,6 +147,10 @@ async fn tenants(State(router): State<Arc<Router>>) -> Json<TenantList> {
     Json(TenantList::of(&router))
 }
 
+async fn routers(State(router): State<Arc<Router>>) -> Json<RouterList> {
+    Json(RouterList::of(&router))
+}
+
 /// Writes what the scraper takes: `OpenMetrics` where it asks for that, else Prometheus' text.
 async fn metrics(State(router): State<Arc<Router>>, headers: HeaderMap) -> impl IntoResponse {
     let accept = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());
@@ -154,7 +162,7 @@ async fn unknown() -> (StatusCode, &'static str) {
     (
         StatusCode::NOT_FOUND,
         "there are GET /healthz, /readyz, /status, /load, /events, /explain, /explain/REQUEST_ID, \
-         /assignment, /tenants and /metrics, and POST /drain/HOST:PORT, /undrain/HOST:PORT, \
+         /assignment, /tenants, /routers and /metrics, and POST /drain/HOST:PORT, /undrain/HOST:PORT, \
          /assignment/freeze, /assignment/unfreeze and /assignment/pin/POOL/WORKLOAD\n",
     )
 }

@@ -1,6 +1,8 @@
 //! The state of the router as JSON.
 
-use cleave_core::brain::{QueueSnapshot, ReplicaSnapshot};
+use std::collections::BTreeMap;
+
+use cleave_core::brain::{LeaveCause, QueueSnapshot, ReplicaSnapshot};
 use cleave_core::queue::ClassSnapshot;
 use serde::Serialize;
 
@@ -20,10 +22,14 @@ pub struct Status {
 pub struct PoolStatus {
     pub name: String,
     pub policy: &'static str,
+    /// Which parts are on.
+    pub parts: String,
     pub models: Vec<String>,
     pub requests_in_flight: usize,
     pub sessions: u64,
     pub sessions_moved_total: u64,
+    /// The same by cause.
+    pub sessions_moved: BTreeMap<&'static str, u64>,
     /// Requests that are refused because replicas failed while they were served.
     pub quarantined: usize,
     pub queue: QueueStatus,
@@ -107,10 +113,14 @@ impl PoolStatus {
         Self {
             name: pool.name.clone(),
             policy: snapshot.policy.as_str(),
+            parts: pool.parts(),
             models: pool.models(),
             requests_in_flight: snapshot.requests_in_flight,
             sessions: replicas.iter().map(|it| u64::from(it.sessions)).sum(),
-            sessions_moved_total: snapshot.sessions_moved_total,
+            sessions_moved_total: snapshot.sessions_moved.all(),
+            sessions_moved: LeaveCause::ALL
+                .map(|it| (it.as_str(), snapshot.sessions_moved.of(it)))
+                .into(),
             quarantined: snapshot.quarantined,
             queue: QueueStatus::of(snapshot.queue),
             frozen: orders.frozen,

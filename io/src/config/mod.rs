@@ -4,6 +4,7 @@
 //! one never acts on a settled one.
 
 mod access;
+mod cluster;
 mod costs;
 mod fit;
 mod overlay;
@@ -32,7 +33,7 @@ pub use reference::reference;
 pub use reload::changes_static;
 
 use crate::discovery::Source;
-use crate::{admin, proxy, telemetry};
+use crate::{admin, coordination, proxy, telemetry};
 use overlay::Overlay;
 use problem::{Findings, Wrong};
 use raw::Raw;
@@ -50,6 +51,8 @@ pub struct Config {
     pub discover: BTreeMap<String, Source>,
     pub tenants: proxy::Tenants,
     pub admin: admin::AdminSettings,
+    /// How it takes part among other routers; `None` for one that is alone.
+    pub cluster: Option<coordination::ClusterSettings>,
     pub telemetry: telemetry::LogSettings,
     /// Files that were read beside the configuration: a change of one of them is a reload.
     pub files: Vec<PathBuf>,
@@ -66,6 +69,8 @@ pub struct Flags {
     pub policy: Option<String>,
     /// `--replica`, once for each
     pub replicas: Vec<String>,
+    /// `--join`, once for each
+    pub join: Vec<String>,
 }
 
 /// Reads the configuration; a flag wins over the environment, the environment over the file.

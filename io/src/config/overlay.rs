@@ -40,7 +40,7 @@ impl Overlay<'_> {
 
     /// Puts the flags of the command line into the tree.
     pub(super) fn flags(&mut self, flags: Flags) {
-        let Flags { listen, admin, policy, replicas } = flags;
+        let Flags { listen, admin, policy, replicas, join } = flags;
         let mut put = |flag, steps: &[&str], text: Option<String>| {
             if let Some(text) = text {
                 self.put(&Place::Flag(flag), steps, |_| Value::String(text));
@@ -52,6 +52,10 @@ impl Overlay<'_> {
         if !replicas.is_empty() {
             let replicas = replicas.into_iter().map(Value::String).collect();
             self.put(&Place::Flag("--replica"), &["replicas"], |_| Value::Array(replicas));
+        }
+        if !join.is_empty() {
+            let peers = join.into_iter().map(Value::String).collect();
+            self.put(&Place::Flag("--join"), &["cluster", "peers"], |_| Value::Array(peers));
         }
     }
 

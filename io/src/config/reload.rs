@@ -17,9 +17,11 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("admin.tls", old.admin.tls.is_some() != new.admin.tls.is_some()),
         ("admin.audit_file", from.audit_file != to.audit_file),
         ("admin.hosts", old.admin.hosts != new.admin.hosts),
+        ("cluster", old.cluster != new.cluster),
         ("tls", from.tls.is_some() != to.tls.is_some()),
         ("subsets.state_dir", from.state_dir != to.state_dir),
         ("sessions.headers", from.session_headers != to.session_headers),
+        ("sessions.ids_mib", from.kept_ids_bytes_max != to.kept_ids_bytes_max),
         ("subsets.workload_header", from.workload_header != to.workload_header),
         ("paths.allow", from.paths_allowed != to.paths_allowed),
         ("explain.sample", from.explain.sample.to_bits() != to.explain.sample.to_bits()),
@@ -68,10 +70,11 @@ fn timeouts(old: Timeouts, new: Timeouts) -> [(&'static str, bool); 9] {
 }
 
 /// Compares what a pool's brain and probes were started with.
-fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 27] {
+fn pool(old: &PoolSettings, new: &PoolSettings) -> [(&'static str, bool); 28] {
     let (from, to) = (&old.brain, &new.brain);
     [
         ("policy", from.policy != to.policy),
+        ("learn_costs", from.learns_costs != to.learns_costs),
         ("sessions.table_mib", from.sessions.bytes_max != to.sessions.bytes_max),
         ("sessions.ttl", from.sessions.ttl != to.sessions.ttl),
         ("retries.tries_max", from.retries.tries_max != to.retries.tries_max),

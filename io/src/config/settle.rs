@@ -49,6 +49,9 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         watch,
         quarantine: raw.quarantine.into(),
         line,
+        // Set where the router is started: it is another one in every process.
+        router: None,
+        learns_costs: raw.learn_costs,
         seed: brain::Settings::default().seed,
     };
     let engine = Engine {
@@ -72,6 +75,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         listen: raw.listen.0,
         state_dir,
         audit_file,
+        kept_ids_bytes_max: raw.sessions.ids_mib.saturating_mul(1 << 20),
         cache_secret,
         tls,
         threads: raw.threads.unwrap_or_else(cores),
@@ -82,8 +86,9 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
+    let cluster = super::cluster::settle(raw.cluster, findings);
     let files = findings.watched();
-    Config { proxy, pools, discover, tenants, admin, telemetry: raw.log.into(), files }
+    Config { proxy, pools, discover, tenants, admin, cluster, telemetry: raw.log.into(), files }
 }
 
 /// What every pool starts with.

@@ -189,5 +189,6 @@ fn settle_contract(raw: &ContractSection) -> Limits {
         tokens_per_min: raw.tokens_per_min,
         requests_per_min: raw.requests_per_min,
         burst: raw.burst.as_ref().map_or(Duration::ZERO, |it| it.0),
+        is_hard: raw.hard,
     }
 }

@@ -1,7 +1,7 @@
 //! The brain's notices in operators' words: plain values for the log and for `/events`.
 
-use cleave_core::brain::{Inherit, Notice, Order, Remedy};
-use cleave_core::domain::ReplicaId;
+use cleave_core::brain::{Inherit, LeaveCause, MoveTotals, Notice, Order, Remedy};
+use cleave_core::domain::{ReplicaId, float};
 use cleave_core::fleet::{Reason, Silence, State};
 
 use crate::replicas::Trouble;
@@ -40,6 +40,25 @@ pub(super) fn incident(pool: &str, replica: Option<String>, notice: &Notice) -> 
             Incident { kind: "quarantine", state: "acquitted", detail: Some(detail), ..told }
         }
     }
+}
+
+/// Tells how many sessions moved between two looks, and why; nothing if none did.
+pub(super) fn moved(pool: &str, before: &MoveTotals, now: &MoveTotals) -> Option<Incident> {
+    // A pool that was rebuilt counts from 0 again.
+    let since = |cause| now.of(cause).saturating_sub(before.of(cause));
+    let mut parts = Vec::new();
+    for cause in LeaveCause::ALL.into_iter().filter(|it| 0 < since(*it)) {
+        let by = if cause == LeaveCause::Overloaded {
+            let over_ms = (now.over_ms - before.over_ms).max(0.0) / float(since(cause));
+            format!(" (by {over_ms:.0} ms on average)")
+        } else {
+            String::new()
+        };
+        parts.push(format!("{} {}{by}", cause.as_str(), since(cause)));
+    }
+    let detail = (!parts.is_empty()).then(|| parts.join(", "))?;
+    let (kind, pool, detail) = ("sessions", Some(pool.to_owned()), Some(detail));
+    Some(Incident { kind, pool, state: "moved", detail, ..Incident::default() })
 }
 
 /// Makes of an order what is told; nothing of what the router orders by itself.
@@ -137,4 +156,26 @@ fn describe(silence: Silence) -> String {
 /// Tells whether an operator should look at a replica in this state.
 fn is_alert(state: State) -> bool {
     matches!(state.name, "suspect" | "out")
+}
+
+#[cfg(test)]
+mod tests {
+    use cleave_core::brain::Move;
+
+    use super::*;
+
+    #[test]
+    fn moves_are_told_by_cause_and_only_those_since_the_last_time() {
+        let mut before = MoveTotals::default();
+        assert_eq!(moved("p", &before, &before), None);
+        before.add(Move { cause: LeaveCause::Lost, over_ms: 0.0 });
+        let mut now = before;
+        for over_ms in [60.0, 100.0] {
+            now.add(Move { cause: LeaveCause::Overloaded, over_ms });
+        }
+        now.add(Move { cause: LeaveCause::Spilled, over_ms: 0.0 });
+        let told = moved("p", &before, &now).unwrap();
+        assert_eq!(told.detail.unwrap(), "overloaded 2 (by 80 ms on average), spilled 1");
+        assert_eq!(moved("p", &now, &before), None, "after a pool was rebuilt");
+    }
 }

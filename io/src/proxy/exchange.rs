@@ -8,11 +8,11 @@ use std::sync::Arc;
 use cleave_core::brain::{Failure, Outcome};
 use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
 use cleave_core::protocol::{
-    Effect, PathVerdict, Peek, Route as Path, SessionId, health_body, path_verdict, peek,
+    Effect, KeptPath, PathVerdict, Peek, Route as Path, SessionId, health_body, path_verdict, peek,
 };
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use tracing::debug;
 
@@ -29,6 +29,7 @@ use super::headers::{
     Framed, PREVIOUS_REPLICA, TraceId, clean_for_client, is_event_stream, write_for_replica,
 };
 use super::intake::{self, Intake};
+use super::kept_ids;
 use super::outgoing;
 use super::pool::{Member, Pool};
 use super::relay::Relay;
@@ -57,7 +58,7 @@ pub(super) async fn exchange(
         Some(own) => own,
         None => match serve(&worker, &mut visit, &client, parts, body).await {
             Ok(served) => return relay(worker, visit, served, client),
-            Err(error) => Err(error),
+            Err(error) => Err(visit.explained(error)),
         },
     };
     let mut answer = served.unwrap_or_else(|error| {
@@ -118,7 +119,7 @@ async fn serve(
 ) -> Result<Served, ServeError> {
     // Intake and peek: the request, its caller and its session.
     let router = &worker.router;
-    let path = open_path(router, &parts.method, visit.uri.path())?;
+    let path = open_path(router, &parts)?;
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
     visit.whose = caller.at.map(|at| (Arc::clone(&tenants), at));
@@ -128,20 +129,21 @@ async fn serve(
     let taken = intake::take_body(router, &mut room, reads, body).await?;
     client.set_stage(parts.version, taken.stage());
     let body = taken.held();
-    let peeked = body.as_ref().map(|it| peek(visit.api, it));
-    let mut found = peeked.transpose()?.unwrap_or_default();
-    let named = visit.session.take().or(found.session.take());
+    let mut found = body.as_ref().map(|it| peek(visit.api, it)).transpose()?.unwrap_or_default();
+    let kept_path = KeptPath::read(parts.uri.path());
+    let keeper = kept_ids::locate(visit, &caller, kept_path, &found)?;
+    let named = visit.session.take().or(found.session.take()).or_else(|| kept_path.session());
     let session = named.unwrap_or_else(|| SessionId::bounded(worker.fresh_id().as_bytes()));
     let session = visit.session.insert(session).as_str();
     let model = found.model.as_deref();
-    let table = router.table();
-    let route = table.route(model).map_err(|why| ServeError::no_route(why, model))?;
+    let route = kept_ids::route(&router.table(), keeper.as_ref(), visit.named.as_ref(), model)?;
     let Route { pool, model: known_as, is_adapter } = route;
     let model = known_as.as_deref().or(model).unwrap_or("");
     visit.model = Some(model.into());
-    let workload = named_workload(router, &parts.headers);
-    let key = SliceKey::new(caller.salt, workload.unwrap_or(model), session);
-    let (spec, streams) = (pool.spec(), found.stream);
+    let workload = intake::workload(router, &parts.headers).unwrap_or(model);
+    let key = SliceKey::new(caller.salt, workload, session);
+    let spec = pool.spec();
+    let resumes = found.stream && spec.resume;
     let (urgency, bytes) = (&found.urgency, taken.held_bytes());
     let claim =
         claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)?;
@@ -152,11 +154,9 @@ async fn serve(
 
     // Pick: the decision and its booking are one step.
     let (mut outline, mut extent) = found.outline(model, out.seed());
-    // What limits an answer in a form of its own is not read.
-    extent.output_tokens_max = extent.output_tokens_max.filter(|_| path.effect != Effect::Written);
-    if is_adapter {
-        outline.adapter = extent.model;
-    }
+    extent.output_tokens_max = output_tokens_max(&extent, path, kept_path);
+    outline.kept_at = keeper.map(|it| it.place);
+    outline.adapter = if is_adapter { extent.model } else { outline.adapter };
     outline.prompt_tokens = count(&pool, &found, &outline, &extent).await;
     let placed = visit.place(pool, key, (outline, extent), claim).await;
     let member = placed.map_err(|refusal| ServeError::refused(refusal, 0, None))?;
@@ -179,9 +179,8 @@ async fn serve(
             let answer = try_each(worker, visit, member, &head, &payload).await?;
             let headers = parts.headers;
             let kept = || ResumableRequest { body, share: room, headers, splices, passing };
-            let buffer = (streams && spec.resume)
-                .then(kept)
-                .and_then(|it| ResumeBuffer::new(visit.api, &answer, it));
+            let buffer =
+                resumes.then(kept).and_then(|it| ResumeBuffer::new(visit.api, &answer, it));
             (answer, buffer)
         }
         Intake::Nothing => {
@@ -194,20 +193,26 @@ async fn serve(
     Ok(Served { answer, resume_buffer, account })
 }
 
-/// Reads a path, and refuses one that is not served to clients.
-fn open_path(router: &Router, method: &Method, path: &str) -> Result<Path, ServeError> {
-    let read = Path::read(path)?;
-    match path_verdict(method.as_str(), path, read, &router.settings.paths_allowed) {
-        PathVerdict::Open => Ok(read),
+/// Reads the path of a request, and refuses one that may not pass.
+fn open_path(router: &Router, parts: &Parts) -> Result<Path, ServeError> {
+    let path = Path::read(parts.uri.path())?;
+    let allowed = &router.settings.paths_allowed;
+    match path_verdict(parts.method.as_str(), parts.uri.path(), path, allowed) {
+        PathVerdict::Open => Ok(path),
         PathVerdict::Closed => Err(ServeError::ClosedPath),
-        PathVerdict::Method => Err(ServeError::Method { method: method.clone() }),
+        PathVerdict::Method => Err(ServeError::Method { method: parts.method.clone() }),
     }
 }
 
-/// The workload that a trusted proxy names in place of the model.
-fn named_workload<'a>(router: &Router, headers: &'a HeaderMap) -> Option<&'a str> {
-    let header = router.settings.workload_header.as_ref()?;
-    headers.get(header)?.to_str().ok()
+/// Says how long an answer may be. What limits one in a form of its own is not read, and a question about what is kept
+/// computes nothing.
+fn output_tokens_max(extent: &Extent, path: Path, kept_path: KeptPath<'_>) -> Option<u32> {
+    match kept_path {
+        KeptPath::Item { .. } => Some(0),
+        KeptPath::None | KeptPath::Collection => {
+            extent.output_tokens_max.filter(|_| path.effect != Effect::Written)
+        }
+    }
 }
 
 /// Counts the tokens of a prompt, if its pool has a tokenizer that is done in time; else 0, and the

@@ -76,6 +76,12 @@ pub(super) fn session(headers: &HeaderMap, names: &[HeaderName]) -> Option<Sessi
     first.map(|it| SessionId::bounded(it.as_bytes()))
 }
 
+/// Finds the workload that a header names, if one may.
+pub(super) fn workload<'a>(router: &Router, headers: &'a HeaderMap) -> Option<&'a str> {
+    let header = router.settings.workload_header.as_ref()?;
+    headers.get(header)?.to_str().ok()
+}
+
 /// Tells whether routing must look into a body: its label says that it is JSON, or a server at this path
 /// reads it as JSON whatever it says.
 pub(super) fn must_read(route: Route, method: &Method, headers: &HeaderMap) -> bool {

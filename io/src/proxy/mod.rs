@@ -11,11 +11,13 @@ mod cancel;
 mod claim;
 mod client;
 mod clock;
+mod costs_file;
 mod exchange;
 mod explanations;
 mod guard;
 mod headers;
 mod intake;
+mod kept_ids;
 mod open_connections;
 mod orders;
 mod outgoing;
@@ -28,6 +30,7 @@ mod router;
 mod salts;
 mod server;
 mod settings;
+mod sharing;
 mod stuck;
 mod table;
 mod tenants;
@@ -52,5 +55,6 @@ pub use settings::{
     CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
     Timeouts, default_session_headers,
 };
+pub use sharing::{PeerView, PoolNews, Sharing};
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use workloads::WorkloadNames;

@@ -2,10 +2,11 @@
 //! asked, and a reason that machines can read.
 
 use std::borrow::Cow;
+use std::io;
 use std::time::Duration;
 
 use cleave_core::brain::Refusal;
-use cleave_core::protocol::{Api, BadBody, BadPath, ErrorBody, ErrorKind, Steered};
+use cleave_core::protocol::{Api, BadBody, BadPath, ErrorBody, ErrorKind, KeptField, Steered};
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::replicas::{BodyError, SendError};
@@ -64,6 +65,8 @@ pub(super) enum ServeError {
          sent again for now"
     )]
     Quarantined { scope: &'static str },
+    #[error("no object with the id `{id}` was found")]
+    NotKept { field: Option<KeptField>, id: String },
     #[error("the API key is missing or unknown")]
     UnknownKey,
     #[error("the class in `x-cleave-class` does not exist; available: {available}")]
@@ -105,6 +108,22 @@ impl ServeError {
         Self::UnknownModel { model: beginning(model, ECHO_BYTES_MAX).into_owned(), available }
     }
 
+    /// Nothing is kept under this id, named by a field of the body or by the path.
+    pub(super) fn not_kept(field: Option<KeptField>, id: &str) -> Self {
+        Self::NotKept { field, id: beginning(id, ECHO_BYTES_MAX).into_owned() }
+    }
+
+    /// Tells whether it means that no process listens at the replica.
+    pub(super) fn is_replica_gone(&self) -> bool {
+        if let Self::Failed { last: SendError::Connect(error), .. } = self {
+            return error.kind() == io::ErrorKind::ConnectionRefused;
+        }
+        matches!(
+            self,
+            Self::HeldBack(Refusal::NotKept) | Self::Failed { last: SendError::Died(_), .. }
+        )
+    }
+
     pub(super) const fn body(error: BodyError, limit_bytes: usize) -> Self {
         match error {
             BodyError::Broken => Self::BodyBroken,
@@ -122,11 +141,12 @@ impl ServeError {
             (
                 Refusal::Suspected { .. }
                 | Refusal::LineFull { .. }
-                | Refusal::DeadlineUnmeetable
-                | Refusal::DeadlinePassed
+                | Refusal::DeadlineUnmeetable { .. }
+                | Refusal::DeadlinePassed { .. }
                 | Refusal::WaitedOut { .. }
                 | Refusal::SessionsFull { .. }
                 | Refusal::Restarted { .. }
+                | Refusal::NotKept
                 | Refusal::OverContract { .. },
                 _,
             ) => Self::HeldBack(refusal),
@@ -160,6 +180,10 @@ impl ServeError {
             Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "body_too_slow"),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Self::BuffersFull => (StatusCode::SERVICE_UNAVAILABLE, "buffers_full"),
+            Self::NotKept { field: Some(KeptField::PreviousResponse), .. } => {
+                (StatusCode::NOT_FOUND, "previous_response_not_found")
+            }
+            Self::NotKept { .. } => (StatusCode::NOT_FOUND, "id_not_found"),
             Self::UnknownKey => (StatusCode::UNAUTHORIZED, "unknown_key"),
             Self::UnknownClass { .. } => (StatusCode::BAD_REQUEST, "unknown_class"),
             Self::NoReplica { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_replica"),
@@ -201,6 +225,8 @@ impl ServeError {
             bad.param()
         } else if let Self::Steered(steered) = self {
             Some(steered.field)
+        } else if let Self::NotKept { field: Some(field), .. } = self {
+            Some(field.as_str())
         } else if let Self::UnknownModel { .. } | Self::UnnamedModel { .. } = self {
             Some("model")
         } else {
@@ -251,7 +277,9 @@ fn beginning(text: &str, bytes_max: usize) -> Cow<'_, str> {
 const fn status_of(refusal: Refusal) -> StatusCode {
     match refusal {
         Refusal::LineFull { .. } | Refusal::OverContract { .. } => StatusCode::TOO_MANY_REQUESTS,
-        Refusal::DeadlineUnmeetable | Refusal::DeadlinePassed => StatusCode::GATEWAY_TIMEOUT,
+        Refusal::DeadlineUnmeetable { .. } | Refusal::DeadlinePassed { .. } => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
         Refusal::Suspected { .. }
         | Refusal::WaitedOut { .. }
         | Refusal::SessionsFull { .. }
@@ -260,6 +288,7 @@ const fn status_of(refusal: Refusal) -> StatusCode {
         | Refusal::TriesSpent
         | Refusal::BudgetSpent => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Quarantined { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::NotKept => StatusCode::NOT_FOUND,
     }
 }
 
@@ -267,8 +296,8 @@ const fn status_of(refusal: Refusal) -> StatusCode {
 fn held_back(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::LineFull { .. } => "too many requests wait already",
-        Refusal::DeadlineUnmeetable => "the request cannot be served within its deadline",
-        Refusal::DeadlinePassed => "the deadline passed while the request waited",
+        Refusal::DeadlineUnmeetable { .. } => "the request cannot be served within its deadline",
+        Refusal::DeadlinePassed { .. } => "the deadline passed while the request waited",
         Refusal::WaitedOut { .. } => "the request waited as long as its class may",
         Refusal::SessionsFull { .. } => "no new session can begin now: the memory for them is full",
         Refusal::Restarted { .. } => {
@@ -277,6 +306,7 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::OverContract { limit: "tokens", .. } => "the tokens per minute are used up",
         Refusal::OverContract { limit: "requests", .. } => "the requests per minute are used up",
         Refusal::OverContract { .. } => "the model units per minute are used up",
+        Refusal::NotKept => "the replica that kept what the request names is gone",
         Refusal::Suspected { .. } => {
             "a replica failed while it served this request, and another copy of it is being tried"
         }

@@ -1,21 +1,21 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod keeping;
 mod ordering;
 mod probing;
 
 pub use ordering::NotAudited;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use cleave_core::brain::{Event, Order};
-use cleave_core::domain::{Moment, Place, RequestId};
+use cleave_core::brain::{Event, MoveTotals};
+use cleave_core::domain::{Moment, RequestId, RouterId};
 use cleave_core::queue::Use;
-use cleave_core::sharding::Generation;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::TlsAcceptor;
@@ -23,19 +23,21 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{
-    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PoolGauges, ReplicaGauges,
-    TenantGauges,
+    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PeerGauges, PoolGauges,
+    ReplicaGauges, TenantGauges,
 };
 use crate::tls::ServerTls;
 
-use super::assignment_file;
+use super::announce::moved;
 use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
 use super::explanations::Explanations;
+use super::kept_ids::KeptIdTable;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
 use super::settings::{PoolSettings, ProxySettings};
+use super::sharing::Sharing;
 use super::table::Table;
 use super::tenants::Tenants;
 use super::workloads::WorkloadNames;
@@ -44,6 +46,8 @@ const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
 /// Questions of one pool to its replicas that wait to be put.
+/// How many ticks pass between two events that tell of sessions which moved.
+const TICKS_TO_TELL: u32 = 240;
 const QUESTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -62,6 +66,10 @@ pub struct Router {
     pub(super) callers: Callers,
     /// Keeps tenants apart in caches.
     pub(super) salts: Salts,
+    /// Set once, before there are pools, where there may be other routers.
+    sharing: OnceLock<Arc<Sharing>>,
+    /// Where things are that engines keep by id.
+    pub(super) kept_ids: KeptIdTable,
     pools: ArcSwap<Vec<Arc<Pool>>>,
     table: ArcSwap<Table>,
     tenants: ArcSwap<Tenants>,
@@ -72,6 +80,8 @@ pub struct Router {
     tls: ArcSwapOption<ServerTls>,
     /// The same for operators.
     admin_tls: ArcSwapOption<ServerTls>,
+    /// What was said of each pool whose contracts cannot all be kept.
+    overcommitted: Mutex<BTreeMap<String, String>>,
     pub(super) tasks: TaskTracker,
     #[cfg(test)]
     pub(super) traps: super::testing::Traps,
@@ -84,11 +94,14 @@ impl Router {
         let salts = Salts::new(settings.cache_secret.as_ref(), settings.state_dir.as_deref());
         let tls = ArcSwapOption::from_pointee(settings.tls.clone());
         let audit = AuditLog(settings.audit_file.clone());
+        let (bytes_max, port) = (settings.kept_ids_bytes_max, settings.listen.port());
+        let kept_ids = KeptIdTable::new(bytes_max, settings.state_dir.as_deref(), port);
         Arc::new(Self {
             settings,
             tls,
             admin_tls: ArcSwapOption::default(),
             salts,
+            kept_ids,
             clock: Clock::start(),
             access,
             audit,
@@ -97,12 +110,14 @@ impl Router {
             events: Arc::default(),
             buffers,
             callers: Callers::default(),
+            sharing: OnceLock::new(),
             pools: ArcSwap::default(),
             table: ArcSwap::default(),
             tenants: ArcSwap::default(),
             requests: AtomicU64::new(0),
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
+            overcommitted: Mutex::default(),
             tasks: TaskTracker::new(),
             #[cfg(test)]
             traps: super::testing::Traps::default(),
@@ -126,7 +141,18 @@ impl Router {
     /// Tells whether a client would be served: some replica is up, and the router is staying.
     pub fn is_ready(&self) -> bool {
         let any_up = |pool: &Arc<Pool>| pool.snapshot().replicas.iter().any(|it| it.state == "up");
-        !self.is_draining() && self.pools.load().iter().any(any_up)
+        let is_joining = self.sharing().is_some_and(|it| it.is_joining());
+        !self.is_draining() && !is_joining && self.pools.load().iter().any(any_up)
+    }
+
+    /// Has pools tell other routers what they do; said once, before there are any.
+    pub fn share(&self, sharing: Arc<Sharing>) {
+        _ = self.sharing.set(sharing);
+    }
+
+    /// Where other routers are told what happens; nothing for a router that is alone.
+    pub fn sharing(&self) -> Option<&Arc<Sharing>> {
+        self.sharing.get()
     }
 
     pub fn is_draining(&self) -> bool {
@@ -191,14 +217,18 @@ impl Router {
         let old = self.pools();
         let mut pools = Vec::with_capacity(configured.len());
         for settings in configured {
+            self.warn_of_contracts(&settings, &tenants);
             let pool = old.iter().find(|it| it.name == settings.name).cloned();
             let pool = pool.unwrap_or_else(|| {
                 let metrics = self.metrics.pool(&settings.name);
                 let events = Arc::clone(&self.events);
                 let (questions, coming) = mpsc::channel(QUESTIONS_MAX);
-                let pool = Pool::new(settings.clone(), metrics, self.clock, events, questions);
+                let sharing = self.sharing().cloned();
+                let pool =
+                    Pool::new(settings.clone(), metrics, self.clock, events, questions, sharing);
                 self.restore(&pool);
                 self.restore_orders(&pool);
+                self.recall(&pool);
                 let timed = Arc::downgrade(&pool);
                 self.spawn_kept("timer", move || keep_time(timed.clone()));
                 let (router, asked) = (Arc::clone(self), Arc::downgrade(&pool));
@@ -228,6 +258,19 @@ impl Router {
         self.rebuild_table();
     }
 
+    /// Warns of contracts that cannot all be kept, once for each change.
+    fn warn_of_contracts(&self, pool: &PoolSettings, tenants: &Tenants) {
+        let warning = tenants.overcommitment(pool);
+        let mut told = self.overcommitted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(warning) = warning.as_ref().filter(|it| told.get(&pool.name) != Some(it)) {
+            warn!("{warning}");
+        }
+        match warning {
+            Some(warning) => _ = told.insert(pool.name.clone(), warning),
+            None => _ = told.remove(&pool.name),
+        }
+    }
+
     /// Has a replica probed and asked for its load until it leaves.
     fn look_after(self: &Arc<Self>, pool: &Arc<Pool>, member: &Arc<Member>) {
         let (router, pool, member) = (Arc::clone(self), Arc::clone(pool), Arc::clone(member));
@@ -241,55 +284,38 @@ impl Router {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut kept, mut drained) = (BTreeMap::new(), BTreeSet::new());
+        let mut told = BTreeMap::new();
+        let mut kept_costs = BTreeMap::new();
         for tick in 1_u32.. {
             ticks.tick().await;
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
+                self.keep_costs(&mut kept_costs);
                 self.notice_drained(&mut drained);
+                self.kept_ids.keep();
+            }
+            if tick.is_multiple_of(TICKS_TO_TELL) {
+                self.tell_moves(&mut told);
             }
         }
     }
 
-    /// Goes on from the assignment that an earlier run left.
-    fn restore(&self, pool: &Pool) {
-        let Some(folder) = &self.settings.state_dir else { return };
-        let file = self.file_of(folder, "assignment", pool);
-        match assignment_file::read(&file) {
-            Ok(None) => {}
-            Ok(Some(assignment)) => {
-                let generation = assignment.generation();
-                info!(pool = pool.name, %generation, file = %file.display(), "assignment restored");
-                pool.tell(Event::Ordered(Order::Restore { assignment }));
-            }
-            Err(error) => {
-                warn!(pool = pool.name, file = %file.display(), %error, "assignment not restored");
-            }
-        }
-    }
-
-    /// Writes the assignments that have changed since `kept`.
-    fn keep(&self, kept: &mut BTreeMap<String, Generation>) {
-        let Some(folder) = &self.settings.state_dir else { return };
+    /// Tells of the sessions that moved since `told`, in one event for each pool.
+    fn tell_moves(&self, told: &mut BTreeMap<String, MoveTotals>) {
         for pool in self.pools.load().iter() {
-            let view = pool.assignment();
-            if view.assignment.is_empty() || kept.get(&pool.name) == Some(&view.generation) {
-                continue;
+            let now = pool.snapshot().sessions_moved;
+            let before = told.insert(pool.name.clone(), now).unwrap_or_default();
+            if let Some(incident) = moved(&pool.name, &before, &now) {
+                self.events.publish(incident);
             }
-            let names = pool.snapshot().replicas.into_iter();
-            let names = names.map(|it| (Place::of(&it.name), it.name)).collect();
-            let file = self.file_of(folder, "assignment", pool);
-            if let Err(error) = assignment_file::write(&file, &view, &names) {
-                warn!(pool = pool.name, file = %file.display(), %error, "assignment not kept");
-            }
-            // Said once for each change, not every few seconds.
-            kept.insert(pool.name.clone(), view.generation);
         }
     }
 
-    /// Hands on the last access lines.
+    /// Hands on the last access lines, and writes down the last ids.
     pub fn flush(&self) {
         self.access.flush();
+        self.kept_ids.keep();
     }
 
     /// Writes all metrics, with those of pools and replicas as they are now.
@@ -322,11 +348,12 @@ impl Router {
             });
             let names = WorkloadNames::of(pool, &known);
             let own = PoolGauges {
-                sessions_moved_total: snapshot.sessions_moved_total,
+                sessions_moved: snapshot.sessions_moved,
                 quarantined_total: snapshot.quarantined_total,
                 misses: snapshot.misses,
                 shadows: pool.shadows(),
                 ttft_error: snapshot.ttft_error.clone(),
+                costs: pool.learned_costs(),
                 workloads: pool
                     .workload_drifts()
                     .into_iter()
@@ -357,7 +384,34 @@ impl Router {
                 &tenants.collect::<Vec<_>>(),
             );
         }
+        self.set_peer_metrics();
         self.metrics.write()
+    }
+
+    /// Counts the requests that each other router has in flight, over all pools.
+    pub fn heard_in_flight(&self) -> BTreeMap<RouterId, usize> {
+        let mut all = BTreeMap::new();
+        for (router, count) in self.pools.load().iter().flat_map(|it| it.heard_in_flight()) {
+            *all.entry(router).or_default() += count;
+        }
+        all
+    }
+
+    fn set_peer_metrics(&self) {
+        let Some(sharing) = self.sharing() else { return };
+        let (peers, in_flight) = (sharing.peers(), self.heard_in_flight());
+        let gauges = peers.iter().map(|(id, it)| PeerGauges {
+            peer: &it.address,
+            lag: it.lag,
+            bytes_told: it.totals.bytes_told,
+            bytes_heard: it.totals.bytes_heard,
+            gaps: it.totals.gaps,
+            wholes_told: it.totals.wholes_told,
+            wholes_heard: it.totals.wholes_heard,
+            overruns: it.totals.overruns,
+            in_flight: in_flight.get(id).copied().unwrap_or(0),
+        });
+        self.metrics.set_peers(&gauges.collect::<Vec<_>>());
     }
 
     fn rebuild_table(&self) {

@@ -35,6 +35,8 @@ pub struct ProxySettings {
     pub workload_header: Option<HeaderName>,
     /// Where orders are written down, if anywhere.
     pub audit_file: Option<PathBuf>,
+    /// Memory for the ids of what engines keep.
+    pub kept_ids_bytes_max: usize,
     /// Where assignments and orders are kept over a restart, if anywhere.
     pub state_dir: Option<PathBuf>,
     /// What keys the salts of tenants; made and kept in `state_dir` where none is given.

@@ -35,6 +35,13 @@ pub(super) struct Route {
     pub(super) is_adapter: bool,
 }
 
+impl Route {
+    /// To a pool that needs no name.
+    pub(super) fn to(pool: &Arc<Pool>) -> Self {
+        Self { pool: Arc::clone(pool), model: None, is_adapter: false }
+    }
+}
+
 /// Why no pool was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoRoute {
@@ -89,7 +96,7 @@ impl Table {
     /// Finds the pool for a model, or for a request that names none.
     pub(super) fn route(&self, model: Option<&str>) -> Result<Route, NoRoute> {
         let only = |pools: &[Arc<Pool>]| match pools {
-            [pool] => Some(Route { pool: pool.clone(), model: None, is_adapter: false }),
+            [pool] => Some(Route::to(pool)),
             _ => None,
         };
         match model {

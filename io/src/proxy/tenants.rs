@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use aws_lc_rs::digest::{SHA256, digest};
-use cleave_core::queue::{ClassId, Limits, Tenant, Weight};
+use cleave_core::queue::{ClassId, Limits, Tenant, Weight, Work};
 use http::{HeaderMap, HeaderValue};
 use twox_hash::XxHash3_64;
 
 use super::headers::KEYS;
+use super::settings::PoolSettings;
 
 const HASH_BYTES: usize = 32;
 
@@ -160,6 +161,11 @@ impl Tenants {
         self.all.iter()
     }
 
+    /// Tells whether there are tenants that are to be kept apart.
+    pub(super) const fn are_apart(&self) -> bool {
+        !self.all.is_empty()
+    }
+
     /// The name of the tenant at a place.
     pub(super) fn name_at(&self, at: usize) -> Option<&str> {
         self.all.get(at).map(|it| it.name.as_str())
@@ -184,6 +190,21 @@ impl Tenants {
     pub fn limits(&self, pool: &str) -> Vec<(Tenant, Limits)> {
         let limits = |it: &TenantSettings| *it.pool_limits.get(pool).unwrap_or(&it.limits);
         self.all.iter().map(|it| (Self::id(&it.name), limits(it))).collect()
+    }
+
+    /// Says that the contracts for a pool add up to more than its replicas can do, if they do. Nothing is said of a
+    /// pool without replicas: they may come later.
+    pub fn overcommitment(&self, pool: &PoolSettings) -> Option<String> {
+        let limits = self.limits(&pool.name);
+        let promised: f64 = limits.iter().filter_map(|it| it.1.work_per_min).map(Work::as_mu).sum();
+        let capacity: f64 = pool.replicas.iter().map(|it| it.hardware.capacity_mu_per_min).sum();
+        (!pool.replicas.is_empty() && capacity < promised).then(|| {
+            format!(
+                "contracts for pool {} add up to {promised:.0} MU a minute, and its replicas make \
+                 {capacity:.0}: not all can be kept at once",
+                pool.name
+            )
+        })
     }
 
     /// Finds the sender of a request, by its key and by nothing else.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
 use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
-use cleave_core::protocol::{Api, Meter, SessionId};
+use cleave_core::protocol::{Api, KeptPath, Meter, SessionId};
 use cleave_core::queue::{Claim, ClassId, Tenant};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
@@ -19,7 +19,9 @@ use crate::replicas::Origin;
 use super::cancel::CancelSignal;
 use super::explanations::{KeptDecision, Visibility};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, TraceId, WAITED_MS, write_rate_limits};
+use super::kept_ids::{IdNotes, Named};
 use super::pool::{Member, Pool};
+use super::rescue::ServeError;
 use super::router::Router;
 use super::tenants::Tenants;
 
@@ -76,6 +78,12 @@ pub(super) struct Visit {
     first_token: Option<Duration>,
     /// Whether the brain waits for the first token of this replica.
     awaits_token: bool,
+    /// What it names by an id, where it names something.
+    pub(super) named: Option<Named>,
+    /// What is noted of ids in its answer, if it may have any.
+    id_notes: Option<Box<IdNotes>>,
+    /// Its tenant, as the owner of ids.
+    pub(super) owner: u64,
     /// How it ends; by a panic where there is nothing.
     outcome: Option<Outcome>,
 }
@@ -138,6 +146,9 @@ impl Visit {
             first_byte: None,
             first_token: None,
             awaits_token: false,
+            named: None,
+            id_notes: None,
+            owner: 0,
             outcome: Some(Outcome::Cancelled),
         }
     }
@@ -222,6 +233,9 @@ impl Visit {
         self.stream = stream;
         if status.is_success() && !is_encoded {
             self.meter = Meter::new(self.api, stream);
+            let path = KeptPath::read(self.uri.path());
+            let notes = IdNotes::new(path, self.method == Method::POST, stream, self.owner);
+            self.id_notes = notes.map(Box::new);
         }
         self.on_sign_of_life();
         self.await_token();
@@ -250,6 +264,9 @@ impl Visit {
 
     pub(super) fn on_piece(&mut self, piece: &[u8]) {
         let before = self.streamed_tokens();
+        if let (Some(notes), Some(member)) = (&mut self.id_notes, &self.member) {
+            notes.on_piece(&self.router.kept_ids, member.place, piece);
+        }
         self.meter.on_chunk(piece);
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
@@ -341,6 +358,12 @@ impl Visit {
         if let Some(usage) = contract.and_then(|it| it.contract(self.tenant)) {
             write_rate_limits(headers, &usage);
         }
+    }
+
+    /// Says in the API's own words that what it names is not there, where that is what an error means.
+    pub(super) fn explained(&self, error: ServeError) -> ServeError {
+        let named = self.named.as_ref().filter(|_| error.is_replica_gone());
+        named.map_or(error, Named::not_found)
     }
 
     pub(super) const fn tries(&self) -> u32 {

@@ -40,6 +40,7 @@ fn outline() -> impl Strategy<Value = Outline> {
             prompt_tokens,
             output_tokens,
             adapter,
+            kept_at: None,
         },
     )
 }

@@ -41,7 +41,8 @@ impl Draws {
         if self.sometimes() {
             quarantine.enabled = false;
         }
-        let exchange = Exchange { interval: self.millis(50, 2_000), delay: self.millis(0, 1_000) };
+        let (loss, delay) = (if self.sometimes() { 0.01 } else { 0.0 }, self.millis(0, 1_000));
+        let exchange = Exchange { delay, loss };
         WorldSettings {
             exchange: self.sometimes().then_some(exchange),
             brain: brain::Settings {
@@ -201,6 +202,7 @@ impl Draws {
             tokens_per_min: Some(u64::MAX),
             requests_per_min: Some(u64::MAX),
             burst: self.millis(0, 60_000),
+            is_hard: false,
         };
         (0..3).filter(|_| self.sometimes()).map(|it| (Tenant(it), limits)).collect()
     }

@@ -183,6 +183,7 @@ impl World {
     fn restart_router(&mut self, router: usize) {
         let relayed: Vec<u64> =
             self.flights.iter().filter(|(_, it)| it.router == router).map(|(id, _)| *id).collect();
+        let before = self.routers[router].id;
         self.routers[router].restart();
         self.served.retain(|(of, _), _| *of != router);
         self.todo.retain(|(of, _)| *of != router);
@@ -196,6 +197,7 @@ impl World {
             self.end(id, End::Cut);
         }
         self.introduce_fleet(router);
+        self.reconnect(router, before);
         // What was leaving when the router fell is still leaving.
         for replica in 0..self.replicas.len() {
             if 0 < self.replicas[replica].leaving_from {

@@ -21,10 +21,8 @@ pub(super) enum Happening {
     Told {
         router: usize,
     },
-    /// A router tells the others what it has booked.
-    Exchange {
-        router: usize,
-    },
+    /// Routers see to the links between them.
+    Exchange,
     /// What another router said reaches this one.
     Heard {
         router: usize,

@@ -149,10 +149,13 @@ impl World {
         for router in 0..world.settings.routers {
             let number = u64::try_from(router).unwrap_or(0);
             let seed = world.settings.seed ^ number.rotate_left(32);
-            world.routers.push(Router::new(RouterId(number), &world.settings.brain, seed));
+            let is_told = world.settings.exchange.is_some() && 1 < world.settings.routers;
+            let made = Router::new(RouterId(number), &world.settings.brain, seed, is_told);
+            world.routers.push(made);
             world.introduce_fleet(router);
             world.start_upkeep(router);
         }
+        world.start_exchange();
         world
     }
 
@@ -311,7 +314,7 @@ impl World {
             Happening::Step { replica } => self.step(replica),
             Happening::Scrape { router } => self.scrape(router),
             Happening::Told { router } => self.deliver_reading(router),
-            Happening::Exchange { router } => self.exchange(router),
+            Happening::Exchange => self.exchange(),
             Happening::Heard { router } => self.deliver_letter(router),
             Happening::Probe { router } => self.probe(router),
             Happening::Wake { router } => self.wake(router),

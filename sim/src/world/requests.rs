@@ -118,6 +118,7 @@ impl World {
             self.broken = self.broken.take().or(broken);
         }
         self.heed(router);
+        self.share(router);
         self.todo.extend(self.actions.drain(..).map(|action| (router, action)));
     }
 

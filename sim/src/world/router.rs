@@ -1,10 +1,11 @@
 //! One pretended router: the very brain that serves, and what is under way to it: readings of metrics,
 //! letters of other routers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use cleave_core::brain::{self, Brain};
+use cleave_core::cluster::Link;
 use cleave_core::domain::{Moment, ReplicaId, Report, RouterId};
 
 use super::exchange::Letter;
@@ -21,6 +22,8 @@ pub(super) struct Router {
     pub(super) readings: VecDeque<Reading>,
     /// Letters of other routers under way, which arrive in order too.
     pub(super) letters: VecDeque<Letter>,
+    /// The links to other routers, by their numbers.
+    pub(super) links: BTreeMap<usize, Link>,
     /// When the brain is woken next.
     pub(super) wake_at: Moment,
     /// When each replica last gave a sign that the brain does not know of.
@@ -31,19 +34,31 @@ pub(super) struct Router {
 }
 
 impl Router {
-    pub(super) fn new(id: RouterId, settings: &brain::Settings, seed: u64) -> Self {
-        let settings = brain::Settings { seed, ..settings.clone() };
+    pub(super) fn new(id: RouterId, settings: &brain::Settings, seed: u64, is_told: bool) -> Self {
+        let settings = brain::Settings { seed, router: is_told.then_some(id), ..settings.clone() };
         let brain = Brain::new(settings.clone());
         let (readings, letters, heard) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        let (wake_at, sessions_moved_before) = (Moment::ZERO, 0);
-        Self { id, brain, readings, letters, wake_at, heard, sessions_moved_before, settings }
+        let (wake_at, sessions_moved_before, links) = (Moment::ZERO, 0, BTreeMap::new());
+        Self {
+            id,
+            brain,
+            readings,
+            letters,
+            links,
+            wake_at,
+            heard,
+            sessions_moved_before,
+            settings,
+        }
     }
 
     /// Forgets everything.
     pub(super) fn restart(&mut self) {
         self.sessions_moved_before = self.sessions_moved();
-        self.brain = Brain::new(self.settings.clone());
         self.id = RouterId(self.id.0 + (1 << 32));
+        self.settings.router = self.settings.router.map(|_| self.id);
+        self.brain = Brain::new(self.settings.clone());
+        self.links.clear();
         // Entries of the heap still point here, one for each reading under way.
         self.readings.iter_mut().for_each(Vec::clear);
     }
@@ -57,7 +72,7 @@ impl Router {
     }
 
     pub(super) fn sessions_moved(&self) -> u64 {
-        self.sessions_moved_before + self.brain.snapshot().sessions_moved_total
+        self.sessions_moved_before + self.brain.snapshot().sessions_moved.all()
     }
 }
 

@@ -30,7 +30,7 @@ pub struct WorldSettings {
     /// What tenants may use; those not named may use what they like.
     pub contracts: Vec<(Tenant, Limits)>,
     pub view: View,
-    /// How routers tell each other what they have booked; none when they do not.
+    /// How routers tell each other what they do; none when they do not.
     pub exchange: Option<Exchange>,
     pub belief: Belief,
     /// The share of requests whose answer comes whole at its end.
@@ -55,13 +55,13 @@ pub struct View {
     pub delay: Duration,
 }
 
-/// How several routers hear of each other's books.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How several routers hear of each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange {
-    /// Time between two letters of a router to the others.
-    pub interval: Duration,
-    /// Time from a letter's writing to its arrival.
+    /// Time from what happens at one router until others hear of it.
     pub delay: Duration,
+    /// The share of frames that are lost on the way.
+    pub loss: f64,
 }
 
 /// What routers take for true, as factors of what is: how much a mistake costs.
@@ -69,6 +69,8 @@ pub struct Exchange {
 pub struct Belief {
     /// Of the four coefficients of a step: floor, new token, attention, context.
     pub coefficients: [f64; 4],
+    /// What all replicas are taken to have, in place of what each has.
+    pub steps: Option<StepTimes>,
     /// Of the tokens of a prompt, as when they are estimated from bytes.
     pub tokens: f64,
 }
@@ -77,6 +79,7 @@ impl Belief {
     /// Shows step times as routers believe them.
     pub(super) fn of_steps(&self, times: StepTimes) -> StepTimes {
         let [floor, new_token, attention, context] = self.coefficients;
+        let times = self.steps.unwrap_or(times);
         StepTimes {
             floor_ms: times.floor_ms * floor,
             new_token_ms: times.new_token_ms * new_token,
@@ -99,7 +102,7 @@ impl Belief {
 
 impl Default for Belief {
     fn default() -> Self {
-        Self { coefficients: [1.0; 4], tokens: 1.0 }
+        Self { coefficients: [1.0; 4], steps: None, tokens: 1.0 }
     }
 }
 

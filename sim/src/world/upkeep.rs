@@ -25,7 +25,6 @@ impl World {
         self.heap.push(at, Happening::Scrape { router });
         self.heap.push(Moment::ZERO, Happening::Probe { router });
         self.heap.push(Moment::ZERO, Happening::Wake { router });
-        self.start_exchange(router);
     }
 
     /// Tells a router which replicas there are.

@@ -3,6 +3,8 @@
 
 mod books;
 mod faults;
+mod learning;
+mod light;
 mod orderings;
 mod queueing;
 mod worlds;

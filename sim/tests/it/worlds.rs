@@ -201,23 +201,37 @@ fn what_a_fault_does_to_others_is_the_difference_to_the_same_run_without_it() {
     assert_eq!(with.tenants.len(), 4);
 }
 
-#[test]
-fn routers_that_hear_of_each_other_serve_no_worse_than_those_that_do_not() {
-    let run = |seed, routers, exchange| {
-        let view = View { interval: Duration::from_secs(60), delay: Duration::ZERO };
+/// Plays the same workloads with some routers; says how long first tokens took and what was found in caches.
+fn routers(routers: usize, exchange: Option<Exchange>, seeds: std::ops::Range<u64>) -> (f64, f64) {
+    let (mut ttft_s, mut hit) = (0.0, 0.0);
+    for seed in seeds {
         let base = unchecked(PolicyKind::PRICED);
-        let mut world = World::new(WorldSettings { routers, exchange, view, checks: true, ..base });
+        let mut world = World::new(WorldSettings { routers, exchange, ..base });
         world.start_measuring();
-        world.run(&mut workload(seed), &mut Unwatched).unwrap();
+        world.run(&mut workload(seed), &mut Unwatched).expect("the world is sound");
         assert_eq!(world.measures().finished, world.measures().arrived);
-        world.measures().ttft.mean_s()
-    };
-    // So light a load is all residency, of which they do not tell each other: one seed says little.
-    let mean_s = |routers, exchange| -> f64 { (3..9).map(|it| run(it, routers, exchange)).sum() };
-    let exchange =
-        Exchange { interval: Duration::from_millis(100), delay: Duration::from_millis(20) };
-    let (one, deaf, told) = (mean_s(1, None), mean_s(4, None), mean_s(4, Some(exchange)));
-    assert!(told < 1.05 * deaf, "{told} told, {deaf} deaf, {one} for one router");
+        let results = Results::of(&world, "priced");
+        ttft_s += results.ttft_s.mean;
+        hit += results.hit;
+    }
+    (ttft_s, hit)
+}
+
+#[test]
+fn routers_that_hear_of_each_other_decide_nearly_as_one() {
+    let exchange = Some(Exchange { delay: Duration::from_millis(2), loss: 0.0 });
+    let [one, deaf, told] =
+        [(1, None), (4, None), (4, exchange)].map(|(count, it)| routers(count, it, 3..5));
+    assert!(one.1 - told.1 < 0.1 * (one.1 - deaf.1), "hits: {one:?} {deaf:?} {told:?}");
+    assert!(told.0 < 1.1 * one.0, "first tokens: {one:?} {deaf:?} {told:?}");
+}
+
+#[test]
+fn routers_that_lose_what_they_tell_each_other_find_out() {
+    let exchange = Some(Exchange { delay: Duration::from_millis(2), loss: 0.01 });
+    let [one, deaf, told] =
+        [(1, None), (3, None), (3, exchange)].map(|(count, it)| routers(count, it, 3..4));
+    assert!(one.1 - told.1 < 0.3 * (one.1 - deaf.1), "hits: {one:?} {deaf:?} {told:?}");
 }
 
 #[test]

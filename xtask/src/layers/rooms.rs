@@ -13,15 +13,20 @@ const GRANTS: &[Grant] = &[
     ("core", "protocol", &["domain"]),
     ("core", "cost", &["domain"]),
     ("core", "fleet", &["domain", "cost"]),
+    ("core", "kept", &["domain"]),
     ("core", "prefix", &["domain"]),
     ("core", "sharding", &["domain"]),
     ("core", "tokens", &["domain"]),
     ("core", "queue", &["domain"]),
     ("core", "policy", &["domain", "cost", "prefix"]),
+    ("core", "cluster", &["domain", "fleet"]),
     (
         "core",
         "brain",
-        &["domain", "protocol", "cost", "fleet", "policy", "queue", "sharding", "tokens"],
+        &[
+            "cluster", "domain", "protocol", "cost", "fleet", "policy", "prefix", "queue",
+            "sharding", "tokens",
+        ],
     ),
     ("io", "telemetry", &[]),
     ("io", "tls", &[]),
@@ -30,8 +35,22 @@ const GRANTS: &[Grant] = &[
     ("io", "discovery", &["replicas"]),
     ("io", "proxy", &["replicas", "telemetry", "tls", "tokenizer"]),
     ("io", "admin", &["proxy", "replicas", "telemetry", "tls"]),
+    ("io", "coordination", &["proxy"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
-    ("io", "config", &["admin", "discovery", "proxy", "replicas", "telemetry", "tls", "tokenizer"]),
+    (
+        "io",
+        "config",
+        &[
+            "admin",
+            "coordination",
+            "discovery",
+            "proxy",
+            "replicas",
+            "telemetry",
+            "tls",
+            "tokenizer",
+        ],
+    ),
     ("sim", "engine", &[]),
     ("sim", "policies", &[]),
     ("sim", "traces", &[]),
@@ -46,7 +65,8 @@ const GRANTS: &[Grant] = &[
 
 /// The machines of the brain. Each sees its own state and what it is handed: none names another, nor the brain
 /// that carries values between them.
-const MACHINES: &[&str] = &["placement", "admission", "books", "health", "poison"];
+const MACHINES: &[&str] =
+    &["placement", "admission", "books", "health", "learning", "poison", "peers"];
 
 /// Where a file stands: its crate and its modules, outermost first.
 struct Place<'a> {

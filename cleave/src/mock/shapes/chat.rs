@@ -243,6 +243,7 @@ impl Shape for Chat {
             ignore_eos: body.ignore_eos,
             stream: body.stream.unwrap_or(false),
             tool,
+            ..Ask::default()
         };
         Ok((ask, Self { include_usage: ChatStreamOptions::wants_usage(body.stream_options) }))
     }

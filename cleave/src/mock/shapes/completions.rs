@@ -90,7 +90,7 @@ impl Shape for Completion {
             output_tokens_max: Some(body.max_tokens.unwrap_or(16)),
             ignore_eos: body.ignore_eos,
             stream: body.stream.unwrap_or(false),
-            tool: None,
+            ..Ask::default()
         };
         Ok((ask, Self { include_usage: ChatStreamOptions::wants_usage(body.stream_options) }))
     }

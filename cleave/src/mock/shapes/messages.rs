@@ -155,6 +155,7 @@ impl MessagesBody {
             ignore_eos: self.ignore_eos,
             stream: self.stream.unwrap_or(false),
             tool: if asks { toolbox.pick()? } else { None },
+            ..Ask::default()
         })
     }
 }

@@ -1,4 +1,5 @@
-//! `/v1/responses`, as `OpenAI` writes it. Nothing is stored: a request brings its whole conversation.
+//! `/v1/responses`, as `OpenAI` writes it. An answer is kept unless the request says otherwise, and a later request can
+//! go on from it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -28,6 +29,7 @@ struct ResponsesBody {
     tools: Option<Box<RawValue>>,
     tool_choice: Option<ToolChoice>,
     previous_response_id: Option<String>,
+    store: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -274,9 +276,6 @@ impl Shape for Responses {
 
     fn read(body: &[u8]) -> Result<(Ask, Self), Refusal> {
         let body: ResponsesBody = ask::read(body)?;
-        if body.previous_response_id.is_some() {
-            return Err(Refusal::bad("previous_response_id: responses are not stored here"));
-        }
         let toolbox = Toolbox { tools: body.tools, choice: body.tool_choice };
         let mut transcript = Transcript::default();
         toolbox.introduce(&mut transcript);
@@ -303,6 +302,8 @@ impl Shape for Responses {
             ignore_eos: body.ignore_eos,
             stream: body.stream.unwrap_or(false),
             tool: if asks { toolbox.pick()? } else { None },
+            previous: body.previous_response_id,
+            stores: body.store.unwrap_or(true),
         };
         Ok((ask, Self { instructions: body.instructions, sequence_number: 0 }))
     }

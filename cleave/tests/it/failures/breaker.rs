@@ -68,7 +68,7 @@ async fn a_replica_that_fails_its_health_checks_is_left_alone() {
     let address = sick.address;
     drop(sick);
     router.until("it is out", |it| it.replica(address).state == "out").await;
-    assert_eq!(router.status().await.replica(address).reason.as_deref(), Some("unhealthy"));
+    assert_eq!(router.status().await.replica(address).reason.as_deref(), Some("unreachable"));
     for number in 0..10 {
         let request = Request::chat("hi").session(&number.to_string());
         assert_eq!(router.ask(&request).await.status(), 200);

@@ -41,10 +41,16 @@ impl Parked {
         LaneKey {
             class: self.estimate.class.0,
             is_fresh: self.gate == GateAnswer::Wait,
-            is_long: self.estimate.is_long,
+            is_long: self.estimate.is_long && !self.waits_for_keeper(),
+            is_kept: self.waits_for_keeper(),
             workload: self.is_divided.then(|| self.key.workload()),
             home: self.home,
         }
+    }
+
+    /// Tells whether it has a prompt to compute, and only one replica can.
+    pub(in crate::brain) const fn waits_for_keeper(&self) -> bool {
+        self.outline.kept_at.is_some() && 0 < self.extent.prompt_bytes()
     }
 
     pub(in crate::brain) fn ask(&self, now: Moment) -> Ask<'_> {
@@ -70,7 +76,9 @@ impl Admission {
         hardware: &Hardware,
     ) -> Parked {
         let Arrival { key, outline, extent, claim, fingerprint, .. } = arrival;
-        let gate = if self.settings.gates { self.gate.ask(key) } else { GateAnswer::Live };
+        // What goes on from something that is kept begins no session.
+        let gates = self.settings.gates && outline.kept_at.is_none();
+        let gate = if gates { self.gate.ask(key) } else { GateAnswer::Live };
         let prompt = outline.prompt_tokens;
         let output = outline.output_tokens.unwrap_or(0);
         let known = if home.is_some() { self.gate.tokens_of(key) } else { 0 };
@@ -79,6 +87,9 @@ impl Admission {
         let prefill_ms = cost.prefill_ms(prompt - cached, cached);
         let first_token_ms = prefill_ms + hardware.overhead_ms;
         let decode_ms = cost.decode_ms(output, prompt.saturating_add(output / 2));
+        if self.settings.gates {
+            self.gate.on_arrival(now, work_of(hardware, cost.prefill_ms(prompt, 0) + decode_ms));
+        }
         let classes = &self.settings.classes;
         let class = claim.class.unwrap_or(classes.default_id());
         let promise = classes.promise(class);

@@ -266,8 +266,8 @@ mod tests {
     }
 
     fn waiting(request: u64, class: u8) -> Ticket {
-        let (is_fresh, is_long) = (false, false);
-        let lane = LaneKey { class, is_fresh, is_long, workload: None, home: None };
+        let (is_fresh, is_long, is_kept) = (false, false, false);
+        let lane = LaneKey { class, is_fresh, is_long, is_kept, workload: None, home: None };
         Ticket {
             request: RequestId(request),
             class: ClassId(class),

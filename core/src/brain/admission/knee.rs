@@ -69,6 +69,16 @@ impl Knees {
         self.replicas.insert(replica, Knee { times, sequences_max, seen_max, late, cut_at });
     }
 
+    /// Predicts a knee anew. What a replica has shown beside predictions that were far off says nothing.
+    pub(super) fn on_repriced(&mut self, replica: ReplicaId, hardware: &Hardware, stretch: f64) {
+        let Some(it) = self.replicas.get_mut(&replica) else { return };
+        if !(1.0 / LATE_FACTOR.sqrt()..LATE_FACTOR.sqrt()).contains(&stretch) {
+            return self.on_joined(replica, hardware);
+        }
+        it.times = hardware.step;
+        it.sequences_max = knee(&it.times, self.context_tokens);
+    }
+
     pub(super) fn on_left(&mut self, replica: ReplicaId) {
         self.replicas.remove(&replica);
     }
@@ -95,7 +105,7 @@ impl Knees {
         predicted_ms: f64,
     ) {
         let Some(knee) = self.replicas.get_mut(&replica.id) else { return };
-        let in_flight = f64::from(replica.in_flight);
+        let in_flight = f64::from(replica.booked());
         if LATE_FACTOR * predicted_ms + self.late_margin_ms < taken_ms {
             knee.late += u32::from(knee.cut_at <= sent_at);
             if LATE_IN_A_ROW <= knee.late {
@@ -124,9 +134,7 @@ impl Knees {
 
     fn fill_up_to(&self, now: Moment, replica: &Replica, most: impl Fn(&Knee) -> f64) -> f64 {
         let Some(knee) = self.replicas.get(&replica.id) else { return 0.0 };
-        let others = replica.reported.booked_elsewhere(now);
-        let in_flight = f64::from(replica.in_flight.saturating_add(others.in_flight));
-        (in_flight / most(knee)).max(kv_fill(now, replica))
+        (f64::from(replica.booked()) / most(knee)).max(kv_fill(now, replica))
     }
 }
 

@@ -9,7 +9,7 @@ use super::cause::Cause;
 use super::headroom::Headroom;
 use super::reach::Reaches;
 
-const HOME_BITS: u32 = 25;
+const HOME_BITS: u32 = 24;
 
 /// The conditions under which a request can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(super) struct LaneKey {
     pub(super) is_fresh: bool,
     /// Its prompt is long: it must leave some replicas free.
     pub(super) is_long: bool,
+    /// It can go to its home and nowhere else.
+    pub(super) is_kept: bool,
     /// The workload whose replicas it may use; any replica if none is named.
     pub(super) workload: Option<u32>,
     /// Where its cache is.
@@ -31,21 +33,24 @@ impl From<LaneKey> for Lane {
         // A replica whose number does not fit has no lane of its own, which costs a little locality.
         let home = if home < 1 << HOME_BITS { home } else { 0 };
         let is_divided = key.workload.is_some();
-        let flags =
-            u64::from(key.is_fresh) | u64::from(key.is_long) << 1 | u64::from(is_divided) << 2;
-        let low = u64::from(home) << 7 | u64::from(key.class & 15) << 3 | flags;
+        let flags = u64::from(key.is_fresh)
+            | u64::from(key.is_long) << 1
+            | u64::from(is_divided) << 2
+            | u64::from(key.is_kept) << 3;
+        let low = u64::from(home) << 8 | u64::from(key.class & 15) << 4 | flags;
         Self(u64::from(key.workload.unwrap_or(0)) << 32 | low)
     }
 }
 
 impl From<Lane> for LaneKey {
     fn from(Lane(bits): Lane) -> Self {
-        let home = u32::try_from(bits >> 7 & ((1 << HOME_BITS) - 1)).unwrap_or(0);
+        let home = u32::try_from(bits >> 8 & ((1 << HOME_BITS) - 1)).unwrap_or(0);
         let workload = u32::try_from(bits >> 32).unwrap_or(0);
         Self {
-            class: u8::try_from(bits >> 3 & 15).unwrap_or(0),
+            class: u8::try_from(bits >> 4 & 15).unwrap_or(0),
             is_fresh: bits & 1 != 0,
             is_long: bits & 2 != 0,
+            is_kept: bits & 8 != 0,
             workload: (bits & 4 != 0).then_some(workload),
             home: home.checked_sub(1).map(ReplicaId),
         }
@@ -82,6 +87,11 @@ impl<'a> Scene<'a> {
     pub(super) fn is_open(self, lane: LaneKey, strict: bool) -> bool {
         let home = lane.home.and_then(|it| fill_of(self.fills, it));
         let class = usize::from(lane.class);
+        if lane.is_kept {
+            // Where its replica takes nothing, it goes as soon as any request can, and is told so.
+            let limit = self.headroom.limit(class);
+            return home.map_or_else(|| self.has_room(), |it| limit.admits(it));
+        }
         match lane.workload.and_then(|it| self.reaches.get(it)) {
             Some(reach) => {
                 let reached = reach.fills(self.fills, self.reaches.spill_wait_ms(class));
@@ -158,13 +168,15 @@ mod tests {
                 for (class, is_fresh, is_long) in
                     [(0, false, true), (15, true, false), (3, true, true)]
                 {
-                    let key = LaneKey { class, is_fresh, is_long, workload, home };
+                    let is_kept = is_fresh && is_long;
+                    let key = LaneKey { class, is_fresh, is_long, is_kept, workload, home };
                     assert_eq!(LaneKey::from(Lane::from(key)), key);
                 }
             }
         }
         let home = Some(ReplicaId(1 << 30));
-        let far = LaneKey { class: 1, is_fresh: false, is_long: false, workload: None, home };
+        let (is_fresh, is_long, is_kept) = Default::default();
+        let far = LaneKey { class: 1, is_fresh, is_long, is_kept, workload: None, home };
         assert_eq!(LaneKey::from(Lane::from(far)).home, None);
     }
 }

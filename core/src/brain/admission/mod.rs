@@ -5,6 +5,7 @@
 
 mod assess;
 mod cause;
+mod elsewhere;
 mod headroom;
 mod knee;
 mod lanes;
@@ -20,7 +21,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, Promise, ReplicaId, RequestId, span_of_ms};
 use crate::fleet::Replica;
-use crate::queue::{Claim, Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
+use crate::queue::{Claim, ClassId, Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
 
 use super::event::Refusal;
 use super::request::CostEstimate;
@@ -141,13 +142,8 @@ impl Admission {
         self.headroom.on_arrival(now, class.index(), work);
         let held = self.contracts.account(tenant).reserve(now, work, tokens);
         if held.usage == Use::BestEffort {
-            let limit = self.headroom.limit(class.index()).times(IDLE_PART);
-            let mut fills = there.map(|(it, wait_ms)| Fill {
-                id: it.id,
-                level: self.knees.fill(now, it),
-                wait_ms,
-            });
-            let is_idle = self.line.is_empty() && fills.any(|it| limit.admits(&it));
+            let is_hard = self.contracts.account(tenant).is_hard();
+            let is_idle = !is_hard && self.has_idle(now, class, there);
             if !is_idle {
                 let account = self.contracts.holder(tenant, &held);
                 account.cancel(held);
@@ -158,6 +154,19 @@ impl Admission {
         }
         parked.estimate.held = Some(held);
         Ok(())
+    }
+
+    /// Tells whether one of these is idle enough for a request of a class that is beyond its contract.
+    fn has_idle<'a>(
+        &self,
+        now: Moment,
+        class: ClassId,
+        mut there: impl Iterator<Item = (&'a Replica, f64)>,
+    ) -> bool {
+        let limit = self.headroom.limit(class.index()).times(IDLE_PART);
+        let level = |it: &Replica| self.knees.fill(now, it);
+        let fill = |it: &Replica, wait_ms| Fill { id: it.id, level: level(it), wait_ms };
+        self.line.is_empty() && there.any(|(it, wait_ms)| limit.admits(&fill(it, wait_ms)))
     }
 
     /// Works out what each class may take now, and how full these replicas are, in order of id: each with how long
@@ -238,7 +247,9 @@ impl Admission {
         let wait = self.predict_wait(now, &ticket);
         if parked.estimate.due.sent_by.is_some_and(|it| it < now + wait) {
             self.refund(&parked.estimate);
-            return Err(Refusal::DeadlineUnmeetable);
+            return Err(Refusal::DeadlineUnmeetable {
+                retry_after: self.retry_after(now, &ticket),
+            });
         }
         let mut tickets = Vec::new();
         let joined = self.line.join(ticket, &mut tickets);
@@ -281,7 +292,7 @@ impl Admission {
         let ticket = self.line.expired(now)?;
         let retry_after = self.retry_after(now, &ticket);
         let refusal = if ticket.deadline.is_some_and(|it| it <= ticket.expires_at) {
-            Refusal::DeadlinePassed
+            Refusal::DeadlinePassed { retry_after }
         } else if LaneKey::from(ticket.lane).is_fresh && !self.gate.is_open() {
             Refusal::SessionsFull { retry_after }
         } else {

@@ -97,6 +97,11 @@ impl Admission {
         self.knees.on_joined(replica.id, &replica.hardware);
     }
 
+    /// Notes that work at a replica takes `stretch` times as long as was thought.
+    pub(in crate::brain) fn on_repriced(&mut self, replica: &Replica, stretch: f64) {
+        self.knees.on_repriced(replica.id, &replica.hardware, stretch);
+    }
+
     pub(in crate::brain) fn on_left(&mut self, replica: ReplicaId) {
         self.knees.on_left(replica);
     }
@@ -119,7 +124,7 @@ impl Admission {
             self.drain_rate.expect(self.capacity_per_min, capacity_per_min);
             self.capacity_per_min = capacity_per_min;
         }
-        self.gate.on_room((0 < count).then_some(kv_tokens));
+        self.gate.on_room((0 < count).then_some(kv_tokens), capacity_per_min);
     }
 
     pub(in crate::brain) fn on_time(&mut self, now: Moment) {
@@ -144,13 +149,17 @@ impl Admission {
     }
 
     /// Shows where a tenant stands; nothing for one without a contract.
-    pub(in crate::brain) fn contract(
+    pub(in crate::brain) fn contract<'a>(
         &mut self,
         now: Moment,
         tenant: Tenant,
+        there: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Option<ContractUsage> {
         let account = self.contracts.account(tenant);
-        account.is_limited().then(|| account.usage_at(now))
+        let usage = account.is_limited().then(|| account.usage_at(now))?;
+        let class = self.settings.classes.default_id();
+        let is_idle = !usage.limits.is_hard && self.has_idle(now, class, there);
+        Some(if is_idle { usage.with_idle_capacity() } else { usage })
     }
 
     /// Lists what each tenant with a name has waiting and has used, and all others together.

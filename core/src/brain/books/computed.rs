@@ -100,7 +100,7 @@ impl Timed {
         let mut reading = StepWork::default();
         reading.add(all.new, all.cached);
         let read_ms = speed * hardware.step.step_ms(&reading);
-        let batch = f64::from(replica.in_flight.saturating_add(1));
+        let batch = f64::from(replica.booked().saturating_add(1));
         let context = batch * f64::from(all.prompt());
         let step =
             StepWork { new_tokens: batch, attention_pairs: context, context_tokens: context };

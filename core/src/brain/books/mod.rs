@@ -115,12 +115,18 @@ impl Books {
     }
 
     /// Takes the prompts off the line that should have been read by now, though nothing has come of their
-    /// answers.
-    pub(super) fn on_time(&mut self, now: Moment, fleet: &mut Fleet) {
+    /// answers; says of which.
+    pub(super) fn on_time(
+        &mut self,
+        now: Moment,
+        fleet: &mut Fleet,
+        mut read: impl FnMut(RequestId),
+    ) {
         while let Some(request) = self.prefill_timers.take(now) {
             let Some(booking) = self.requests.get_mut(&request) else { continue };
             let Some(it) = fleet.get_mut(booking.replica) else { continue };
             booking.account.read(now, &mut it.ledger);
+            read(request);
         }
     }
 
@@ -233,6 +239,7 @@ pub(super) fn quote(
         cached_tokens: cached,
         sent_at: now,
         ttft_ms: candidate.load.ttft_ms(new, cached),
+        expected_ms: 0,
         is_read: false,
         first: None,
         streamed_tokens: 0,

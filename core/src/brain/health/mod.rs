@@ -13,6 +13,7 @@ use crate::domain::{Moment, ReplicaId, Usage};
 use crate::fleet::{Fleet, Replica, Silence, SilenceModel, Standing, State};
 
 pub(super) use blame::{blame_suspects, praise, take_outdone};
+pub(super) use probes::ask_after_loss;
 
 use super::request::Booking;
 use super::settings::WatchSettings;

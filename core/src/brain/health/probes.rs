@@ -123,8 +123,9 @@ impl Health {
     }
 }
 
-/// Asks a replica that lost a request whether it is gone, or only hung up on one client.
-pub(super) fn ask_after_loss(
+/// Asks a replica that lost a request whether it is gone, or only hung up on one client; and one that another router
+/// finds out.
+pub(in crate::brain) fn ask_after_loss(
     now: Moment,
     fleet: &mut Fleet,
     replica: ReplicaId,

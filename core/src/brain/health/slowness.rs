@@ -30,15 +30,15 @@ pub(super) fn look(now: Moment, fleet: &mut Fleet, ids: &[ReplicaId], found: &mu
 
 /// Notes whether what is booked at a replica, or what its engine says, is more than fits its memory.
 pub(super) fn note_crowding(now: Moment, it: &mut Replica) {
-    let (own, others) = (it.ledger.load(), it.reported.booked_elsewhere(now).load);
-    let kv_tokens = own.kv_tokens + own.growth_tokens + others.kv_tokens + others.growth_tokens;
+    let booked = it.ledger.load();
+    let kv_tokens = booked.kv_tokens + booked.growth_tokens;
     let report = it.reported.report();
     it.watch.on_booked(now, kv_tokens, report.as_ref());
 }
 
 /// Predicts a step of a replica with the requests in flight there, each with `context_tokens`.
 pub(super) fn step_ms(it: &Replica, context_tokens: u32) -> f64 {
-    let batch = f64::from(it.in_flight.max(1));
+    let batch = f64::from(it.booked().max(1));
     let context_tokens = batch * f64::from(context_tokens);
     let work = StepWork { new_tokens: batch, attention_pairs: context_tokens, context_tokens };
     it.hardware.step.step_ms(&work)

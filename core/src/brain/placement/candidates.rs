@@ -16,7 +16,8 @@ pub(in crate::brain) struct Candidates {
     pub(super) terms: Vec<Terms>,
     /// Which replicas the workload may use.
     pub(super) selection: Selection,
-    /// The session is bound to the only one: it takes no new sessions, and keeps those it has.
+    /// The request is bound to the only one: it keeps what the request names by an id, or it takes no new
+    /// sessions and keeps those it has.
     pub(super) is_bound: bool,
 }
 
@@ -45,7 +46,7 @@ impl Candidates {
         self.is_bound
     }
 
-    /// Those that were chosen among; none where the session was bound to one.
+    /// Those that were chosen among; none where the request was bound to one.
     pub(in crate::brain) fn compared(&self) -> &[Candidate] {
         if self.is_bound { &[] } else { &self.list }
     }
@@ -65,23 +66,22 @@ pub(in crate::brain) fn candidate(
     now: Moment,
     strangers_usual: f64,
 ) -> Candidate {
-    let (pace, own) = (replica.pace.factor(), replica.ledger.load());
-    let others = replica.reported.booked_elsewhere(now);
-    let strangers = replica.reported.reckon(now, replica.in_flight, strangers_usual);
-    let wait = replica.wait(now, &others, &strangers);
+    let (pace, booked) = (replica.pace.factor(), replica.ledger.load());
+    let strangers = replica.reported.reckon(now, replica.booked(), strangers_usual);
+    let wait = replica.wait(now, &strangers);
     let (_, answering) = replica.ledger.counts();
     Candidate {
         id: replica.id,
         place: replica.place,
         weight: replica.weight,
-        in_flight: replica.in_flight,
+        in_flight: replica.booked(),
         report: replica.reported.report(),
         load: LoadModel {
             wait_ms: wait.booked_ms + wait.claimed_ms,
             booked_wait_ms: wait.booked_ms,
-            running: f64::from(answering + others.in_flight) + strangers.running,
+            running: f64::from(answering) + strangers.running,
             reading_share: replica.ledger.reading_share(now, pace),
-            kv_tokens: own.kv_tokens + others.load.kv_tokens + whole(strangers.kv_tokens.floor()),
+            kv_tokens: booked.kv_tokens + whole(strangers.kv_tokens.floor()),
             pace,
             step: replica.hardware.step,
             cost: replica.hardware.cost,

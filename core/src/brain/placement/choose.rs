@@ -1,7 +1,7 @@
 //! Which replica is chosen: which may take a request at all, inside its subset as far as that will do, which of
 //! these have room and would be in time, and, last, what the policy says.
 
-use crate::domain::{Moment, ReplicaId, span_ms};
+use crate::domain::{Moment, Place, ReplicaId, span_ms};
 use crate::fleet::{Fleet, Replica};
 use crate::policy::Ask;
 
@@ -19,9 +19,14 @@ pub(in crate::brain) enum Unpicked {
     },
 }
 
+/// Finds the replica at a place, unless it leaves.
+pub(in crate::brain) fn keeper(fleet: &Fleet, place: Place) -> Option<&Replica> {
+    fleet.iter().find(|it| it.place == place && !it.leaving)
+}
+
 impl Placement {
-    /// Gathers the replicas that may take a request and where it was not tried: the one that its session is bound
-    /// to, or those inside its subset as far as that will do.
+    /// Gathers the replicas that may take a request and where it was not tried: the one that keeps what it names,
+    /// the one that its session is bound to, or those inside its subset as far as that will do.
     pub(in crate::brain) fn gather(
         &mut self,
         ask: &Ask<'_>,
@@ -33,6 +38,14 @@ impl Placement {
         them.terms.clear();
         them.selection.clear();
         them.is_bound = false;
+        if let Some(place) = ask.outline.kept_at {
+            let keeper = keeper(fleet, place).filter(|it| {
+                !tried.contains(&it.id) && (it.admits_at_need(ask.now) || it.is_joining())
+            });
+            them.list.extend(keeper.map(|it| candidate(it, ask.now, fleet.strangers_usual())));
+            them.is_bound = true;
+            return them;
+        }
         if let Some(home) = self.closed_home(ask, fleet, tried).and_then(|it| fleet.get(it)) {
             them.list.push(candidate(home, ask.now, fleet.strangers_usual()));
             them.is_bound = true;

@@ -6,7 +6,9 @@
 mod candidates;
 mod choose;
 mod inside;
+mod moves;
 mod sessions;
+mod shared;
 mod subsets;
 
 use rand::SeedableRng as _;
@@ -18,7 +20,8 @@ use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
 use super::settings::SessionSettings;
 
 pub(super) use candidates::{Candidates, candidate};
-pub(super) use choose::Unpicked;
+pub(super) use choose::{Unpicked, keeper};
+pub use moves::{LeaveCause, Move, MoveTotals};
 use sessions::Sessions;
 pub(super) use subsets::Orders;
 use subsets::Subsets;
@@ -33,7 +36,7 @@ pub(super) struct Placement {
     chance: Pcg64Mcg,
     sessions: Sessions,
     subsets: Subsets,
-    sessions_moved_total: u64,
+    moves: MoveTotals,
     /// Buffers of candidates that are done with.
     spare: Candidates,
 }
@@ -50,7 +53,7 @@ impl Placement {
             chance: Pcg64Mcg::seed_from_u64(seed),
             sessions: Sessions::new(sessions),
             subsets: Subsets::new(subsets),
-            sessions_moved_total: 0,
+            moves: MoveTotals::default(),
             spare: Candidates::default(),
         }
     }
@@ -63,6 +66,12 @@ impl Placement {
     /// Finds the replica that served a session last, unless that is too long ago.
     pub(super) fn home(&self, now: Moment, key: SliceKey) -> Option<ReplicaId> {
         self.sessions.home(now, key)
+    }
+
+    /// Tells whether most of the prompt is still in the cache of a replica, as far as the policy keeps track.
+    pub(super) fn has_cache(&self, ask: &Ask<'_>, replica: ReplicaId) -> bool {
+        let cached = self.policy.cached_tokens(ask, replica);
+        cached.is_none_or(|it| ask.outline.prompt_tokens / 2 <= it)
     }
 
     /// Tells whether the policy means to keep sessions where they are.
@@ -99,8 +108,8 @@ impl Placement {
     }
 
     /// Counts a session that changed its replica, and the tokens that are computed again for that.
-    pub(super) fn on_moved(&mut self, computed_tokens: u32) {
-        self.sessions_moved_total += 1;
+    pub(super) fn on_moved(&mut self, moved: Move, computed_tokens: u32) {
+        self.moves.add(moved);
         self.subsets.on_moved(computed_tokens);
     }
 
@@ -171,8 +180,8 @@ impl Placement {
         self.sessions.count(replica)
     }
 
-    pub(super) const fn sessions_moved_total(&self) -> u64 {
-        self.sessions_moved_total
+    pub(super) const fn moves(&self) -> MoveTotals {
+        self.moves
     }
 
     pub(super) fn view(&self, now: Moment) -> AssignmentView {

@@ -75,6 +75,12 @@ impl Sessions {
         self.counts.get(&replica).copied().unwrap_or(0)
     }
 
+    /// Lists the sessions that live, with their replicas.
+    pub(super) fn iter(&self, now: Moment) -> impl Iterator<Item = (SliceKey, ReplicaId)> + '_ {
+        let live = self.entries.iter().filter(move |it| **it != EMPTY && self.is_live(it, now));
+        live.map(|it| (SliceKey(it[0]), replica_of(it)))
+    }
+
     /// Forgets what is past its time, in one slice of the table.
     pub(super) fn sweep(&mut self, now: Moment) {
         let step = self.entries.len().div_ceil(SWEEPS_PER_ROUND);

@@ -5,6 +5,7 @@
 mod account;
 mod estimate;
 mod fingerprint;
+mod seen;
 
 use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
 use crate::fleet::Reason;
@@ -13,6 +14,7 @@ use crate::policy::Ask;
 pub(super) use account::{Account, First};
 pub(super) use estimate::{CostEstimate, Due, target};
 pub use fingerprint::Fingerprint;
+pub(super) use seen::{Mark, Read, Seen};
 
 #[derive(Debug)]
 pub(super) struct Booking {
@@ -34,6 +36,8 @@ pub(super) struct Booking {
     pub(super) fingerprint: Fingerprint,
     /// Its last report of progress: the moment, its tokens, and what the replica had read by then.
     pub(super) mark: Option<(Moment, u32, u64)>,
+    /// What costs are learned from.
+    pub(super) seen: Seen,
     /// What it was expected to cost, and what it holds of its contract.
     pub(super) estimate: CostEstimate,
 }
@@ -82,8 +86,14 @@ impl Booking {
             suspects,
             fingerprint,
             mark,
+            seen: Seen::default(),
             estimate,
         }
+    }
+
+    /// Tells whether it asks about what a replica keeps, and has no prompt.
+    pub(super) const fn is_question(&self) -> bool {
+        self.outline.kept_at.is_some() && self.extent.prompt_bytes() == 0
     }
 
     /// Counts the replicas where it was, in vain.

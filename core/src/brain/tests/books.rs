@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Report, RouterId};
-use crate::fleet::{Booked, Load};
+use crate::domain::Report;
+use crate::fleet::Load;
 
 fn priced(replicas: usize) -> Bench {
     Bench::new(Settings::without_line(PolicyKind::PRICED), &vec![1.0; replicas])
@@ -158,26 +158,6 @@ fn a_replica_that_is_slower_than_its_hardware_promises_is_found_and_gets_less() 
     assert!(slow.capacity_mu_per_min < fast.capacity_mu_per_min / 1.1);
     assert!(2 * slow.sent_total < fast.sent_total, "{} {}", slow.sent_total, fast.sent_total);
     assert!(5 < slow.sent_total, "it is not given up: {}", slow.sent_total);
-}
-
-#[test]
-fn what_other_routers_booked_counts_until_it_is_old() {
-    let mut bench = priced(2);
-    let ask = |bench: &mut Bench, number| {
-        let (request, replica) = bench.ask(number, outline(number * 100, 10));
-        bench.tell(ended(request, Outcome::Cancelled));
-        replica
-    };
-    let first = ask(&mut bench, 1);
-    let load = Load { prefill_us: 2_000_000, ..Load::default() };
-    let heard = HeardLoad { replica: first, booked: Booked { load, in_flight: 9 } };
-    let (router, taken_at) = (RouterId(4), bench.now);
-    bench.tell(Event::Heard { router, taken_at, loads: vec![heard] });
-    assert!((1..50).all(|it| ask(&mut bench, it) != first));
-    let at = usize::try_from(first.0).unwrap();
-    assert_eq!(bench.brain.load(bench.now)[at].elsewhere, load);
-    bench.wait_ms(6_000);
-    assert!((50..100).any(|it| ask(&mut bench, it) == first));
 }
 
 #[test]

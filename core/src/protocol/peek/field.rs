@@ -29,6 +29,7 @@ pub(super) enum Field {
     BestOf,
     PreviousResponseId,
     Conversation,
+    InputFileId,
     Priority,
     ServiceTier,
     /// Steers an engine, and is read for nothing else; by its place in the table.
@@ -61,6 +62,7 @@ impl Field {
             "best_of" => Self::BestOf,
             "previous_response_id" => Self::PreviousResponseId,
             "conversation" => Self::Conversation,
+            "input_file_id" => Self::InputFileId,
             "priority" => Self::Priority,
             "service_tier" => Self::ServiceTier,
             _ => match engine_field(name) {

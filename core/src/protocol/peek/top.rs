@@ -13,7 +13,7 @@ use super::steered::{Hits, Nest};
 use super::{Urgency, span_of};
 use crate::protocol::opening::{Listed, Messages, Opening};
 use crate::protocol::outline::{Prompt, Turns, open_ended};
-use crate::protocol::{Api, SessionId};
+use crate::protocol::{Api, KeptField, SessionId};
 
 /// No class has a longer name.
 const TIER_BYTES_MAX: usize = 64;
@@ -42,6 +42,7 @@ pub(super) struct Top<'a> {
     best_of: Option<&'a RawValue>,
     previous_response_id: Option<&'a RawValue>,
     conversation: Option<&'a RawValue>,
+    input_file_id: Option<&'a RawValue>,
     priority: Option<&'a RawValue>,
     service_tier: Option<&'a RawValue>,
     pub(super) hits: Hits<'a>,
@@ -82,6 +83,7 @@ impl<'a> Top<'a> {
             Field::BestOf => ("best_of", &mut self.best_of),
             Field::PreviousResponseId => ("previous_response_id", &mut self.previous_response_id),
             Field::Conversation => ("conversation", &mut self.conversation),
+            Field::InputFileId => ("input_file_id", &mut self.input_file_id),
             Field::Priority => ("priority", &mut self.priority),
             Field::ServiceTier => ("service_tier", &mut self.service_tier),
             Field::Messages | Field::Engine(_) | Field::Nest | Field::Other => return None,
@@ -182,6 +184,33 @@ impl<'a> Top<'a> {
         let kept = [self.previous_response_id, self.conversation];
         kept.into_iter().flatten().any(|it| it.get() != "null")
     }
+}
+
+impl<'a> Top<'a> {
+    /// The fields that name something which an engine keeps.
+    pub(super) const fn kept(&self) -> KeptFields<'a> {
+        [
+            (KeptField::PreviousResponse, self.previous_response_id),
+            (KeptField::Conversation, self.conversation),
+            (KeptField::InputFile, self.input_file_id),
+        ]
+    }
+}
+
+/// Fields that name something which an engine keeps, as they stand.
+pub(super) type KeptFields<'a> = [(KeptField, Option<&'a RawValue>); 3];
+
+/// Reads the id of something that an engine keeps, which stands there itself or in an object.
+pub(super) fn kept_id(raw: &RawValue) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+    }
+    text(Some(raw)).or_else(|| {
+        let object = Some(raw.get()).filter(|it| it.starts_with('{'))?;
+        text(serde_json::from_str::<Object<'_>>(object).ok()?.id)
+    })
 }
 
 pub(super) struct TopVisitor(pub(super) Api);

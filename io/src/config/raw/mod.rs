@@ -3,6 +3,7 @@
 //! schema in turn checks the file. Nothing here decides what a combination of knobs means; that is
 //! `settle`.
 
+mod cluster;
 mod engine;
 mod ports;
 mod sections;
@@ -24,6 +25,7 @@ use crate::admin::Secret;
 use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
+pub(super) use cluster::ClusterSection;
 pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
 pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};
 pub(super) use sections::{
@@ -60,6 +62,9 @@ pub(super) struct Raw {
     /// For every pool that does not name its own. Without one, times are guessed from the model's name.
     #[schemars(extend("x-applies" = "reload"))]
     pub costs: Option<PathBuf>,
+    /// Lets every pool learn what work takes from what its streams show, and price by that where it
+    /// is clearly better than `costs` or the guess.
+    pub learn_costs: bool,
     /// Lets a streamed answer that breaks off go on from another replica, in every pool that does not
     /// say otherwise. The engines must be able to continue a message: vLLM and SGLang are.
     #[schemars(extend("x-applies" = "reload"))]
@@ -100,6 +105,7 @@ pub(super) struct Raw {
     pub quarantine: QuarantineSection,
     pub explain: ExplainSection,
     pub log: LogSection,
+    pub cluster: ClusterSection,
     pub line: LineSection,
     /// The classes of service, in place of `interactive`, `standard` and `batch`.
     #[serde(deserialize_with = "slots")]
@@ -228,6 +234,7 @@ impl Default for Raw {
             threads: None,
             policy: Text(cleave_core::brain::Settings::default().policy),
             costs: None,
+            learn_costs: cleave_core::brain::Settings::default().learns_costs,
             resume: false,
             forward_credentials: false,
             engine_fields: EngineFields::default(),
@@ -250,6 +257,7 @@ impl Default for Raw {
             quarantine: QuarantineSection::default(),
             explain: ExplainSection::default(),
             log: LogSection::default(),
+            cluster: ClusterSection::default(),
             line: LineSection::default(),
             classes: Vec::new(),
             keys: Keys::default(),

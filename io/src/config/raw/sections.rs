@@ -147,6 +147,10 @@ pub(in crate::config) struct SessionsSection {
     /// Memory for what is remembered of sessions, in MiB per pool; bounded, whatever clients send.
     #[schemars(range(min = 1, max = 65_536))]
     pub table_mib: usize,
+    /// Memory for the ids of what engines keep (responses, conversations, files, batches) and the replicas that
+    /// keep it, in MiB; bounded, whatever engines answer.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub ids_mib: usize,
     /// How long a session may be idle before it is forgotten.
     pub ttl: Text<Duration>,
 }
@@ -158,6 +162,7 @@ impl Default for SessionsSection {
         Self {
             headers: headers.into_iter().map(|it| Some(Text(it))).collect(),
             table_mib: bytes_max / MIB,
+            ids_mib: 16,
             ttl: Text(ttl),
         }
     }

@@ -27,7 +27,10 @@ pub(in crate::config) struct SubsetsSection {
     )]
     pub floor: Option<u32>,
     /// The most replicas a workload has, however much it asks for.
-    #[schemars(range(min = 1, max = 100_000), extend("x-default" = "no limit"))]
+    #[schemars(
+        range(min = 1, max = 100_000),
+        extend("x-default" = "half of the pool, or what it needs if that is more")
+    )]
     pub cap: Option<u32>,
     /// The wait for the best replica of a subset above which others may be asked; a fiftieth of what
     /// the request's class promises for the first token where that is less. They may also be asked when

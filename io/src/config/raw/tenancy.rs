@@ -101,7 +101,7 @@ pub(in crate::config) struct TenantSection {
     pub pools: BTreeMap<String, ContractSection>,
 }
 
-/// What may be used in a minute. Work beyond it runs only on capacity that is idle.
+/// What may be used in a minute. Work beyond it runs only on capacity that is idle, or not at all.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct ContractSection {
@@ -117,6 +117,8 @@ pub(in crate::config) struct ContractSection {
     /// How much may be saved up for a burst: what the contract gives in this time.
     #[schemars(extend("x-default" = "nothing"))]
     pub burst: Option<Text<Duration>>,
+    /// Whether what is beyond it is refused also while capacity is idle.
+    pub hard: bool,
 }
 
 /// API keys, and what keeps their owners apart.

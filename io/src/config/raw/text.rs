@@ -18,6 +18,7 @@ use tracing_subscriber::EnvFilter;
 use super::subsets::WorkloadId;
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
+use crate::coordination::PeerAddress;
 use crate::discovery::Source;
 use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
 use crate::replicas::Origin;
@@ -60,6 +61,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
         AllowedPath::FORMAT => reads::<AllowedPath>(text),
         Secret::FORMAT => reads::<Secret>(text),
+        PeerAddress::FORMAT => reads::<PeerAddress>(text),
         LogFilter::FORMAT => reads::<LogFilter>(text),
         HashedKey::FORMAT => reads::<HashedKey>(text),
         HostName::FORMAT => reads::<HostName>(text),
@@ -165,6 +167,20 @@ impl TextValue for PathAndQuery {
 
     fn write(&self) -> String {
         self.to_string()
+    }
+}
+
+impl TextValue for PeerAddress {
+    const FORMAT: &'static str = "peer-address";
+    const EXAMPLE: &'static str = "router-2.internal:7400";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let remedy = "give HOST:PORT, for example router-2.internal:7400";
+        Self::read(text).ok_or_else(|| Wrong::new("is not the address of a router", remedy))
+    }
+
+    fn write(&self) -> String {
+        self.as_str().to_owned()
     }
 }
 

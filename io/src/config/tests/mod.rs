@@ -1,5 +1,6 @@
 //! Configurations and what is said about them.
 
+mod cluster;
 mod costs;
 mod documents;
 mod problems;

@@ -116,10 +116,11 @@ fn replica_flags_beside_pools_are_refused() {
 }
 
 /// A value other than the default for every setting that needs a restart.
-const OTHERS: [(&str, &str); 55] = [
+const OTHERS: [(&str, &str); 57] = [
     ("listen", "127.0.0.1:1"),
     ("threads", "1023"),
     ("policy", "random"),
+    ("learn_costs", "false"),
     ("admin.listen", "127.0.0.1:1"),
     ("admin.token", "other"),
     ("timeouts.drain_delay", "3s"),
@@ -140,6 +141,7 @@ const OTHERS: [(&str, &str); 55] = [
     ("timeouts.drain", "1ms"),
     ("sessions.headers", "[]"),
     ("sessions.table_mib", "1"),
+    ("sessions.ids_mib", "1"),
     ("sessions.ttl", "1ms"),
     ("subsets.floor", "3"),
     ("subsets.cap", "7"),
@@ -198,8 +200,10 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[("CLEAVE__CLASSES__0", class)]), ["classes"]);
     let workload = "{ workload = \"1a2b3c4d\", name = \"nightly\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__WORKLOADS__0", workload)]), ["workloads"]);
+    let cluster = "{ listen = \"127.0.0.1:1\" }";
+    assert_eq!(changes(ENOUGH, &[("CLEAVE__CLUSTER", cluster)]), ["cluster"]);
     // These come to light under another name: the token, the policy, the classes, the
-    // workloads.
+    // workloads, the other routers.
     let tested_above = [
         "admin.token_file",
         "admin.tokens.name",
@@ -211,6 +215,11 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         "classes.token_gap",
         "classes.wait_max",
         "classes.weight",
+        "cluster.advertise",
+        "cluster.listen",
+        "cluster.peers",
+        "cluster.secret",
+        "cluster.secret_file",
         "keys.cache_secret_file",
         "line.default_class",
         "pools.policy",
@@ -258,9 +267,9 @@ fn the_token_is_read_from_its_file() {
 
 #[test]
 fn what_nobody_sets_is_as_the_other_rooms_default_it() {
-    let Config { proxy, pools, discover, tenants, admin, telemetry, files } =
+    let Config { proxy, pools, discover, tenants, admin, cluster, telemetry, files } =
         load_text(ENOUGH).unwrap();
-    assert!(discover.is_empty() && files.is_empty());
+    assert!(discover.is_empty() && files.is_empty() && cluster.is_none());
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());

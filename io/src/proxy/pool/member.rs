@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use cleave_core::domain::{Moment, ProcessAge, ReplicaId};
+use cleave_core::domain::{Moment, Place, ProcessAge, ReplicaId};
 use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +18,7 @@ pub(in crate::proxy) struct Member {
     pub id: ReplicaId,
     pub origin: Origin,
     pub(in crate::proxy) metrics: ReplicaHandles,
+    pub place: Place,
     /// What opens it; may change while it is there.
     access: ArcSwap<Access>,
     /// Answers by which it refused the router's key, and whether it did so last.
@@ -47,11 +48,13 @@ impl Member {
     ) -> Arc<Self> {
         let (denied, is_denying, trouble, was_up) = Default::default();
         let (last_byte, awaited, models, birth, gone) = Default::default();
+        let place = Place::of(origin.as_str());
         let access = ArcSwap::from_pointee(access);
         Arc::new(Self {
             id,
             origin,
             metrics,
+            place,
             access,
             denied,
             is_denying,

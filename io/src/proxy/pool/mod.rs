@@ -2,6 +2,7 @@
 //! decision and never across a wait; what a decision needs is prepared before it is taken.
 
 mod brain_state;
+mod cluster;
 mod member;
 mod recovery;
 mod roster;
@@ -17,7 +18,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{Event, Notice, Order, Outcome, Refusal};
+use cleave_core::brain::{self, Event, Notice, Order, Outcome, Refusal};
+use cleave_core::cost::learned::Learned;
 use cleave_core::domain::{self, Moment, ReplicaId, RequestId};
 use cleave_core::queue::Classes;
 use tokio::sync::{Notify, mpsc};
@@ -34,6 +36,7 @@ use super::clock::Clock;
 use super::orders::{Given, StandingOrders};
 use super::panics::attempt;
 use super::settings::{CacheScope, PoolSettings};
+use super::sharing::Sharing;
 
 use self::brain_state::{Asked, BrainState};
 use self::recovery::{RETRY_AFTER, Recovery};
@@ -53,6 +56,10 @@ const VERDICT_MARGIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Pool {
     pub name: String,
+    /// Its name to other routers.
+    key: u64,
+    /// Where other routers are told what happens; `None` for a router that is alone.
+    sharing: Option<Arc<Sharing>>,
     pub(super) metrics: PoolMetrics,
     clock: Clock,
     events: Arc<Events>,
@@ -92,14 +99,19 @@ impl Pool {
         clock: Clock,
         events: Arc<Events>,
         questions: mpsc::Sender<Question>,
+        sharing: Option<Arc<Sharing>>,
     ) -> Arc<Self> {
+        let router = sharing.as_ref().map(|it| it.router());
+        let brain = brain::Settings { router, ..settings.brain.clone() };
         Arc::new(Self {
             name: settings.name.clone(),
+            key: Self::key_of(&settings.name),
+            sharing,
             metrics,
             clock,
             events,
             classes: settings.brain.line.classes.clone(),
-            brain_state: Mutex::new(BrainState::new(settings.brain.clone(), questions)),
+            brain_state: Mutex::new(BrainState::new(brain, questions)),
             standing: Mutex::default(),
             later: Mutex::default(),
             sooner: Arc::default(),
@@ -113,6 +125,11 @@ impl Pool {
     /// The classes of its requests, as at its start.
     pub fn classes(&self) -> &Classes {
         &self.classes
+    }
+
+    /// Says which parts of its brain are on, as at its start.
+    pub fn parts(&self) -> String {
+        self.lock().settings.summary()
     }
 
     pub(super) fn spec(&self) -> Arc<PoolSettings> {
@@ -182,6 +199,11 @@ impl Pool {
             state: "drained",
             ..Incident::default()
         });
+    }
+
+    /// Hands the brain what an earlier run has learned of costs.
+    pub(super) fn recall(&self, costs: Vec<Learned>) {
+        self.tell(Event::Recalled { costs });
     }
 
     /// Asks the brain where a request goes, now or next, and waits while it cannot say, but not for
@@ -284,6 +306,10 @@ impl Pool {
                 self.sooner.notify_one();
             }
             let notices = brain_state.brain.take_notices();
+            if let Some(sharing) = &self.sharing {
+                // Under the lock, so that others hear of it in the order in which it happened.
+                sharing.tell(self.key, brain_state.brain.take_news());
+            }
             brain_state.hand_out(released);
             (thought, notices)
         });

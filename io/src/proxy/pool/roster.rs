@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use cleave_core::brain::{Event, Order};
-use cleave_core::domain::ReplicaId;
+use cleave_core::domain::{Place, ReplicaId};
 use cleave_core::protocol::Model;
 use twox_hash::XxHash3_64;
 
@@ -81,6 +81,11 @@ impl Pool {
         let spec = self.spec.load();
         let zone = |it: &ReplicaSettings| Some((it.origin.as_str().to_owned(), it.zone.clone()?));
         spec.replicas.iter().filter_map(zone).collect()
+    }
+
+    /// Tells whether a replica at this place belongs to the pool.
+    pub(in crate::proxy) fn has_member_at(&self, place: Place) -> bool {
+        self.members.load().iter().any(|it| it.place == place && !it.gone.is_cancelled())
     }
 
     /// Finds a replica by its address, with or without the scheme.

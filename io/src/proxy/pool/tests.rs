@@ -40,6 +40,7 @@ fn made_of(replicas: u32, policy: PolicyKind) -> Arc<Pool> {
         Clock::start(),
         Arc::default(),
         mpsc::channel(1).0,
+        None,
     );
     for member in pool.apply(settings, &AtomicU32::new(0)) {
         pool.tell(Event::Probed { replica: member.id, probe: Probe::Passed });
@@ -103,7 +104,7 @@ fn a_million_sessions_from_many_threads_stay_within_their_bytes_and_none_is_lost
     let again = (0..SESSIONS).filter(|it| it % 100 == it % THREADS).count();
     let sent: u64 = snapshot.replicas.iter().map(|it| it.sent_total).sum();
     assert_eq!(sent, SESSIONS + u64::try_from(again).unwrap());
-    assert_eq!((snapshot.requests_in_flight, snapshot.sessions_moved_total), (0, 0));
+    assert_eq!((snapshot.requests_in_flight, snapshot.sessions_moved.all()), (0, 0));
     let held: u32 = snapshot.replicas.iter().map(|it| it.sessions).sum();
     let capacity = TABLE_BYTES / SESSION_BYTES;
     assert!((capacity / 2..=capacity).contains(&usize::try_from(held).unwrap()), "{held}");

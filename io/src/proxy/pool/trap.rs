@@ -25,7 +25,7 @@ pub(in crate::proxy) struct Trap {
 }
 
 /// All kinds of events, and time.
-pub(in crate::proxy) const KINDS: [&str; 18] = [
+pub(in crate::proxy) const KINDS: [&str; 19] = [
     "arrived",
     "failed",
     "answering",
@@ -43,6 +43,7 @@ pub(in crate::proxy) const KINDS: [&str; 18] = [
     "unawaited",
     "restarted",
     "heard",
+    "parted",
     "time",
 ];
 
@@ -105,5 +106,7 @@ fn kind_of(event: &Event) -> &'static str {
         Event::Unawaited { .. } => "unawaited",
         Event::Restarted { .. } => "restarted",
         Event::Heard { .. } => "heard",
+        Event::Parted { .. } => "parted",
+        Event::Recalled { .. } => "recalled",
     }
 }

@@ -8,6 +8,7 @@ use cleave_core::brain::{
     AssignmentView, Brain, Explanation, ReplicaLoad, Shadows, Snapshot, TenantSnapshot, Waited,
     WorkloadDrift,
 };
+use cleave_core::cost::learned::Learned;
 use cleave_core::domain::{Moment, RequestId};
 use cleave_core::queue::{ContractUsage, Tenant};
 
@@ -34,6 +35,11 @@ impl Pool {
     /// What was predicted for decisions that were kept.
     pub fn shadows(&self) -> Shadows {
         self.look(|brain, _| brain.shadows())
+    }
+
+    /// What was learned of what work takes, for each class of replicas.
+    pub fn learned_costs(&self) -> Vec<Learned> {
+        self.look(|brain, _| brain.learned_costs())
     }
 
     /// How far predictions of work were off, for each workload.
@@ -86,7 +92,7 @@ impl Pool {
         crate::proxy::table::models_of(self).into_iter().map(|it| it.id).collect()
     }
 
-    fn look<T>(&self, at: impl Fn(&Brain, Moment) -> T) -> T {
+    pub(super) fn look<T>(&self, at: impl Fn(&Brain, Moment) -> T) -> T {
         let (now, settings) = {
             let brain_state = self.lock();
             let now = self.clock.now();

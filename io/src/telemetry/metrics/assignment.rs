@@ -64,7 +64,11 @@ impl AssignmentFamilies {
             self.load.clone(),
         );
         it.register("cleave_assignment_slices", "Slices of the key space", self.slices.clone());
-        it.register("cleave_assignment_hot_keys", "Sessions that stand out", self.hot_keys.clone());
+        it.register(
+            "cleave_assignment_hot_keys",
+            "Sessions that ask for more than a tenth of what a replica can do",
+            self.hot_keys.clone(),
+        );
         it.register(
             "cleave_assignment_planning_seconds",
             "How long the last round of planning took",

@@ -3,7 +3,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use cleave_core::brain::{Shadows, TtftError};
+use cleave_core::brain::{LeaveCause, MoveTotals, Shadows, TtftError};
+use cleave_core::cost::learned::{Errors, Kind, Learned};
 use cleave_core::fleet::{Drift, ms};
 use cleave_core::tokens::TokenErrors;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -21,37 +22,59 @@ struct WorkloadLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    pool: String,
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PercentileLabel {
     pool: String,
     percentile: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CostLabel {
+    pool: String,
+    class: String,
+    kind: &'static str,
+    costs: &'static str,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct DecisionFamilies {
+    cost_error: Family<CostLabel, Real>,
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
     first_token_error: Family<PercentileLabel, Real>,
     workload_work: Family<WorkloadLabel, RealCounter>,
     shadow_ttft: Family<KindLabel, RealCounter>,
     shadow_decisions: Family<PoolLabel, Counter>,
-    sessions_moved: Family<PoolLabel, Counter>,
+    sessions_moved: Family<CauseLabel, Counter>,
+    sessions_moved_gain: Family<PoolLabel, RealCounter>,
     quarantined: Family<PoolLabel, Counter>,
 }
 
 /// One pool's figures at the time of a scrape.
 #[derive(Clone, Debug)]
 pub struct PoolGauges {
-    pub sessions_moved_total: u64,
+    pub sessions_moved: MoveTotals,
     pub quarantined_total: u64,
     pub misses: TokenErrors,
     pub shadows: Shadows,
     pub ttft_error: TtftError,
+    pub costs: Vec<Learned>,
     /// By name.
     pub workloads: Vec<(String, Drift)>,
 }
 
 impl DecisionFamilies {
     pub(super) fn register(&self, it: &mut Registry) {
+        it.register(
+            "cleave_cost_error_ratio",
+            "How far times of a class were off lately by the costs given, learned and used",
+            self.cost_error.clone(),
+        );
         it.register(
             "cleave_tokens_predicted",
             "Tokens predicted at the decision, of requests whose count came",
@@ -84,8 +107,13 @@ impl DecisionFamilies {
         );
         it.register(
             "cleave_sessions_moved",
-            "Sessions that changed replica since the start",
+            "Sessions that changed replica since the start, by cause",
             self.sessions_moved.clone(),
+        );
+        it.register(
+            "cleave_sessions_moved_gain_seconds",
+            "What sessions gained by leaving overloaded replicas, by prediction",
+            self.sessions_moved_gain.clone(),
         );
         it.register(
             "cleave_quarantined",
@@ -95,7 +123,13 @@ impl DecisionFamilies {
     }
 
     pub(super) fn set(&self, pool: &str, it: &PoolGauges) {
-        set_count(&self.sessions_moved, pool, it.sessions_moved_total);
+        for cause in LeaveCause::ALL {
+            let label = CauseLabel { pool: pool.to_owned(), cause: cause.as_str() };
+            let count = it.sessions_moved.of(cause);
+            self.sessions_moved.get_or_create(&label).inner().store(count, Relaxed);
+        }
+        let gain = self.sessions_moved_gain.get_or_create(&PoolLabel::of(pool));
+        set_real(&gain, it.sessions_moved.over_ms / 1e3);
         set_count(&self.quarantined, pool, it.quarantined_total);
         for (kind, miss) in [("input", it.misses.input), ("output", it.misses.output)] {
             let set = |family: &Family<KindLabel, Counter>, count| {
@@ -109,6 +143,7 @@ impl DecisionFamilies {
             let error_s = it.ttft_error.error_ms(share) / 1e3;
             self.first_token_error.get_or_create(&label).set(error_s);
         }
+        self.set_costs(pool, &it.costs);
         for (workload, drift) in &it.workloads {
             for (kind, seconds) in kinds_s(drift) {
                 let (pool, workload) = (pool.to_owned(), workload.clone());
@@ -117,6 +152,21 @@ impl DecisionFamilies {
             }
         }
         self.set_shadows(pool, it.shadows);
+    }
+
+    fn set_costs(&self, pool: &str, costs: &[Learned]) {
+        for it in costs {
+            for kind in Kind::ALL {
+                let errors = it.errors_of(kind);
+                let used = if it.is_used { errors.learned } else { errors.given };
+                let kinds = [("given", errors.given), ("learned", errors.learned), ("used", used)];
+                for (costs, error) in kinds.into_iter().filter(|_| 0 < errors.seen) {
+                    let (pool, class, kind) = (pool.to_owned(), it.class.clone(), kind.as_str());
+                    let label = CostLabel { pool, class, kind, costs };
+                    self.cost_error.get_or_create(&label).set(Errors::share(error));
+                }
+            }
+        }
     }
 
     fn set_shadows(&self, pool: &str, shadows: Shadows) {
@@ -131,6 +181,7 @@ impl DecisionFamilies {
     /// Forgets the workloads, before those that are still there are set anew.
     pub(super) fn clear(&self) {
         self.workload_work.clear();
+        self.cost_error.clear();
     }
 }
 

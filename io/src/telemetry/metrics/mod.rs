@@ -8,6 +8,7 @@ mod decisions;
 mod labels;
 mod line;
 mod panics;
+mod peers;
 mod process;
 mod replicas;
 mod requests;
@@ -28,6 +29,7 @@ pub use assignment::AssignmentGauges;
 pub use clients::Clients;
 pub use decisions::PoolGauges;
 pub use line::TenantGauges;
+pub use peers::PeerGauges;
 pub use replicas::ReplicaGauges;
 pub use requests::PoolMetrics;
 pub use served::{ReplicaHandles, ServedRequest, TenantMetrics};
@@ -50,6 +52,7 @@ pub struct Metrics {
     panics: panics::PanicFamilies,
     served: Arc<served::ServedFamilies>,
     process: process::ProcessFamilies,
+    peers: peers::PeerFamilies,
 }
 
 impl Default for Metrics {
@@ -67,6 +70,7 @@ impl Default for Metrics {
             panics: panics::PanicFamilies::default(),
             served: Arc::default(),
             process: process::ProcessFamilies::default(),
+            peers: peers::PeerFamilies::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
         it.clients.register(&mut it.registry);
@@ -77,6 +81,7 @@ impl Default for Metrics {
         it.panics.register(&mut it.registry);
         it.served.register(&mut it.registry);
         it.process.register(&mut it.registry);
+        it.peers.register(&mut it.registry);
         it.registry.register(
             "cleave_log_lines_dropped",
             "Log lines that were dropped because standard error took no more",
@@ -126,6 +131,11 @@ impl Metrics {
         tenants: &[TenantGauges<'_>],
     ) {
         self.line.set(pool, classes, tenants);
+    }
+
+    /// Sets what is told of other routers.
+    pub fn set_peers(&self, peers: &[PeerGauges<'_>]) {
+        self.peers.set(peers);
     }
 
     /// Sets how many log lines were dropped since the start.

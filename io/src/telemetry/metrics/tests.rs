@@ -1,8 +1,10 @@
 //! What is written, and that the guide says the same.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use cleave_core::brain::{Brain, Settings, SubsetTotals, TtftError};
+use cleave_core::brain::{Brain, MoveTotals, Settings, SubsetTotals, TtftError};
+use cleave_core::cost::learned::{Kind, Learner, Sighting};
 use cleave_core::domain::Usage;
 use cleave_core::fleet::Drift;
 use cleave_core::sharding::Balance;
@@ -13,11 +15,14 @@ use super::*;
 /// A pool in which nothing has happened.
 fn idle() -> PoolGauges {
     let shadows = Brain::new(Settings::default()).shadows();
+    let mut learner = Learner::new(Arc::default());
+    learner.see(Kind::Gaps, &Sighting { steps: 8.0, batch: 1.0, ms: 60.0, ..Sighting::default() });
     PoolGauges {
-        sessions_moved_total: 0,
+        sessions_moved: MoveTotals::default(),
         quarantined_total: 0,
         misses: TokenErrors::default(),
         ttft_error: TtftError::default(),
+        costs: vec![learner.learned()],
         workloads: Vec::new(),
         shadows,
     }
@@ -68,6 +73,17 @@ fn the_guide_lists_every_metric_and_no_other() {
     metrics.set_assignment("p", assignment);
     let tenant = TenantGauges { tenant: "t", waiting: 1, used_mu: [("burst", 2.5); 3] };
     metrics.set_line("p", [("batch", 3)].into_iter(), &[tenant]);
+    metrics.set_peers(&[PeerGauges {
+        peer: "10.0.0.2:7400",
+        lag: Duration::from_millis(3),
+        bytes_told: 1,
+        bytes_heard: 2,
+        gaps: 3,
+        wholes_told: 4,
+        wholes_heard: 5,
+        overruns: 6,
+        in_flight: 7,
+    }]);
     let text = metrics.write();
     let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
     let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();

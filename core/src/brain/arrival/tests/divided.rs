@@ -81,3 +81,32 @@ fn beyond_a_contract_the_idle_of_others_is_not_idle_for_it() {
     assert!(matches!(verdicts[..], [(_, Err(Refusal::OverContract { .. }))]), "{verdicts:?}");
     assert_eq!(bench.waited(request).cause, Some(Cause::Contract));
 }
+
+#[test]
+fn a_session_that_spills_or_whose_slice_is_moved_leaves_for_that_cause() {
+    let mut bench = in_twos(1);
+    let (first, _) = bench.arrive(session_of(1, 9), 100, of(1, 1));
+    bench.answer(first);
+    bench.end(first, Usage::default());
+    let (brain, key) = (&mut bench.brain, SliceKey(session_of(1, 9)));
+    let (inside, _) = brain.placement.reach(bench.now, key, &brain.fleet).unwrap();
+    for replica in inside {
+        let (request, verdicts) =
+            bench.arrive_for(replica.0, session_of(2, 10 + u64::from(replica.0)), LONG);
+        assert_eq!(verdicts, [(request, Ok(replica))]);
+    }
+    let (request, verdicts) = bench.arrive(session_of(1, 9), 100, of(1, 1));
+    assert_eq!(sent(&verdicts), [request], "its two are full, and it may go to one more");
+    let moved = bench.brain.snapshot().sessions_moved;
+    assert_eq!((moved.of(LeaveCause::Spilled), moved.all()), (1, 1));
+
+    let mut bench = in_twos(0);
+    let key = SliceKey(session_of(1, 0));
+    let home = bench.brain.placement.home(bench.now, key).unwrap();
+    let replicas: Vec<ReplicaId> = (0..6).map(ReplicaId).filter(|it| *it != home).take(2).collect();
+    bench.tell(Event::Ordered(Order::Pin { workload: key.workload(), replicas }));
+    let (request, verdicts) = bench.arrive(key.0, 100, of(1, 1));
+    assert_eq!(sent(&verdicts), [request]);
+    let moved = bench.brain.snapshot().sessions_moved;
+    assert_eq!((moved.of(LeaveCause::Rebalanced), moved.all()), (1, 1));
+}

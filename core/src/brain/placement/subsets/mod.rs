@@ -41,6 +41,13 @@ const OUT_MAX: Duration = Duration::from_secs(60);
 const RETURN_MAX: Duration = Duration::from_secs(30);
 /// Workloads whose demand is known; any above a two-thousandth of all load is among them.
 const WORKLOADS_MAX: usize = 4096;
+/// Shares of all demand are shares of this part of what the pool can do at least: the first workload of an idle pool
+/// has all of the demand, and needs next to nothing.
+const IDLE_PART: f64 = 0.05;
+/// The part of a pool beyond which a workload only grows by what it needs.
+const SHARE_PART: f64 = 0.5;
+/// The part of all demand from which on a workload had the pool to itself.
+const ALONE_PART: f64 = 0.9;
 /// Demand is an average over about half a minute, so that a burst moves no workload.
 const DEMAND_HALF_LIFE: Duration = Duration::from_secs(20);
 
@@ -158,6 +165,9 @@ impl Subsets {
             self.lookup = None;
             return;
         }
+        if self.assignment.is_empty() {
+            self.seed_sizes(now);
+        }
         if !self.orders.frozen {
             self.plan_round(now, &members);
         }
@@ -165,6 +175,18 @@ impl Subsets {
         let lookup = Lookup::new(Arc::clone(&self.assignment), roster);
         self.meter.reshape(now, &lookup);
         self.lookup = Some(lookup);
+    }
+
+    /// Lets the workload that had the pool to itself keep all of it when it is divided first; it shrinks from there.
+    fn seed_sizes(&mut self, now: Moment) {
+        let demand = self.demand.top(now, 0.0, 1.0);
+        let total: f64 = demand.iter().map(|it| it.load).sum();
+        let alone = demand.iter().find(|it| ALONE_PART * total < it.load);
+        let workload = alone.and_then(|it| u32::try_from(it.key).ok());
+        if let Some(workload) = workload.filter(|_| self.lookup.is_none()) {
+            let replicas = u32::try_from(self.replicas).unwrap_or(u32::MAX);
+            self.sizer.seed(now, workload, replicas);
+        }
     }
 
     fn plan_round(&mut self, now: Moment, members: &[FleetMember]) {
@@ -217,6 +239,7 @@ impl Subsets {
         let replicas = u32::try_from(serving.len()).unwrap_or(u32::MAX);
         let capacity =
             serving.iter().map(|it| it.capacity).sum::<f64>() / f64::from(replicas.max(1));
+        let pool = capacity * f64::from(replicas);
         let per_s = std::f64::consts::LN_2 / DEMAND_HALF_LIFE.as_secs_f64();
         let demand = self.demand.top(now, 0.0, per_s);
         let total: f64 = demand.iter().map(|it| it.load).sum();
@@ -227,9 +250,9 @@ impl Subsets {
             let bounds = self.bounds_of(workload);
             // What is sent again and again because replicas die under it is not demand.
             let load = if self.troubles.has(now, workload) { 0.0 } else { load };
-            // Its part of the fleet is what it may have while no other wants it.
-            let share = load / total.max(f64::MIN_POSITIVE) * f64::from(replicas) * capacity;
-            let load = load.max(share * self.sizer.target());
+            // Its part of the pool is what it may have while no other wants it, as far as the pool has work at all.
+            let share = load / total.max(IDLE_PART * pool).max(f64::MIN_POSITIVE);
+            let load = load.max(share.min(SHARE_PART) * pool * self.sizer.target());
             let size = self.sizer.size(now, workload, load, capacity, bounds);
             if bounds.floor < size {
                 sizes.insert(workload, size);

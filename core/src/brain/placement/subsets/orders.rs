@@ -4,10 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::{Moment, Place, ReplicaId, SliceKey};
+use crate::cluster::{SharedOrder, Stamp};
+use crate::domain::{Moment, Place, ReplicaId, RouterId, SliceKey};
 use crate::sharding::{Assignment, Slice};
 
 use super::{RETURN_MAX, Subsets};
+
+/// How many things orders of other routers may be about.
+const SUBJECTS_MAX: usize = 1 << 16;
 
 /// One order about subsets.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +51,16 @@ pub(in crate::brain) struct Orders {
     pub(super) zones: BTreeMap<Place, u32>,
     pub(super) pinned: BTreeMap<u32, Vec<Place>>,
     pub(super) frozen: bool,
+    /// When each order that routers share was given.
+    stamps: BTreeMap<Subject, Stamp>,
+}
+
+/// What an order is about: a later order about it replaces an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Freeze,
+    Pin(u32),
+    Drain(Place),
 }
 
 impl Orders {
@@ -86,13 +100,108 @@ impl Orders {
         }
     }
 
+    /// Says what an order is to other routers, and stamps it; `None` for one that concerns this router alone.
+    pub(in crate::brain) fn share(
+        &mut self,
+        order: &Order,
+        own: RouterId,
+        place: impl Fn(ReplicaId) -> Option<Place>,
+    ) -> Option<(SharedOrder, Stamp)> {
+        let order = match order {
+            Order::Freeze => SharedOrder::Freeze { is_on: true },
+            Order::Unfreeze => SharedOrder::Freeze { is_on: false },
+            Order::Pin { workload, replicas } => SharedOrder::Pin {
+                workload: *workload,
+                replicas: replicas.iter().filter_map(|it| place(*it)).collect(),
+            },
+            Order::Drain { replica } => {
+                SharedOrder::Drain { replica: place(*replica)?, is_on: true }
+            }
+            Order::Undrain { replica } => {
+                SharedOrder::Drain { replica: place(*replica)?, is_on: false }
+            }
+            Order::Zone { .. } | Order::Restore { .. } => return None,
+        };
+        let number = self.stamps.values().map(|it| it.number).max().unwrap_or(0);
+        let stamp = Stamp { number: number.saturating_add(1), router: own };
+        self.stamps.insert(subject(&order), stamp);
+        Some((order, stamp))
+    }
+
+    /// Obeys an order of another router, unless a later one about the same holds; tells whether it does.
+    pub(in crate::brain) fn obey_shared(&mut self, order: &SharedOrder, stamp: Stamp) -> bool {
+        let subject = subject(order);
+        let known = self.stamps.get(&subject);
+        if known.is_some_and(|it| stamp <= *it) || SUBJECTS_MAX <= self.stamps.len() {
+            return false;
+        }
+        self.stamps.insert(subject, stamp);
+        match order {
+            SharedOrder::Freeze { is_on } => self.frozen = *is_on,
+            SharedOrder::Pin { workload, replicas } if replicas.is_empty() => {
+                self.pinned.remove(workload);
+            }
+            SharedOrder::Pin { workload, replicas } => {
+                self.pinned.insert(*workload, replicas.clone());
+            }
+            SharedOrder::Drain { replica, is_on } => {
+                self.drained.retain(|it| it != replica);
+                self.drained.extend(is_on.then_some(*replica));
+            }
+        }
+        true
+    }
+
+    /// Lists all orders that routers share, with their stamps.
+    pub(in crate::brain) fn shared(&self) -> impl Iterator<Item = (SharedOrder, Stamp)> + '_ {
+        self.stamps.iter().map(|(subject, stamp)| {
+            let order = match subject {
+                Subject::Freeze => SharedOrder::Freeze { is_on: self.frozen },
+                Subject::Pin(workload) => SharedOrder::Pin {
+                    workload: *workload,
+                    replicas: self.pinned.get(workload).cloned().unwrap_or_default(),
+                },
+                Subject::Drain(replica) => {
+                    SharedOrder::Drain { replica: *replica, is_on: self.drained.contains(replica) }
+                }
+            };
+            (order, *stamp)
+        })
+    }
+
     /// Forgets the zone of a replica that is gone.
     pub(in crate::brain) fn on_left(&mut self, place: Place) {
         self.zones.remove(&place);
     }
 }
 
+const fn subject(order: &SharedOrder) -> Subject {
+    match order {
+        SharedOrder::Freeze { .. } => Subject::Freeze,
+        SharedOrder::Pin { workload, .. } => Subject::Pin(*workload),
+        SharedOrder::Drain { replica, .. } => Subject::Drain(*replica),
+    }
+}
+
 impl Subsets {
+    /// Says what an order is to other routers; see [`Orders::share`].
+    pub(in crate::brain) fn share(
+        &mut self,
+        order: &Order,
+        own: RouterId,
+        place: impl Fn(ReplicaId) -> Option<Place>,
+    ) -> Option<(SharedOrder, Stamp)> {
+        self.orders.share(order, own, place)
+    }
+
+    pub(in crate::brain) fn obey_shared(&mut self, order: &SharedOrder, stamp: Stamp) {
+        self.stale |= self.orders.obey_shared(order, stamp);
+    }
+
+    pub(in crate::brain) const fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
     /// Carries out an order; `place` says where replicas stand.
     pub(crate) fn obey(
         &mut self,

@@ -77,6 +77,11 @@ pub(in crate::brain) struct Selection {
 }
 
 impl Selection {
+    /// Tells whether a replica is of the workload's subset.
+    pub(in crate::brain) fn is_inside(&self, place: Place) -> bool {
+        self.chosen.get(..self.inside).is_some_and(|it| it.contains(&place))
+    }
+
     pub(in crate::brain) fn clear(&mut self) {
         self.chosen.clear();
         (self.is_divided, self.inside, self.anywhere) = (false, 0, false);
@@ -248,8 +253,8 @@ impl Subsets {
 
     /// Says why a replica may take a request, if it is beyond the subset.
     pub(in crate::brain) fn beyond(&self, selection: &Selection, place: Place) -> Option<Beyond> {
-        let inside = selection.chosen.get(..selection.inside).is_some_and(|it| it.contains(&place));
-        selection.beyond.filter(|_| !inside && self.allows(selection, place))
+        let is_inside = selection.is_inside(place);
+        selection.beyond.filter(|_| !is_inside && self.allows(selection, place))
     }
 
     /// Counts a request for which a replica beyond the subset was picked, or might have been.

@@ -1,5 +1,6 @@
 //! Which replicas a workload may use, and how that changes with its load and with replicas that die.
 
+mod growth;
 mod orders;
 
 use std::ops::{Deref, DerefMut};
@@ -199,45 +200,6 @@ fn a_workload_is_never_split_over_more_than_its_subset() {
         reached.dedup();
         assert_eq!(reached.len(), subset(&mut subsets, key(workload, 0)).len());
     }
-}
-
-#[test]
-fn a_small_workload_has_the_floor_and_all_its_sessions_the_same_replicas() {
-    let mut subsets = planned(SubsetSettings::default(), 32);
-    load(&mut subsets, 2, 1000.0, 1..20);
-    load(&mut subsets, 1, 1.0, 20..22);
-    let one = subset(&mut subsets, key(1, 7));
-    assert_eq!(one.len(), 2);
-    assert_eq!(subset(&mut subsets, key(1, u32::MAX)), one);
-}
-
-#[test]
-fn a_workload_grows_with_its_demand_and_no_further_than_its_cap() {
-    let settings = SubsetSettings { floor: Some(4), cap: 8, ..SubsetSettings::default() };
-    let mut subsets = planned(settings, 32);
-    let before = subset(&mut subsets, key(1, 7));
-    load(&mut subsets, 2, 1000.0, 1..40);
-    load(&mut subsets, 1, 300.0, 40..200);
-    let after = subset(&mut subsets, key(1, 7));
-    assert!((5..=8).contains(&after.len()), "{}", after.len());
-    let kept = before.iter().filter(|it| after.contains(it)).count();
-    assert!(3 <= kept, "what it had it keeps: {kept}");
-    load(&mut subsets, 1, 5000.0, 200..300);
-    assert_eq!(subset(&mut subsets, key(1, 7)).len(), 8);
-}
-
-#[test]
-fn alone_in_a_pool_a_workload_has_all_of_it_and_keeps_it_when_another_comes() {
-    let mut subsets = At::new(SubsetSettings::default());
-    subsets.plan(at_s(0), peers(12).into_iter());
-    load(&mut subsets, 1, 50.0, 1..60);
-    assert!(
-        !subsets.select(at_s(1), key(1, 7), None, well),
-        "there is no other workload to protect from it"
-    );
-    load(&mut subsets, 2, 1.0, 60..63);
-    assert_eq!(subset(&mut subsets, key(1, 7)).len(), 12);
-    assert_eq!(subset(&mut subsets, key(2, 7)).len(), 2);
 }
 
 #[test]

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use crate::domain::{Moment, Place, SliceKey};
 use crate::sharding::{
-    Assignment, Balance, Churn, Generation, Held, KeyLoad, PlanActions, Slice, SliceReason,
-    expected_overlap,
+    Assignment, Balance, Churn, Generation, Held, KeyLoad, LoadMap, PlanActions, Slice,
+    SliceReason, expected_overlap,
 };
 
 use super::{DEMAND_HALF_LIFE, SubsetTotals, Subsets};
+
+/// A session that asks for more than this part of a replica stands out.
+const HOT_PART: f64 = 0.1;
 
 /// The assignment of one pool, with figures.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +79,7 @@ impl Subsets {
             drained: self.orders.drained.clone(),
             slices,
             workloads: self.workload_views(now),
-            hot_keys: if divided { load.keys().to_vec() } else { Vec::new() },
+            hot_keys: if divided { self.hot_keys(&load) } else { Vec::new() },
             overlap_expected: expected_overlap(self.floor(), self.floor(), replicas),
             balance: self.balance,
             churn: self.churn,
@@ -84,6 +87,16 @@ impl Subsets {
             totals: self.totals,
             assignment: Arc::clone(&self.assignment),
         }
+    }
+
+    /// Lists the sessions that stand out: each asks for more than a tenth of what a usual replica can do.
+    fn hot_keys(&self, load: &LoadMap) -> Vec<KeyLoad> {
+        let serving = self.peers.iter().filter(|it| !it.closed && !it.out);
+        let (count, capacity) = serving.fold((0.0, 0.0), |(count, capacity), it| {
+            (count + 1.0, capacity + it.capacity_mu_per_min / 60.0)
+        });
+        let hot = HOT_PART * capacity / f64::max(count, 1.0);
+        load.keys().iter().filter(|it| hot < it.load).copied().collect()
     }
 
     fn workload_views(&self, now: Moment) -> Vec<WorkloadView> {

@@ -103,7 +103,8 @@ fn shake(pool: &Pool, number: u32, ids: &AtomicU32) {
         Report { taken_at, waiting, running, waiting_tokens, kv_used_share, kv_tokens_max };
     pool.tell(Event::Reported { replica, report });
     pool.tell(Event::Restarted { replica });
-    pool.tell(Event::Heard { router: RouterId(1), taken_at, loads: Vec::new() });
+    pool.tell(Event::Heard { router: RouterId(1), news: Vec::new(), is_whole: true });
+    pool.tell(Event::Parted { router: RouterId(1), is_lost: true });
     pool.tell(Event::Probed { replica, probe: Probe::Passed });
     pool.tell(Event::Ordered(Order::Unfreeze));
     for member in pool.members().iter() {

@@ -1,0 +1,83 @@
+//! What a hostile driver says that other routers told.
+
+use crate::cluster::{Came, News, Opened, SharedOrder, Stamp};
+use crate::domain::{PromptTail, RequestId, RouterId, SliceKey};
+use crate::fleet::{Load, State};
+
+use super::{Drive, Event};
+
+impl Drive<'_> {
+    pub(super) fn heard(&mut self) -> Event {
+        let router = RouterId(u64::from(self.byte() % 5));
+        if self.byte().is_multiple_of(8) {
+            return Event::Parted { router, is_lost: self.flag() };
+        }
+        let count = self.byte() % 4;
+        let news = (0..count).map(|_| self.news()).collect();
+        Event::Heard { router, news, is_whole: self.byte().is_multiple_of(4) }
+    }
+
+    fn news(&mut self) -> News {
+        let (request, replica) = (RequestId(u64::from(self.byte() % 16)), self.place());
+        match self.byte() % 14 {
+            0..=2 => News::Opened(Box::new(Opened {
+                request,
+                replica,
+                key: SliceKey(u64::from(self.byte() % 8)),
+                charge: self.load(),
+                expected_ms: self.short(),
+                tenant: self.tenant().0,
+                work: self.figure(),
+                tokens: self.figure(),
+                is_first_try: self.flag(),
+                adapter: self.figure(),
+                block_tokens: self.short(),
+                chain: self.chain(),
+            })),
+            3 => News::Begun { request },
+            4 => News::Progressed { request, left: self.load() },
+            5 | 6 => News::Ended { request, came: self.flag().then(|| self.came()) },
+            7 => News::Home { key: SliceKey(u64::from(self.byte() % 8)), replica },
+            8 => {
+                let name = self.one_of(&["up", "out", "suspect"]);
+                News::Stood { replica, state: State { name, reason: None } }
+            }
+            9 => {
+                let stamp = Stamp { number: self.figure(), router: RouterId(self.figure()) };
+                News::Ordered { order: SharedOrder::Drain { replica, is_on: self.flag() }, stamp }
+            }
+            10 => News::Cached { replica, block_tokens: self.short(), chain: self.chain() },
+            11 => {
+                let sample = (0..self.byte() % 8).map(|_| self.figure()).collect();
+                News::Sampled { replica, held: self.figure(), sample }
+            }
+            12 => News::AskedChain { replica, parent: self.figure(), depth: self.short() },
+            _ if self.flag() => News::Forgot,
+            _ => News::AskedReplica { replica },
+        }
+    }
+
+    fn chain(&mut self) -> PromptTail {
+        let (parent, depth) = (self.figure(), self.one_of(&[0, 0, 16, 32, u32::MAX]));
+        let key = u64::from(self.byte() % 8);
+        PromptTail {
+            parent,
+            depth,
+            more: (0..self.byte() % 40).map(|it| key ^ u64::from(it)).collect(),
+        }
+    }
+
+    fn came(&mut self) -> Came {
+        let (prompt_tokens, output_tokens) = (self.short(), self.short());
+        Came { prompt_tokens, output_tokens, work: self.figure(), tokens: self.figure() }
+    }
+
+    fn load(&mut self) -> Load {
+        Load {
+            prefill_us: self.figure(),
+            decode_us: self.figure(),
+            kv_tokens: self.figure(),
+            growth_tokens: self.figure(),
+        }
+    }
+}

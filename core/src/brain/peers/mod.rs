@@ -1,0 +1,175 @@
+//! Peers: what other routers have in flight, and what this one has to tell them. This machine owns the bookings that
+//! were heard of, each under its router and number, and the news that wait to be told. It sees no other machine: the
+//! ledgers of the replicas are handed in. Where there is no other router it keeps nothing and costs nothing.
+
+mod bookings;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::cluster::News;
+use crate::domain::{Moment, Place, PromptTail, ReplicaId, RouterId};
+use crate::fleet::Fleet;
+
+pub(super) use bookings::HeardBooking;
+use bookings::RouterBooks;
+
+/// How many other routers are listened to.
+const ROUTERS_MAX: usize = 64;
+/// News that wait for the driver, which takes them after every event. What does not fit is lost, and found when
+/// samples are compared.
+const OUTBOX_MAX: usize = 1 << 16;
+/// Chains that wait for their beginning.
+const AWAITED_MAX: usize = 64;
+/// How often a replica's cache is asked for at most.
+const ASK_PAUSE: Duration = Duration::from_secs(10);
+
+/// Something to tell one router, or all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Telling {
+    pub to: Option<RouterId>,
+    pub news: News,
+}
+
+/// A chain whose beginning is not known here and was asked for.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    pub(super) replica: ReplicaId,
+    pub(super) block_tokens: u32,
+    pub(super) chain: PromptTail,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    own: Option<RouterId>,
+    outbox: Vec<Telling>,
+    routers: BTreeMap<RouterId, RouterBooks>,
+    awaited: VecDeque<Awaited>,
+    /// How many tokens a block has, as was told last.
+    block_tokens: u32,
+    /// The replica whose cache was sampled last.
+    sampled: Option<ReplicaId>,
+    /// When the cache of each replica was asked for last.
+    asked: BTreeMap<Place, Moment>,
+}
+
+impl Peers {
+    pub(super) fn new(own: Option<RouterId>) -> Self {
+        Self { own, ..Self::default() }
+    }
+
+    /// This router, if there may be others.
+    pub(super) const fn own(&self) -> Option<RouterId> {
+        self.own
+    }
+
+    /// Notes something to tell all others.
+    pub(super) fn tell(&mut self, news: News) {
+        self.push(None, news);
+    }
+
+    /// Notes something to tell one router.
+    pub(super) fn tell_one(&mut self, to: RouterId, news: News) {
+        self.push(Some(to), news);
+    }
+
+    fn push(&mut self, to: Option<RouterId>, news: News) {
+        if self.own.is_some() && self.outbox.len() < OUTBOX_MAX {
+            self.outbox.push(Telling { to, news });
+        }
+    }
+
+    /// Takes what is to be told; allocates nothing where there is nothing.
+    pub(super) fn take(&mut self) -> Vec<Telling> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Notes that a router is there. Returns its books, unless there are too many routers or it is this one.
+    pub(super) fn meet(&mut self, router: RouterId) -> Option<&mut RouterBooks> {
+        if self.own.is_none_or(|it| it == router) {
+            return None;
+        }
+        let has_room = self.routers.len() < ROUTERS_MAX || self.routers.contains_key(&router);
+        let books = has_room.then(|| self.routers.entry(router).or_default())?;
+        books.lost_at = None;
+        Some(books)
+    }
+
+    pub(super) fn books(&mut self, router: RouterId) -> Option<&mut RouterBooks> {
+        self.routers.get_mut(&router)
+    }
+
+    /// Closes all books of a router that has gone on purpose.
+    pub(super) fn on_left(&mut self, now: Moment, router: RouterId, fleet: &mut Fleet) {
+        if let Some(mut books) = self.routers.remove(&router) {
+            books.clear(now, fleet);
+        }
+    }
+
+    /// Notes that a router was lost, or lost its memory: what it had in flight ends unseen.
+    pub(super) fn on_lost(&mut self, now: Moment, router: RouterId) {
+        if let Some(books) = self.routers.get_mut(&router) {
+            books.lost_at = Some(now);
+        }
+    }
+
+    /// Drops what a lost router should have done by now.
+    pub(super) fn on_time(&mut self, now: Moment, fleet: &mut Fleet) {
+        self.routers.retain(|_, books| !books.expire(now, fleet));
+    }
+
+    /// Lists what other routers have in flight.
+    pub(super) fn bookings(&self) -> impl Iterator<Item = &HeardBooking> {
+        self.routers.values().flat_map(RouterBooks::iter)
+    }
+
+    /// Counts what each other router has in flight.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (RouterId, usize)> + '_ {
+        self.routers.iter().map(|(router, books)| (*router, books.len()))
+    }
+
+    pub(super) const fn block_tokens(&self) -> u32 {
+        self.block_tokens
+    }
+
+    pub(super) const fn note_block_tokens(&mut self, tokens: u32) {
+        if tokens != 0 {
+            self.block_tokens = tokens;
+        }
+    }
+
+    /// Keeps a chain until its beginning is there.
+    pub(super) fn wait_for(&mut self, awaited: Awaited) {
+        if self.awaited.len() == AWAITED_MAX {
+            self.awaited.pop_front();
+        }
+        self.awaited.push_back(awaited);
+    }
+
+    /// Takes the chains that waited for this beginning.
+    pub(super) fn take_awaited(&mut self, tip: u64) -> Vec<Awaited> {
+        let (found, rest): (Vec<_>, Vec<_>) =
+            self.awaited.drain(..).partition(|it| it.chain.parent == tip);
+        self.awaited = rest.into();
+        found
+    }
+
+    /// Names the replica whose cache is sampled next.
+    pub(super) fn next_sampled(&mut self, fleet: &Fleet) -> Option<(ReplicaId, Place)> {
+        self.own?;
+        let after = |it: ReplicaId| self.sampled.is_none_or(|last| last < it);
+        let next = fleet.iter().find(|it| after(it.id)).or_else(|| fleet.iter().next())?;
+        self.sampled = Some(next.id);
+        Some((next.id, next.place))
+    }
+
+    /// Tells whether the cache of a replica may be asked for now, and notes that it is.
+    pub(super) fn may_ask(&mut self, now: Moment, replica: Place) -> bool {
+        let may = self.asked.get(&replica).is_none_or(|it| ASK_PAUSE <= now.since(*it));
+        if may {
+            self.asked.retain(|_, at| now.since(*at) < ASK_PAUSE);
+            self.asked.insert(replica, now);
+        }
+        may
+    }
+}

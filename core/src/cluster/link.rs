@@ -1,0 +1,399 @@
+//! The protocol with one other router: introduce, tell, hear, find gaps, repair them. What is under way to a peer is
+//! bounded. A peer that falls behind is not sent the backlog: once it has heard what was sent, it is told everything
+//! anew, and the same repairs a gap. A driver carries frames in order; where it loses one, the numbers show it.
+//!
+//! A link lives as long as one connection. What its end means for the books of the other router, the brain decides.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::domain::Moment;
+
+use super::codec::Malformed;
+use super::encoding::encode_news;
+use super::frame::{FRAME_BYTES_MAX, Hello, Member, PeerFrame, VERSION, VERSION_MIN, encode_list};
+use super::news::News;
+
+/// What may be under way to a peer, or wait to be.
+const UNHEARD_BYTES_MAX: usize = 8 << 20;
+/// What a peer may tell in one go, at most.
+const WHOLE_BYTES_MAX: usize = 64 << 20;
+/// News of one frame: as many as begin within this.
+const BATCH_BYTES: usize = 128 << 10;
+/// A sign of life is sent this often.
+const BEAT: Duration = Duration::from_millis(200);
+/// How soon it is told what was heard.
+const ANSWER: Duration = Duration::from_millis(20);
+/// A peer that was not heard of for this long is lost.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// How long to wait for what was asked for.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a link makes known to its driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// The peer has introduced itself.
+    Met(Hello),
+    /// The peer does not speak a version that this router does.
+    Unfit(Hello),
+    Members(Vec<Member>),
+    /// News of one pool. `is_whole`: it is all that the peer has to tell of it, in place of what it told before.
+    Heard {
+        pool: u64,
+        news: Vec<News>,
+        is_whole: bool,
+    },
+    /// The peer must be told everything, by [`Link::tell_whole`].
+    Lacks,
+    /// The peer leaves on purpose, and has nothing in flight any more.
+    Left,
+    /// The peer has fallen silent.
+    Silent,
+}
+
+/// What went over a link so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTotals {
+    pub bytes_told: u64,
+    pub bytes_heard: u64,
+    /// Frames that were missing.
+    pub gaps: u64,
+    /// Times that everything was told, or heard.
+    pub wholes_told: u64,
+    pub wholes_heard: u64,
+    /// Times that the peer fell behind.
+    pub overruns: u64,
+}
+
+/// News that are written and wait to be sent.
+#[derive(Debug)]
+struct Batch {
+    pool: u64,
+    /// Of a whole, which part of it this is, and whether it is the last.
+    part: Option<(u32, bool)>,
+    count: usize,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub struct Link {
+    peer: Option<Hello>,
+    /// Frames that carry no news.
+    control: VecDeque<PeerFrame>,
+    batches: VecDeque<Batch>,
+    /// The number of the last frame of news that was sent, and those the peer has not heard yet.
+    told: u64,
+    unheard: VecDeque<(u64, Moment, usize)>,
+    waiting_bytes: usize,
+    unheard_bytes: usize,
+    /// The peer must be told everything before it is told more.
+    is_behind: bool,
+    /// The driver was asked for everything.
+    has_asked: bool,
+    /// The number of the last frame of news that was heard.
+    heard: u64,
+    owes_heard: bool,
+    /// Something is missing, and was asked for last then.
+    gap: Option<Moment>,
+    /// Parts of a whole that is coming.
+    staged: Vec<(u64, Vec<News>)>,
+    staged_parts: u32,
+    staged_bytes: usize,
+    heard_at: Moment,
+    told_at: Moment,
+    totals: LinkTotals,
+}
+
+impl Link {
+    /// Begins to talk to a peer.
+    pub fn new(now: Moment, own: Hello) -> Self {
+        Self {
+            peer: None,
+            control: VecDeque::from([PeerFrame::Hello(own)]),
+            batches: VecDeque::new(),
+            told: 0,
+            unheard: VecDeque::new(),
+            waiting_bytes: 0,
+            unheard_bytes: 0,
+            is_behind: true,
+            has_asked: false,
+            heard: 0,
+            owes_heard: false,
+            gap: None,
+            staged: Vec::new(),
+            staged_parts: 0,
+            staged_bytes: 0,
+            heard_at: now,
+            told_at: now,
+            totals: LinkTotals::default(),
+        }
+    }
+
+    /// The peer, once it has introduced itself.
+    pub const fn peer(&self) -> Option<&Hello> {
+        self.peer.as_ref()
+    }
+
+    pub const fn totals(&self) -> LinkTotals {
+        self.totals
+    }
+
+    /// How long the oldest news have been under way that the peer is not known to have heard.
+    pub fn lag(&self, now: Moment) -> Duration {
+        self.unheard.front().map_or(Duration::ZERO, |it| now.since(it.1))
+    }
+
+    /// Bytes that wait here or are not known to have been heard.
+    pub const fn pending_bytes(&self) -> usize {
+        self.waiting_bytes + self.unheard_bytes
+    }
+
+    /// Tells what happened in a pool; nothing while the peer is to be told everything.
+    pub fn tell(&mut self, pool: u64, news: &[News]) {
+        if self.is_behind || news.is_empty() {
+            return;
+        }
+        self.write(pool, news.iter(), None);
+        if UNHEARD_BYTES_MAX < self.pending_bytes() {
+            self.fall_behind();
+            self.totals.overruns += 1;
+        }
+    }
+
+    /// Tells everything there is to tell, pool by pool. It replaces what waits.
+    pub fn tell_whole(&mut self, pools: &[(u64, Vec<News>)]) {
+        self.fall_behind();
+        for (pool, news) in pools {
+            self.write(*pool, news.iter(), Some(0));
+        }
+        if pools.is_empty() {
+            self.write(0, [].iter(), Some(0));
+        }
+        for (part, batch) in (0..).zip(&mut self.batches) {
+            batch.part = Some((part, false));
+        }
+        if let Some(Batch { part: Some((_, is_last)), .. }) = self.batches.back_mut() {
+            *is_last = true;
+        }
+        (self.is_behind, self.has_asked) = (false, false);
+        self.totals.wholes_told += 1;
+    }
+
+    /// Notes that news were lost before they came here: the peer must be told everything.
+    pub fn miss(&mut self) {
+        if !self.is_behind {
+            self.fall_behind();
+            self.totals.overruns += 1;
+        }
+    }
+
+    pub fn tell_members(&mut self, members: Vec<Member>) {
+        self.control.push_back(PeerFrame::Members(members));
+    }
+
+    /// Says that this router leaves, after all that it has told.
+    pub fn say_goodbye(&mut self) {
+        self.control.push_back(PeerFrame::Goodbye);
+    }
+
+    /// Takes the next frame to send.
+    pub fn take(&mut self, now: Moment) -> Option<Vec<u8>> {
+        let is_news_first = matches!(self.control.front(), Some(PeerFrame::Goodbye) | None);
+        let batch = if is_news_first { self.batches.pop_front() } else { None };
+        let bytes = match batch {
+            Some(Batch { pool, part, count, bytes }) => {
+                self.told += 1;
+                self.waiting_bytes -= bytes.len();
+                let frame = encode_list(self.told, pool, part, count, &bytes);
+                self.unheard.push_back((self.told, now, frame.len()));
+                self.unheard_bytes += frame.len();
+                frame
+            }
+            None => self.control.pop_front()?.encode(),
+        };
+        self.told_at = now;
+        self.totals.bytes_told += u64::try_from(bytes.len()).unwrap_or(0);
+        Some(bytes)
+    }
+
+    /// Takes in a frame that has come.
+    pub fn on_frame(
+        &mut self,
+        now: Moment,
+        bytes: &[u8],
+        events: &mut Vec<LinkEvent>,
+    ) -> Result<(), Malformed> {
+        self.heard_at = now;
+        self.totals.bytes_heard += u64::try_from(bytes.len()).unwrap_or(0);
+        let frame = PeerFrame::decode(bytes)?;
+        if self.peer.is_none() && !matches!(frame, PeerFrame::Hello(_)) {
+            return Err(Malformed::Unknown(bytes.first().copied().unwrap_or(0)));
+        }
+        match frame {
+            PeerFrame::Hello(hello) => {
+                let is_fit = VERSION_MIN <= hello.version && hello.version_min <= VERSION;
+                if is_fit && self.peer.is_none() {
+                    self.peer = Some(hello.clone());
+                    events.push(LinkEvent::Met(hello));
+                    self.lack(events);
+                } else if !is_fit {
+                    events.push(LinkEvent::Unfit(hello));
+                }
+            }
+            PeerFrame::Members(members) => events.push(LinkEvent::Members(members)),
+            PeerFrame::News { number, pool, news } => {
+                let is_next = self.is_next(now, number) && self.gap.is_none();
+                if is_next && !news.is_empty() {
+                    events.push(LinkEvent::Heard { pool, news, is_whole: false });
+                }
+            }
+            PeerFrame::Whole { number, pool, part, is_last, news } => {
+                self.stage(now, number, part, (pool, news), bytes.len());
+                if is_last && self.staged_parts == part + 1 {
+                    self.unstage(events);
+                }
+            }
+            PeerFrame::Heard { number, told } => {
+                self.on_heard(number);
+                self.on_told(now, told);
+            }
+            PeerFrame::Resend => {
+                self.fall_behind();
+                self.lack(events);
+            }
+            PeerFrame::Goodbye => events.push(LinkEvent::Left),
+        }
+        Ok(())
+    }
+
+    /// When to call [`Link::on_time`] next.
+    pub fn next_wakeup(&self) -> Moment {
+        let answer = if self.owes_heard { self.heard_at + ANSWER } else { Moment::MAX };
+        (self.told_at + BEAT).min(self.heard_at + SILENCE_MAX).min(answer)
+    }
+
+    /// Does what only time brings.
+    pub fn on_time(&mut self, now: Moment, events: &mut Vec<LinkEvent>) {
+        if SILENCE_MAX <= now.since(self.heard_at) {
+            events.push(LinkEvent::Silent);
+            return;
+        }
+        if BEAT <= now.since(self.told_at) || self.owes_heard {
+            self.owes_heard = false;
+            // Where the peer takes nothing, one is enough.
+            self.control.retain(|it| !matches!(it, PeerFrame::Heard { .. }));
+            self.control.push_back(PeerFrame::Heard { number: self.heard, told: self.told });
+        }
+        if self.gap.is_some_and(|at| ASK_AGAIN <= now.since(at)) {
+            self.ask(now);
+        }
+        // One that fell behind is told everything once nothing is under way to it.
+        if self.is_behind && self.unheard.is_empty() && self.peer.is_some() {
+            self.lack(events);
+        }
+    }
+
+    fn lack(&mut self, events: &mut Vec<LinkEvent>) {
+        if !std::mem::replace(&mut self.has_asked, true) {
+            events.push(LinkEvent::Lacks);
+        }
+    }
+
+    /// Writes news into as few batches as hold them; of a whole, into batches of its own.
+    fn write<'a>(&mut self, pool: u64, news: impl Iterator<Item = &'a News>, part: Option<u32>) {
+        let part = part.map(|it| (it, false));
+        let is_same = |it: &Batch| it.pool == pool && it.part.is_some() == part.is_some();
+        if !self.batches.back().is_some_and(is_same) {
+            self.batches.push_back(Batch { pool, part, count: 0, bytes: Vec::new() });
+        }
+        for it in news {
+            if self.batches.back().is_some_and(|it| BATCH_BYTES < it.bytes.len()) {
+                self.batches.push_back(Batch { pool, part, count: 0, bytes: Vec::new() });
+            }
+            let Some(batch) = self.batches.back_mut() else { return };
+            let before = batch.bytes.len();
+            encode_news(it, &mut batch.bytes);
+            // One that no frame can hold is left out; the comparison of samples finds what it was.
+            if FRAME_BYTES_MAX / 2 < batch.bytes.len() - before {
+                batch.bytes.truncate(before);
+                continue;
+            }
+            batch.count += 1;
+            self.waiting_bytes += batch.bytes.len() - before;
+        }
+    }
+
+    /// Drops what waits: the peer will be told everything.
+    fn fall_behind(&mut self) {
+        self.batches.clear();
+        self.waiting_bytes = 0;
+        self.is_behind = true;
+    }
+
+    /// Notes what the peer has heard.
+    fn on_heard(&mut self, number: u64) {
+        while let Some((_, _, bytes)) = self.unheard.front().filter(|it| it.0 <= number) {
+            self.unheard_bytes -= bytes;
+            self.unheard.pop_front();
+        }
+    }
+
+    /// Finds out whether the last that was told is missing.
+    fn on_told(&mut self, now: Moment, told: u64) {
+        if self.heard < told && self.gap.is_none() {
+            self.totals.gaps += 1;
+            self.ask(now);
+        }
+    }
+
+    /// Tells whether a frame is the next one; else something is missing.
+    fn is_next(&mut self, now: Moment, number: u64) -> bool {
+        let is_next = number == self.heard + 1;
+        self.heard = self.heard.max(number);
+        self.owes_heard = true;
+        if !is_next && self.gap.is_none() {
+            self.totals.gaps += 1;
+            self.ask(now);
+        }
+        is_next
+    }
+
+    fn ask(&mut self, now: Moment) {
+        self.gap = Some(now);
+        (self.staged, self.staged_parts, self.staged_bytes) = Default::default();
+        self.control.push_back(PeerFrame::Resend);
+    }
+
+    /// Keeps a part of a whole until all parts are there. A first part begins a new whole, also after a gap.
+    fn stage(
+        &mut self,
+        now: Moment,
+        number: u64,
+        part: u32,
+        (pool, news): (u64, Vec<News>),
+        bytes: usize,
+    ) {
+        if part == 0 {
+            (self.staged, self.staged_parts, self.staged_bytes) = Default::default();
+            self.heard = number - number.min(1);
+        }
+        let is_next = self.is_next(now, number) && part == self.staged_parts;
+        if !is_next || WHOLE_BYTES_MAX < self.staged_bytes {
+            return;
+        }
+        self.staged_parts += 1;
+        self.staged_bytes += bytes;
+        match self.staged.iter_mut().find(|it| it.0 == pool) {
+            Some(it) => it.1.extend(news),
+            None => self.staged.push((pool, news)),
+        }
+    }
+
+    fn unstage(&mut self, events: &mut Vec<LinkEvent>) {
+        self.gap = None;
+        self.totals.wholes_heard += 1;
+        (self.staged_parts, self.staged_bytes) = (0, 0);
+        let staged = std::mem::take(&mut self.staged).into_iter();
+        events.extend(staged.map(|(pool, news)| LinkEvent::Heard { pool, news, is_whole: true }));
+    }
+}

@@ -1,0 +1,23 @@
+//! What routers tell each other, so that several decide as one: every booking with its progress and end, what each
+//! prompt adds to a cache, homes of sessions, states of replicas, orders. LLM requests are few and dear, so telling
+//! every decision is cheap; totals now and then were tried and leave each router blind to what lies where.
+//!
+//! `news` is what is told, `codec`, `encoding` and `frame` how it is written, `link` the protocol with one peer. Nothing here does
+//! I/O: the driver carries frames, and the simulator carries the same ones in virtual time. What a brain does with
+//! news is in `brain/hearing.rs`. Replicas are named by their place, which is the same in every router.
+//!
+//! No text of a prompt or an answer is in any message; prompts are named by the hashes of their blocks.
+
+mod codec;
+mod encoding;
+mod frame;
+mod link;
+mod news;
+
+pub use codec::Malformed;
+pub use frame::{FRAME_BYTES_MAX, Hello, Member, PeerFrame, VERSION, VERSION_MIN};
+pub use link::{Link, LinkEvent, LinkTotals};
+pub use news::{Came, News, Opened, SharedOrder, Stamp};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! One fact that a router tells the others of one pool. Each fact has one writer: the router that sent a request tells
+//! of it, under its own number.
+
+use crate::domain::{Place, PromptTail, RequestId, RouterId, SliceKey};
+use crate::fleet::{Load, State};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A request was sent.
+    Opened(Box<Opened>),
+    /// Its prompt is read, and its answer is being written.
+    Begun { request: RequestId },
+    /// What is left of its answer, told coarsely.
+    Progressed { request: RequestId, left: Load },
+    /// It is over, at that replica.
+    Ended { request: RequestId, came: Option<Came> },
+    /// A session is at another replica than rendezvous hashing gives it.
+    Home { key: SliceKey, replica: Place },
+    /// The state of a replica changed, as this router sees it.
+    Stood { replica: Place, state: State },
+    /// An operator ordered something.
+    Ordered { order: SharedOrder, stamp: Stamp },
+    /// These blocks lie in a replica's cache.
+    Cached { replica: Place, block_tokens: u32, chain: PromptTail },
+    /// How many blocks are believed to lie in a replica's cache, and a sample of them, for comparison.
+    Sampled { replica: Place, held: u64, sample: Vec<u64> },
+    /// Asks for the beginning of a chain that is not known here.
+    AskedChain { replica: Place, parent: u64, depth: u32 },
+    /// Asks for all that is believed to lie in a replica's cache.
+    AskedReplica { replica: Place },
+    /// The router lost what it knew, also of its own requests, and asks for everything.
+    Forgot,
+}
+
+/// One request that was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    pub request: RequestId,
+    pub replica: Place,
+    pub key: SliceKey,
+    /// What its router charges it with.
+    pub charge: Load,
+    /// How long it should take, to the end of its answer.
+    pub expected_ms: u32,
+    /// What it takes of its tenant's contract: work in parts of a model unit, and tokens.
+    pub tenant: u64,
+    pub work: u64,
+    pub tokens: u64,
+    /// Whether it was not sent anywhere before.
+    pub is_first_try: bool,
+    pub adapter: u64,
+    pub block_tokens: u32,
+    /// What it adds to the cache there.
+    pub chain: PromptTail,
+}
+
+/// What a request came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Came {
+    pub prompt_tokens: u32,
+    pub output_tokens: u32,
+    /// Its work in parts of a model unit, and its tokens, for its tenant's contract.
+    pub work: u64,
+    pub tokens: u64,
+}
+
+/// An order that holds at every router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedOrder {
+    Freeze { is_on: bool },
+    Pin { workload: u32, replicas: Vec<Place> },
+    Drain { replica: Place, is_on: bool },
+}
+
+/// When an order was given, without a clock: the higher one holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp {
+    pub number: u64,
+    pub router: RouterId,
+}

@@ -1,0 +1,321 @@
+//! What routers can rely on: every message comes back as it was, nothing that is no message does harm, and two links
+//! agree again whatever is lost between them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{Moment, Place, PromptTail, RequestId, RouterId, SliceKey};
+use crate::fleet::{Load, Reason, State};
+
+fn load() -> impl Strategy<Value = Load> {
+    let number = || prop_oneof![0_u64..1_000, any::<u64>()];
+    (number(), number(), number(), number()).prop_map(
+        |(prefill_us, decode_us, kv_tokens, growth_tokens)| Load {
+            prefill_us,
+            decode_us,
+            kv_tokens,
+            growth_tokens,
+        },
+    )
+}
+
+fn chain() -> impl Strategy<Value = PromptTail> {
+    (any::<u64>(), 0_u32..2_000, prop::collection::vec(any::<u64>(), 0..50)).prop_map(
+        |(parent, depth, more)| PromptTail {
+            parent: if depth == 0 { 0 } else { parent },
+            depth,
+            more,
+        },
+    )
+}
+
+fn news() -> impl Strategy<Value = News> {
+    let opened = (any::<[u64; 5]>(), load(), any::<(u32, u64, u64, bool, u32)>(), chain());
+    let opened = opened.prop_map(|(ids, charge, rest, chain)| {
+        let [request, replica, key, tenant, adapter] = ids;
+        let (expected_ms, work, tokens, is_first_try, block_tokens) = rest;
+        News::Opened(Box::new(Opened {
+            request: RequestId(request),
+            replica: Place(replica),
+            key: SliceKey(key),
+            charge,
+            expected_ms,
+            tenant,
+            work,
+            tokens,
+            is_first_try,
+            adapter,
+            block_tokens,
+            chain,
+        }))
+    });
+    let came = any::<(u32, u32, u64, u64)>().prop_map(|it| Came {
+        prompt_tokens: it.0,
+        output_tokens: it.1,
+        work: it.2,
+        tokens: it.3,
+    });
+    let order = prop_oneof![
+        any::<bool>().prop_map(|is_on| SharedOrder::Freeze { is_on }),
+        any::<(u32, Vec<u64>)>().prop_map(|(workload, places)| SharedOrder::Pin {
+            workload,
+            replicas: places.into_iter().map(Place).collect()
+        }),
+        any::<(u64, bool)>()
+            .prop_map(|(it, is_on)| SharedOrder::Drain { replica: Place(it), is_on }),
+    ];
+    let state = prop::sample::select(vec![
+        State { name: "up", reason: None },
+        State { name: "out", reason: Some(Reason::Hung) },
+        State { name: "leaving", reason: Some(Reason::WrongModel) },
+    ]);
+    let request = || any::<u64>().prop_map(RequestId);
+    let place = || any::<u64>().prop_map(Place);
+    prop_oneof![
+        opened,
+        request().prop_map(|request| News::Begun { request }),
+        (request(), load()).prop_map(|(request, left)| News::Progressed { request, left }),
+        (request(), prop::option::of(came))
+            .prop_map(|(request, came)| News::Ended { request, came }),
+        (any::<u64>(), place())
+            .prop_map(|(key, replica)| News::Home { key: SliceKey(key), replica }),
+        (place(), state).prop_map(|(replica, state)| News::Stood { replica, state }),
+        (order, any::<(u64, u64)>()).prop_map(|(order, it)| News::Ordered {
+            order,
+            stamp: Stamp { number: it.0, router: RouterId(it.1) }
+        }),
+        (place(), any::<u32>(), chain()).prop_map(|(replica, block_tokens, chain)| {
+            News::Cached { replica, block_tokens, chain }
+        }),
+        (place(), any::<u64>(), prop::collection::vec(any::<u64>(), 0..64))
+            .prop_map(|(replica, held, sample)| News::Sampled { replica, held, sample }),
+        (place(), any::<(u64, u32)>()).prop_map(|(replica, it)| News::AskedChain {
+            replica,
+            parent: it.0,
+            depth: it.1
+        }),
+        place().prop_map(|replica| News::AskedReplica { replica }),
+        Just(News::Forgot),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_message_comes_back_as_it_was(
+        number: u64,
+        pool: u64,
+        part: Option<(u32, bool)>,
+        news in prop::collection::vec(news(), 0..8),
+    ) {
+        let frame = match part {
+            None => PeerFrame::News { number, pool, news },
+            Some((part, is_last)) => PeerFrame::Whole { number, pool, part, is_last, news },
+        };
+        prop_assert_eq!(PeerFrame::decode(&frame.encode()), Ok(frame));
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_refused_and_nothing_else(bytes: Vec<u8>) {
+        if let Ok(frame) = PeerFrame::decode(&bytes) {
+            prop_assert_eq!(PeerFrame::decode(&frame.encode()), Ok(frame));
+        }
+    }
+
+    #[test]
+    fn a_message_with_a_flaw_does_no_harm(
+        list in prop::collection::vec(news(), 1..4),
+        at: prop::sample::Index,
+        flaw: u8,
+    ) {
+        let mut bytes = PeerFrame::News { number: 1, pool: 2, news: list }.encode();
+        let at = at.index(bytes.len());
+        bytes[at] ^= flaw;
+        _ = PeerFrame::decode(&bytes);
+        bytes.truncate(at);
+        prop_assert!(PeerFrame::decode(&bytes).is_err(), "half a message is none");
+    }
+
+    #[test]
+    fn whatever_is_lost_both_agree_when_it_is_quiet(
+        steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0_u8..10), 1..120),
+    ) {
+        let mut pair = Pair::new();
+        for (is_left, lost, deed) in steps {
+            let from = usize::from(is_left);
+            match deed {
+                0..=5 => pair.happen(from),
+                6 if lost => pair.lose(from),
+                _ => pair.pass(50),
+            }
+        }
+        (0..200).for_each(|_| pair.pass(50));
+        prop_assert_eq!(&pair.ends[0].known, &pair.ends[1].done);
+        prop_assert_eq!(&pair.ends[1].known, &pair.ends[0].done);
+    }
+}
+
+/// A router that does things, told by their numbers, and knows what the other did.
+struct End {
+    link: Link,
+    done: Vec<u64>,
+    known: Vec<u64>,
+    events: Vec<LinkEvent>,
+    coming: VecDeque<Vec<u8>>,
+}
+
+/// Two routers and what is under way between them.
+struct Pair {
+    now: Moment,
+    ends: [End; 2],
+}
+
+fn hello(router: u64) -> Hello {
+    let address = format!("10.0.0.{router}:7000");
+    Hello { version: VERSION, version_min: VERSION_MIN, router: RouterId(router), address }
+}
+
+impl Pair {
+    fn new() -> Self {
+        let now = Moment::ZERO;
+        let end = |router| End {
+            link: Link::new(now, hello(router)),
+            done: Vec::new(),
+            known: Vec::new(),
+            events: Vec::new(),
+            coming: VecDeque::new(),
+        };
+        let mut pair = Self { now, ends: [end(1), end(2)] };
+        // The hello of a connection is not lost: without it there is no connection.
+        pair.pass(1);
+        pair
+    }
+
+    fn happen(&mut self, at: usize) {
+        let it = &mut self.ends[at];
+        let number = u64::try_from(it.done.len()).unwrap();
+        it.done.push(number);
+        it.link.tell(9, &[News::Begun { request: RequestId(number) }]);
+        self.send();
+    }
+
+    fn lose(&mut self, at: usize) {
+        self.ends[at].coming.pop_front();
+    }
+
+    fn send(&mut self) {
+        for at in 0..2 {
+            while let Some(frame) = self.ends[at].link.take(self.now) {
+                self.ends[1 - at].coming.push_back(frame);
+            }
+        }
+    }
+
+    /// Delivers what is under way, and lets time pass.
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now + Duration::from_millis(ms);
+        self.send();
+        for at in 0..2 {
+            let it = &mut self.ends[at];
+            while let Some(frame) = it.coming.pop_front() {
+                it.link.on_frame(self.now, &frame, &mut it.events).unwrap();
+            }
+            it.link.on_time(self.now, &mut it.events);
+            self.act(at);
+        }
+        self.send();
+    }
+
+    fn act(&mut self, at: usize) {
+        let it = &mut self.ends[at];
+        for event in it.events.drain(..) {
+            match event {
+                LinkEvent::Heard { pool, news, is_whole } => {
+                    assert_eq!(pool, 9);
+                    if is_whole {
+                        it.known.clear();
+                    }
+                    for news in news {
+                        let News::Begun { request } = news else { panic!("{news:?}") };
+                        it.known.push(request.0);
+                    }
+                }
+                LinkEvent::Lacks => {
+                    let begun = |it: &u64| News::Begun { request: RequestId(*it) };
+                    it.link.tell_whole(&[(9, it.done.iter().map(begun).collect())]);
+                }
+                LinkEvent::Met(_) | LinkEvent::Members(_) => {}
+                LinkEvent::Unfit(_) | LinkEvent::Left | LinkEvent::Silent => panic!("{event:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_happens_is_told_at_once_and_heard_in_order() {
+    let mut pair = Pair::new();
+    (0..3).for_each(|_| pair.pass(50));
+    (0..40).for_each(|_| pair.happen(0));
+    pair.pass(2);
+    assert_eq!(pair.ends[1].known, pair.ends[0].done);
+    assert!(Duration::ZERO < pair.ends[0].link.lag(pair.now));
+    (0..3).for_each(|_| pair.pass(50));
+    assert_eq!(pair.ends[0].link.lag(pair.now), Duration::ZERO, "it said that it heard");
+    let totals = pair.ends[0].link.totals();
+    assert_eq!((totals.gaps, totals.wholes_told, totals.overruns), (0, 1, 0));
+    assert_eq!(pair.ends[1].link.peer(), Some(&hello(1)));
+}
+
+#[test]
+fn a_peer_that_does_not_take_what_it_is_told_gets_all_of_it_anew_and_no_backlog() {
+    let mut pair = Pair::new();
+    (0..3).for_each(|_| pair.pass(50));
+    let chain = PromptTail { more: vec![7; 10_000], ..PromptTail::default() };
+    let big = News::Cached { replica: Place(1), block_tokens: 64, chain };
+    for _ in 0..1_000 {
+        pair.ends[0].link.tell(9, std::slice::from_ref(&big));
+        assert!(pair.ends[0].link.pending_bytes() < 9 << 20, "it is bounded");
+    }
+    pair.ends[0].done.push(1);
+    assert_eq!(pair.ends[0].link.totals().overruns, 1);
+    (0..5).for_each(|_| pair.pass(50));
+    assert_eq!(pair.ends[1].known, [1]);
+    assert_eq!(pair.ends[0].link.totals().wholes_told, 2);
+}
+
+#[test]
+fn a_silent_peer_is_noticed_and_a_leaving_one_says_so_last() {
+    let mut events = Vec::new();
+    let mut pair = Pair::new();
+    pair.pass(50);
+    pair.happen(0);
+    pair.ends[0].link.tell(9, &[News::Forgot]);
+    pair.ends[0].link.say_goodbye();
+    let mut frames = Vec::new();
+    while let Some(frame) = pair.ends[0].link.take(pair.now) {
+        frames.push(PeerFrame::decode(&frame).unwrap());
+    }
+    assert_eq!(frames.last(), Some(&PeerFrame::Goodbye));
+    let link = &mut pair.ends[1].link;
+    link.on_frame(pair.now, &PeerFrame::Goodbye.encode(), &mut events).unwrap();
+    assert_eq!(events, [LinkEvent::Left]);
+    events.clear();
+    link.on_time(pair.now + Duration::from_secs(4), &mut events);
+    assert_eq!(events, [LinkEvent::Silent]);
+}
+
+#[test]
+fn versions_that_do_not_meet_are_told_apart_and_nothing_comes_before_the_hello() {
+    let now = Moment::ZERO;
+    let mut link = Link::new(now, hello(1));
+    let mut events = Vec::new();
+    assert!(link.on_frame(now, &PeerFrame::Resend.encode(), &mut events).is_err());
+    let newer = Hello { version: VERSION + 1, version_min: VERSION, ..hello(2) };
+    let newest = Hello { version: VERSION + 9, version_min: VERSION + 8, ..hello(3) };
+    link.on_frame(now, &PeerFrame::Hello(newest.clone()).encode(), &mut events).unwrap();
+    assert_eq!(events, [LinkEvent::Unfit(newest)]);
+    link.on_frame(now, &PeerFrame::Hello(newer.clone()).encode(), &mut events).unwrap();
+    assert_eq!(events[1..], [LinkEvent::Met(newer), LinkEvent::Lacks]);
+}

@@ -1,0 +1,251 @@
+//! One connection to another router, from the handshake to its end. One task reads, writes and keeps time, so that a peer
+//! that does not read never keeps this router from reading, and the other way round.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, BytesMut};
+use cleave_core::cluster::{Hello, Link, LinkEvent};
+use cleave_core::domain::{Moment, RouterId};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::Cluster;
+use super::handshake::{Refused, Session, Side};
+use super::members::Admitted;
+use crate::proxy::{PeerView, PoolNews, Sharing};
+
+/// How long news wait for others to go with them.
+const BATCH: Duration = Duration::from_millis(1);
+/// Timers are no finer than this.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// What is written at once.
+const WRITE_BYTES: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(super) struct PeerConnection {
+    session: Session,
+    side: Side,
+    incoming: BytesMut,
+    outgoing: BytesMut,
+}
+
+/// Why a connection ended.
+enum End {
+    /// The peer said goodbye.
+    Goodbye,
+    /// It was lost.
+    Lost(String),
+    /// This router leaves, or another connection took its place.
+    Ours,
+}
+
+impl PeerConnection {
+    pub(super) fn new(session: Session, side: Side) -> Self {
+        Self { session, side, incoming: BytesMut::new(), outgoing: BytesMut::new() }
+    }
+
+    /// Talks until the end of the connection; returns the router that was there.
+    pub(super) async fn talk(mut self, cluster: &Arc<Cluster>) -> Option<RouterId> {
+        let mut link = Link::new(cluster.router.now(), cluster.hello.clone());
+        let mut admitted = None;
+        let end = self.carry(cluster, &mut link, &mut admitted).await;
+        let peer = link.peer()?.clone();
+        let Some(Admitted { number, .. }) = admitted else { return Some(peer.router) };
+        if !cluster.members.part(peer.router, number) {
+            return Some(peer.router);
+        }
+        cluster.sharing.forget(peer.router);
+        let is_lost = !matches!(end, End::Goodbye);
+        match end {
+            End::Goodbye => info!(router = %peer.router, address = peer.address, "router left"),
+            End::Lost(why) => {
+                warn!(router = %peer.router, address = peer.address, why, "router lost");
+            }
+            End::Ours => {}
+        }
+        for pool in cluster.router.pools().iter() {
+            pool.on_parted(peer.router, is_lost);
+        }
+        Some(peer.router)
+    }
+
+    async fn carry(
+        &mut self,
+        cluster: &Arc<Cluster>,
+        link: &mut Link,
+        admitted: &mut Option<Admitted>,
+    ) -> End {
+        let mut news = cluster.sharing.subscribe();
+        let mut events = Vec::new();
+        // When what is to be told is written at the latest.
+        let mut write_at: Option<Moment> = Some(cluster.router.now());
+        loop {
+            let now = cluster.router.now();
+            if self.outgoing.is_empty() && write_at.is_some_and(|it| it <= now) {
+                self.fill(now, link);
+                write_at = (!self.outgoing.is_empty()).then_some(now);
+            }
+            let is_idle = self.outgoing.is_empty();
+            let pause = link.next_wakeup().since(now).max(PAUSE_MIN);
+            let batch = write_at.filter(|_| is_idle).map_or(Duration::MAX, |it| it.since(now));
+            let ended = admitted.as_ref().map(|it| it.end.clone()).unwrap_or_default();
+            let Session { stream, .. } = &mut self.session;
+            let (mut reading, mut writing) = stream.split();
+            tokio::select! {
+                read = reading.read_buf(&mut self.incoming) => match read {
+                    Ok(0) => return End::Lost("it closed the connection".to_owned()),
+                    Ok(_) => {
+                        if let Err(error) = self.on_bytes(cluster, link, &mut events) {
+                            return End::Lost(error.to_string());
+                        }
+                    }
+                    Err(error) => return End::Lost(error.to_string()),
+                },
+                written = writing.write_buf(&mut self.outgoing), if !is_idle => {
+                    if let Err(error) = written {
+                        return End::Lost(error.to_string());
+                    }
+                }
+                told = news.recv() => match told {
+                    Ok(told) => {
+                        tell(link, &told);
+                        loop {
+                            match news.try_recv() {
+                                Ok(told) => tell(link, &told),
+                                Err(TryRecvError::Lagged(_)) => link.miss(),
+                                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                            }
+                        }
+                        write_at = write_at.or(Some(now + BATCH));
+                    }
+                    Err(RecvError::Lagged(_)) => link.miss(),
+                    Err(RecvError::Closed) => return End::Ours,
+                },
+                () = sleep(pause.min(batch)) => {
+                    link.on_time(cluster.router.now(), &mut events);
+                    write_at = write_at.or(Some(now));
+                    if let (Some(_), Some(peer)) = (&admitted, link.peer()) {
+                        show(&cluster.sharing, peer, link, cluster.router.now());
+                    }
+                }
+                () = ended.cancelled() => return End::Ours,
+                () = cluster.leave.cancelled() => {
+                    self.say_goodbye(cluster, link).await;
+                    return End::Ours;
+                }
+            }
+            for event in events.drain(..) {
+                if let Some(end) = self.act(cluster, link, admitted, event) {
+                    return end;
+                }
+                write_at = Some(now);
+            }
+        }
+    }
+
+    fn on_bytes(
+        &mut self,
+        cluster: &Cluster,
+        link: &mut Link,
+        events: &mut Vec<LinkEvent>,
+    ) -> Result<(), Refused> {
+        while let Some(frame) = self.session.open.read(&mut self.incoming)? {
+            let now = cluster.router.now();
+            link.on_frame(now, &frame, events).map_err(|_| Refused::Stranger)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the link has to send, up to a bound.
+    fn fill(&mut self, now: Moment, link: &mut Link) {
+        while self.outgoing.len() < WRITE_BYTES
+            && let Some(frame) = link.take(now)
+        {
+            self.session.seal.write(&frame, &mut self.outgoing);
+        }
+    }
+
+    /// Does what a link asks for; returns why the connection ends, if it does.
+    fn act(
+        &self,
+        cluster: &Arc<Cluster>,
+        link: &mut Link,
+        admitted: &mut Option<Admitted>,
+        event: LinkEvent,
+    ) -> Option<End> {
+        match event {
+            LinkEvent::Met(hello) => {
+                if hello.router == cluster.hello.router {
+                    return Some(End::Ours);
+                }
+                let has_dialled = self.side == Side::Dialled;
+                let Some(it) = cluster.members.admit(cluster.hello.router, &hello, has_dialled)
+                else {
+                    return Some(End::Ours);
+                };
+                info!(router = %hello.router, address = hello.address, "router found");
+                *admitted = Some(it);
+                link.tell_members(cluster.members.list());
+            }
+            LinkEvent::Unfit(hello) => {
+                let (version, min) = (hello.version, hello.version_min);
+                return Some(End::Lost(format!("it speaks versions {min} to {version}")));
+            }
+            LinkEvent::Members(members) => cluster.on_members(members),
+            LinkEvent::Heard { pool, news, is_whole } => {
+                let router = link.peer()?.router;
+                let pools = cluster.router.pools();
+                if let Some(it) = pools.iter().find(|it| it.key() == pool) {
+                    it.on_heard(router, news, is_whole);
+                }
+                if is_whole {
+                    cluster.sharing.set_joining(false);
+                }
+            }
+            LinkEvent::Lacks => {
+                let pools = cluster.router.pools();
+                let whole: Vec<_> = pools.iter().map(|it| (it.key(), it.whole())).collect();
+                link.tell_whole(&whole);
+            }
+            LinkEvent::Left => return Some(End::Goodbye),
+            LinkEvent::Silent => return Some(End::Lost("it has fallen silent".to_owned())),
+        }
+        None
+    }
+
+    /// Sends what is left to tell, and that this router leaves.
+    async fn say_goodbye(&mut self, cluster: &Cluster, link: &mut Link) {
+        link.say_goodbye();
+        loop {
+            self.fill(cluster.router.now(), link);
+            if !self.outgoing.has_remaining() {
+                break;
+            }
+            if self.session.stream.write_all_buf(&mut self.outgoing).await.is_err() {
+                return;
+            }
+        }
+        _ = self.session.stream.shutdown().await;
+    }
+}
+
+/// Tells a peer what concerns it.
+fn tell(link: &mut Link, told: &PoolNews) {
+    let peer = link.peer().map(|it| it.router);
+    for it in &told.tellings {
+        if it.to.is_none() || it.to == peer {
+            link.tell(told.pool, std::slice::from_ref(&it.news));
+        }
+    }
+}
+
+/// Shows operators how the connection is doing.
+fn show(sharing: &Sharing, peer: &Hello, link: &Link, now: Moment) {
+    sharing.show(
+        peer.router,
+        PeerView { address: peer.address.clone(), lag: link.lag(now), totals: link.totals() },
+    );
+}

@@ -1,0 +1,77 @@
+//! Looks for other routers: at the addresses that are configured, for ever, and at those that peers tell of, for a while.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cleave_core::cluster::Member;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::handshake::Side;
+use super::{Cluster, GREETING_MAX};
+
+/// Pauses between two tries grow from the first to the last.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How often is looked whether a router is still there that came by itself.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long an address is tried that another router told of.
+const TOLD_MAX: Duration = Duration::from_secs(60);
+
+impl Cluster {
+    /// Looks for a router at an address from now on.
+    pub(super) fn look_for(self: &Arc<Self>, address: &str, is_configured: bool) {
+        if address.is_empty() || address == self.hello.address || !self.members.begin(address) {
+            return;
+        }
+        let (cluster, address) = (Arc::clone(self), address.to_owned());
+        self.tasks.spawn(async move {
+            let dialling = cluster.dial(&address, is_configured);
+            _ = cluster.leave.run_until_cancelled(dialling).await;
+            cluster.members.give_up(&address);
+        });
+    }
+
+    /// Looks for routers that a peer knows.
+    pub(super) fn on_members(self: &Arc<Self>, members: Vec<Member>) {
+        for it in members.into_iter().filter(|it| it.router != self.hello.router) {
+            self.look_for(&it.address, false);
+        }
+    }
+
+    async fn dial(self: &Arc<Self>, address: &str, is_configured: bool) {
+        let mut pause = PAUSE_MIN;
+        let mut seen_at = Instant::now();
+        while is_configured || seen_at.elapsed() < TOLD_MAX {
+            if self.members.is_talking(address) {
+                (pause, seen_at) = (PAUSE_MIN, Instant::now());
+                sleep(LOOK).await;
+                continue;
+            }
+            match timeout(GREETING_MAX, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => match self.greet(stream, Side::Dialled).await {
+                    Ok(connection) => {
+                        // It says goodbye by itself when this router leaves.
+                        let cluster = Arc::clone(self);
+                        let talking =
+                            self.tasks.spawn(async move { connection.talk(&cluster).await });
+                        if let Ok(Some(router)) = talking.await {
+                            if router == self.hello.router {
+                                // This router itself is in the list of its peers.
+                                return;
+                            }
+                            self.members.found(address, router);
+                            (pause, seen_at) = (PAUSE_MIN, Instant::now());
+                        }
+                    }
+                    Err(error) => warn!(address, %error, "another router is not admitted"),
+                },
+                Ok(Err(error)) => debug!(address, %error, "no router there"),
+                Err(_) => debug!(address, "no router there in time"),
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Several routers that decide as one: one long-lived TCP stream between each two, over which each tells what it does.
+//! The protocol is `core/cluster`; here frames are carried, and what is heard is handed to the brains. A router that has
+//! no peers runs none of this.
+//!
+//! Framed TCP and not HTTP/2: there is one stream in each direction, it is bounded by what the peer has heard, and
+//! nothing else shares the connection. Frames are authenticated with a shared secret; what they hold is no secret of
+//! clients, for no text of a prompt or an answer is in them.
+
+mod connection;
+mod dial;
+mod handshake;
+mod members;
+mod settings;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleave_core::cluster::{Hello, VERSION, VERSION_MIN};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use crate::proxy::{Router, Sharing};
+
+pub use settings::{ClusterSettings, PeerAddress};
+
+use handshake::Side;
+use members::Members;
+
+/// How long a router that starts waits to be told what the others know.
+const JOIN_WAIT: Duration = Duration::from_secs(2);
+/// How long a handshake may take.
+const GREETING_MAX: Duration = Duration::from_secs(3);
+/// How long leaving may take.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+const BACKLOG: u32 = 128;
+/// Strangers that may be on the way to introduce themselves.
+const GREETINGS_MAX: usize = 64;
+
+/// Why a router cannot take part.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} for other routers: {error}")]
+pub struct ClusterBindError {
+    pub address: SocketAddr,
+    pub error: io::Error,
+}
+
+/// Listens where the process before this one may still listen, until it has drained.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// This router's part among the others.
+#[derive(Debug)]
+pub struct Cluster {
+    settings: ClusterSettings,
+    router: Arc<Router>,
+    sharing: Arc<Sharing>,
+    hello: Hello,
+    members: Members,
+    tasks: TaskTracker,
+    leave: CancellationToken,
+}
+
+impl Cluster {
+    /// Binds the port for other routers, and has the pools tell what they do from their start on.
+    pub fn bind(
+        settings: ClusterSettings,
+        router: Arc<Router>,
+    ) -> Result<(Arc<Self>, TcpListener), ClusterBindError> {
+        let address = settings.listen;
+        let bound = listen(address).and_then(|it| Ok((it.local_addr()?, it)));
+        let (address, listener) = bound.map_err(|error| ClusterBindError { address, error })?;
+        let sharing = Sharing::new();
+        let hello = Hello {
+            version: VERSION,
+            version_min: VERSION_MIN,
+            router: sharing.router(),
+            address: settings.advertise.clone().unwrap_or_else(|| address.to_string()),
+        };
+        router.share(Arc::clone(&sharing));
+        sharing.set_joining(!settings.peers.is_empty());
+        let cluster = Self {
+            settings,
+            router,
+            sharing,
+            hello,
+            members: Members::default(),
+            tasks: TaskTracker::new(),
+            leave: CancellationToken::new(),
+        };
+        Ok((Arc::new(cluster), listener))
+    }
+
+    /// Where other routers reach this one.
+    pub fn address(&self) -> &str {
+        &self.hello.address
+    }
+
+    /// Talks to other routers until [`Cluster::leave`].
+    pub async fn run(self: Arc<Self>, listener: Arc<TcpListener>) {
+        info!(router = %self.hello.router, address = self.hello.address, "talks to other routers");
+        for peer in &self.settings.peers {
+            self.look_for(peer.as_str(), true);
+        }
+        let joined = async {
+            sleep(JOIN_WAIT).await;
+            self.sharing.set_joining(false);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = self.accept(&listener) => {}
+            () = joined => {}
+            () = self.leave.cancelled() => {}
+        }
+    }
+
+    /// Says goodbye to all, and waits until that is sent.
+    pub async fn leave(&self) {
+        self.leave.cancel();
+        self.tasks.close();
+        _ = timeout(LEAVE_MAX, self.tasks.wait()).await;
+    }
+
+    async fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        let greetings = Arc::new(Semaphore::new(GREETINGS_MAX));
+        loop {
+            let Ok(permit) = Arc::clone(&greetings).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, from)) => {
+                    let cluster = Arc::clone(self);
+                    self.tasks.spawn(async move {
+                        let greeted = cluster.greet(stream, Side::Accepted).await;
+                        drop(permit);
+                        match greeted {
+                            Ok(connection) => _ = connection.talk(&cluster).await,
+                            Err(error) => warn!(%from, %error, "another router was not admitted"),
+                        }
+                    });
+                }
+                Err(error) => {
+                    debug!(%error, "cannot accept a router");
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+
+    /// Shakes hands on a fresh connection.
+    async fn greet(
+        &self,
+        stream: TcpStream,
+        side: Side,
+    ) -> Result<connection::PeerConnection, handshake::Refused> {
+        // What is told must not wait for more to be told.
+        _ = stream.set_nodelay(true);
+        let secret = self.settings.secret.as_deref();
+        let greeted = timeout(GREETING_MAX, handshake::shake(stream, side, secret)).await;
+        let session = greeted.map_err(|_| handshake::Refused::Late)??;
+        Ok(connection::PeerConnection::new(session, side))
+    }
+}

@@ -1,0 +1,97 @@
+//! What pools tell other routers goes out here, in the order in which it happened: it is handed over while the lock of its
+//! pool is held, and never waits. Those that carry it to the others read it at their own pace; one that is too slow
+//! misses some, finds that out, and tells everything anew. A router that is alone has none of this.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cleave_core::brain::Telling;
+use cleave_core::cluster::LinkTotals;
+use cleave_core::domain::RouterId;
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+/// How many events of pools may wait for the slowest reader.
+const EVENTS_MAX: usize = 4096;
+
+/// What happened in one pool.
+#[derive(Debug)]
+pub struct PoolNews {
+    pub pool: u64,
+    pub tellings: Vec<Telling>,
+}
+
+/// Another router, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    pub address: String,
+    /// How long the oldest news have been under way that it is not known to have heard.
+    pub lag: Duration,
+    pub totals: LinkTotals,
+}
+
+/// Where a router's pools tell what they do.
+#[derive(Debug)]
+pub struct Sharing {
+    router: RouterId,
+    news: broadcast::Sender<Arc<PoolNews>>,
+    is_joining: AtomicBool,
+    peers: Mutex<BTreeMap<RouterId, PeerView>>,
+}
+
+impl Sharing {
+    /// Gives the router an id that no other process has.
+    pub fn new() -> Arc<Self> {
+        let (id, _) = Uuid::new_v4().as_u64_pair();
+        Arc::new(Self {
+            router: RouterId(id),
+            news: broadcast::Sender::new(EVENTS_MAX),
+            is_joining: AtomicBool::new(false),
+            peers: Mutex::default(),
+        })
+    }
+
+    pub const fn router(&self) -> RouterId {
+        self.router
+    }
+
+    /// Tells whether the router still waits to be told what others know.
+    pub fn is_joining(&self) -> bool {
+        self.is_joining.load(Relaxed)
+    }
+
+    pub fn set_joining(&self, is_joining: bool) {
+        self.is_joining.store(is_joining, Relaxed);
+    }
+
+    /// Reads what pools tell from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<PoolNews>> {
+        self.news.subscribe()
+    }
+
+    pub(super) fn tell(&self, pool: u64, tellings: Vec<Telling>) {
+        if !tellings.is_empty() {
+            // Where no other router is there, there is none to tell.
+            _ = self.news.send(Arc::new(PoolNews { pool, tellings }));
+        }
+    }
+
+    pub fn show(&self, router: RouterId, view: PeerView) {
+        self.lock().insert(router, view);
+    }
+
+    pub fn forget(&self, router: RouterId) {
+        self.lock().remove(&router);
+    }
+
+    /// Lists the routers that are talked to.
+    pub fn peers(&self) -> BTreeMap<RouterId, PeerView> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RouterId, PeerView>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

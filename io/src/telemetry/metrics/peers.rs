@@ -1,0 +1,97 @@
+//! Metrics of what routers tell each other, by the address of the other.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::labels::{Real, whole};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PeerLabel {
+    peer: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PeerKindLabel {
+    peer: String,
+    kind: &'static str,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PeerFamilies {
+    peers: Gauge,
+    lag: Family<PeerLabel, Real>,
+    bytes: Family<PeerKindLabel, Counter>,
+    gaps: Family<PeerLabel, Counter>,
+    wholes: Family<PeerKindLabel, Counter>,
+    overruns: Family<PeerLabel, Counter>,
+    in_flight: Family<PeerLabel, Gauge>,
+}
+
+/// Another router at the time of a scrape.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerGauges<'a> {
+    pub peer: &'a str,
+    pub lag: Duration,
+    pub bytes_told: u64,
+    pub bytes_heard: u64,
+    pub gaps: u64,
+    pub wholes_told: u64,
+    pub wholes_heard: u64,
+    pub overruns: u64,
+    /// Requests that it has in flight.
+    pub in_flight: usize,
+}
+
+impl PeerFamilies {
+    pub(super) fn register(&self, it: &mut Registry) {
+        it.register("cleave_peers", "Other routers that are talked to", self.peers.clone());
+        it.register(
+            "cleave_peer_lag_seconds",
+            "Age of the oldest news that the other router is not known to have heard",
+            self.lag.clone(),
+        );
+        it.register("cleave_peer_bytes", "Bytes told and heard", self.bytes.clone());
+        it.register("cleave_peer_gaps", "Frames that were missing", self.gaps.clone());
+        it.register(
+            "cleave_peer_snapshots",
+            "Times that everything was told or heard",
+            self.wholes.clone(),
+        );
+        it.register(
+            "cleave_peer_overruns",
+            "Times that the other router fell behind",
+            self.overruns.clone(),
+        );
+        it.register(
+            "cleave_peer_in_flight",
+            "Requests that the other router has in flight",
+            self.in_flight.clone(),
+        );
+    }
+
+    pub(super) fn set(&self, all: &[PeerGauges<'_>]) {
+        self.lag.clear();
+        self.in_flight.clear();
+        self.peers.set(whole(all.len()));
+        for it in all {
+            let peer = it.peer.to_owned();
+            let label = PeerLabel { peer: peer.clone() };
+            let kind = |kind| PeerKindLabel { peer: peer.clone(), kind };
+            let set = |counter: &Counter, count| counter.inner().store(count, Relaxed);
+            self.lag.get_or_create(&label).set(it.lag.as_secs_f64());
+            self.in_flight.get_or_create(&label).set(whole(it.in_flight));
+            set(&self.bytes.get_or_create(&kind("told")), it.bytes_told);
+            set(&self.bytes.get_or_create(&kind("heard")), it.bytes_heard);
+            set(&self.gaps.get_or_create(&label), it.gaps);
+            set(&self.wholes.get_or_create(&kind("told")), it.wholes_told);
+            set(&self.wholes.get_or_create(&kind("heard")), it.wholes_heard);
+            set(&self.overruns.get_or_create(&label), it.overruns);
+        }
+    }
+}
