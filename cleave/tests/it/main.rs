@@ -17,6 +17,7 @@ mod hostile;
 mod kept;
 mod line;
 mod load;
+mod metrics;
 mod orders;
 mod priced;
 mod reload;

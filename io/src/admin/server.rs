@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::proxy::Router;
+use crate::telemetry::MetricsFormat;
 
 use super::assignment;
 use super::events::events;
@@ -150,9 +151,11 @@ async fn routers(State(router): State<Arc<Router>>) -> Json<RouterList> {
     Json(RouterList::of(&router))
 }
 
-async fn metrics(State(router): State<Arc<Router>>) -> impl IntoResponse {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], router.write_metrics())
+/// Writes what the scraper takes: `OpenMetrics` where it asks for that, else Prometheus' text.
+async fn metrics(State(router): State<Arc<Router>>, headers: HeaderMap) -> impl IntoResponse {
+    let accept = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());
+    let format = MetricsFormat::accepted(accept);
+    ([(header::CONTENT_TYPE, format.content_type())], format.write(router.write_metrics()))
 }
 
 async fn unknown() -> (StatusCode, &'static str) {

@@ -145,8 +145,8 @@ async fn serve(
     let spec = pool.spec();
     let resumes = found.stream && spec.resume;
     let (urgency, bytes) = (&found.urgency, taken.held_bytes());
-    let claim = claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)
-        .map_err(|it| ServeError::UnknownClass { available: it.available })?;
+    let claim =
+        claim::claim(router.now(), &parts.headers, urgency, &caller, pool.classes(), bytes)?;
 
     let whose = (&router.salts, caller.identity);
     let out = outgoing::Outgoing::new(&spec, path, &taken, &found, whose)?;

@@ -12,6 +12,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use crate::replicas::{BodyError, SendError};
 
 use super::body::Body;
+use super::claim::UnknownClass;
 use super::table::NoRoute;
 
 /// How much of a client's own words an error repeats.
@@ -85,6 +86,12 @@ pub(super) enum ServeError {
     Redirected,
     #[error("the request could not be served after {tries} tries: {}", failed(last))]
     Failed { tries: u32, last: SendError },
+}
+
+impl From<UnknownClass> for ServeError {
+    fn from(it: UnknownClass) -> Self {
+        Self::UnknownClass { available: it.available }
+    }
 }
 
 impl ServeError {

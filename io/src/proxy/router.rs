@@ -343,6 +343,8 @@ impl Router {
                 drift: it.drift,
                 denied_total: denied(&it.name),
                 is_drained: orders.drained.contains_key(&it.name),
+                capacity_mu_per_min: it.capacity_mu_per_min,
+                engine: it.report.map(|it| (it.waiting, it.running, it.kv_used_share)),
             });
             let names = WorkloadNames::of(pool, &known);
             let own = PoolGauges {

@@ -136,7 +136,10 @@ async fn a_panic_in_one_request_is_a_500_and_its_books_are_closed_by_others() {
     bench.until("the books are empty", || bench.router.in_flight() == 0).await;
     let metrics = bench.router.write_metrics();
     assert!(metrics.contains("cleave_panics_total{kind=\"request\"} 1"), "{metrics}");
-    assert!(metrics.contains("cleave_requests_total{pool=\"p\",kind=\"5xx\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("cleave_requests_total{pool=\"p\",status_class=\"5xx\"} 1"),
+        "{metrics}"
+    );
     bench.end().await;
 }
 

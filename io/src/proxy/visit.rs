@@ -62,6 +62,8 @@ pub(super) struct Visit {
     pub(super) model: Option<Box<str>>,
     class: Option<ClassId>,
     pub(super) trace: Option<TraceId>,
+    /// Why it was not placed.
+    refused: Option<&'static str>,
     /// Why the router answers itself.
     pub(super) code: Option<&'static str>,
     status: StatusCode,
@@ -84,6 +86,20 @@ pub(super) struct Visit {
     pub(super) owner: u64,
     /// How it ends; by a panic where there is nothing.
     outcome: Option<Outcome>,
+}
+
+/// Names a failure in metrics.
+const fn word_of(failure: Failure) -> &'static str {
+    match failure {
+        Failure::Unreachable => "unreachable",
+        Failure::Late => "late",
+        Failure::Lost => "lost",
+        Failure::Died => "died",
+        Failure::Hung => "hung",
+        Failure::Status => "status",
+        Failure::Busy => "busy",
+        Failure::Ours => "ours",
+    }
 }
 
 impl Visit {
@@ -120,6 +136,7 @@ impl Visit {
             model: None,
             class: None,
             trace: None,
+            refused: None,
             code: None,
             status: StatusCode::OK,
             stream: false,
@@ -167,6 +184,9 @@ impl Visit {
 
     /// Reports that the try failed, and has the request placed elsewhere.
     pub(super) async fn place_again(&mut self, failure: Failure) -> Result<Arc<Member>, Refusal> {
+        if let Some(member) = &self.member {
+            member.metrics.on_error(word_of(failure));
+        }
         let member = self.ask(Event::Failed { request: self.request, failure }).await?;
         if let Some(pool) = &self.pool {
             pool.metrics.retries.inc();
@@ -199,6 +219,7 @@ impl Visit {
             }
             Err(refusal) => {
                 self.booked = false;
+                self.refused = Some(refusal.as_str());
                 pool.metrics.on_refused(refusal.as_str());
             }
         }

@@ -14,7 +14,7 @@ pub use audit::{AuditEntry, AuditLog};
 pub use events::{Entry, Events, Incident};
 pub use logs::{finish, last_words, start};
 pub use metrics::{
-    AssignmentGauges, Clients, Metrics, PeerGauges, PoolGauges, PoolMetrics, ReplicaGauges,
-    TenantGauges,
+    AssignmentGauges, Clients, Metrics, MetricsFormat, PeerGauges, PoolGauges, PoolMetrics,
+    ReplicaGauges, ReplicaHandles, ServedRequest, TenantGauges, TenantMetrics,
 };
 pub use settings::{LogFormat, LogSettings};

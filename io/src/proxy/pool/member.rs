@@ -10,12 +10,14 @@ use cleave_core::protocol::Model;
 use tokio_util::sync::CancellationToken;
 
 use crate::replicas::{Access, Origin, Trouble};
+use crate::telemetry::ReplicaHandles;
 
 /// A replica.
 #[derive(Debug)]
 pub(in crate::proxy) struct Member {
     pub id: ReplicaId,
     pub origin: Origin,
+    pub(in crate::proxy) metrics: ReplicaHandles,
     pub place: Place,
     /// What opens it; may change while it is there.
     access: ArcSwap<Access>,
@@ -38,7 +40,12 @@ pub(in crate::proxy) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(id: ReplicaId, origin: Origin, access: Access) -> Arc<Self> {
+    pub(super) fn new(
+        id: ReplicaId,
+        origin: Origin,
+        access: Access,
+        metrics: ReplicaHandles,
+    ) -> Arc<Self> {
         let (denied, is_denying, trouble, was_up) = Default::default();
         let (last_byte, awaited, models, birth, gone) = Default::default();
         let place = Place::of(origin.as_str());
@@ -46,6 +53,7 @@ impl Member {
         Arc::new(Self {
             id,
             origin,
+            metrics,
             place,
             access,
             denied,

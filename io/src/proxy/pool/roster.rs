@@ -53,7 +53,9 @@ impl Pool {
     fn join(&self, replica: &ReplicaSettings, ids: &AtomicU32) -> Arc<Member> {
         let weight = replica.weight;
         let id = ReplicaId(ids.fetch_add(1, Relaxed));
-        let member = Member::new(id, replica.origin.clone(), replica.access.clone());
+        let handles = self.metrics.replica(replica.origin.as_str());
+        let (origin, access) = (replica.origin.clone(), replica.access.clone());
+        let member = Member::new(id, origin, access, handles);
         // First a member, then a candidate: what can be chosen must be found.
         self.members.rcu(|all| {
             let mut all = Vec::clone(all);
@@ -122,6 +124,15 @@ impl Pool {
     }
 
     pub(super) fn release(&self, replica: ReplicaId) {
+        let members = self.members.load();
+        let gone = members.iter().find(|it| it.id == replica);
+        let is_same = |it: &&Arc<Member>| {
+            it.id != replica && gone.is_some_and(|gone| gone.origin == it.origin)
+        };
+        // One that left and came back at the same address goes on counting.
+        if let Some(gone) = gone.filter(|_| !members.iter().any(|it| is_same(&it))) {
+            self.metrics.forget(gone.origin.as_str());
+        }
         self.members
             .rcu(|all| all.iter().filter(|it| it.id != replica).cloned().collect::<Vec<_>>());
     }

@@ -14,7 +14,8 @@ use super::Visit;
 use crate::proxy::explanations::RequestOutcome;
 use crate::proxy::headers::TraceId;
 use crate::proxy::panics::{Panicked, attempt};
-use crate::telemetry::AccessRecord;
+use crate::proxy::pool::Pool;
+use crate::telemetry::{AccessRecord, ServedRequest};
 
 /// What an answer has beside its text, where its form is not read.
 const ENVELOPE_BYTES: u64 = 512;
@@ -68,7 +69,11 @@ impl Visit {
             if let Some(first_token) = self.shown_first_token() {
                 metrics.first_token.observe(first_token.as_secs_f64());
             }
-            metrics.total.observe(total.as_secs_f64());
+            metrics.total[usize::from(self.stream)].observe(total.as_secs_f64());
+            self.count_served(pool, usage, total);
+        }
+        if let Some(code) = self.code {
+            self.router.metrics.on_error(code, self.status.as_u16());
         }
         let class = self.pool.as_ref().zip(self.class);
         let counted = self.lesson(Usage::default()).output;
@@ -99,6 +104,37 @@ impl Visit {
             outcome: self.outcome_word(),
             trace_id: self.trace.as_ref().map(TraceId::as_str),
         });
+    }
+
+    /// Counts it for its replica, and for its tenant and class.
+    fn count_served(&self, pool: &Pool, usage: Usage, total: Duration) {
+        let first_token = self.shown_first_token();
+        let gaps = self.streamed_tokens().saturating_sub(1);
+        let rest = first_token.map(|it| total.saturating_sub(it)).filter(|_| 0 < gaps);
+        let served = ServedRequest {
+            status: self.status.as_u16(),
+            stream: self.stream,
+            first_token,
+            gap: rest.map(|it| it / gaps),
+            total,
+            usage,
+            refused: self.refused,
+        };
+        if let Some(member) = self.member.as_ref().filter(|_| self.refused.is_none()) {
+            member.metrics.on_served(&served);
+            if self.outcome == Some(Outcome::Cut) {
+                member.metrics.on_error("cut");
+            }
+        }
+        let tenant = self.whose.as_ref().and_then(|(all, at)| all.name_at(*at));
+        if let Some(class) = self.class {
+            let class = (class.0, pool.classes().get(class).name.as_str());
+            pool.metrics.tenants.on_ended(
+                (self.tenant.0, tenant.unwrap_or("default")),
+                class,
+                &served,
+            );
+        }
     }
 
     /// Reads the engine's figures, as far as they are possible.

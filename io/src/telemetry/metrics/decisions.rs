@@ -28,9 +28,9 @@ struct CauseLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QuantileLabel {
+struct PercentileLabel {
     pool: String,
-    quantile: &'static str,
+    percentile: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,7 +46,7 @@ pub(super) struct DecisionFamilies {
     cost_error: Family<CostLabel, Real>,
     tokens_predicted: Family<KindLabel, Counter>,
     tokens_missed: Family<KindLabel, Counter>,
-    first_token_error: Family<QuantileLabel, Real>,
+    first_token_error: Family<PercentileLabel, Real>,
     workload_work: Family<WorkloadLabel, RealCounter>,
     shadow_ttft: Family<KindLabel, RealCounter>,
     shadow_decisions: Family<PoolLabel, Counter>,
@@ -87,7 +87,7 @@ impl DecisionFamilies {
         );
         it.register(
             "cleave_first_token_error_seconds",
-            "Error of predicted first tokens since the start, by quantile",
+            "Error of predicted first tokens since the start, by percentile",
             self.first_token_error.clone(),
         );
         it.register(
@@ -138,8 +138,8 @@ impl DecisionFamilies {
             set(&self.tokens_predicted, miss.predicted_tokens);
             set(&self.tokens_missed, miss.missed_tokens);
         }
-        for (quantile, share) in [("0.5", 0.5), ("0.9", 0.9)] {
-            let label = QuantileLabel { pool: pool.to_owned(), quantile };
+        for (percentile, share) in [("50", 0.5), ("90", 0.9)] {
+            let label = PercentileLabel { pool: pool.to_owned(), percentile };
             let error_s = it.ttft_error.error_ms(share) / 1e3;
             self.first_token_error.get_or_create(&label).set(error_s);
         }

@@ -9,11 +9,18 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-/// Half a millisecond to ten minutes, doubling and a bit.
-const SECONDS: [f64; 16] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
-    600.0,
+/// Half a millisecond to ten minutes, finer from five seconds on, where answers of models are.
+const SECONDS: [f64; 25] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0,
+    15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0,
 ];
+pub(super) const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+pub(super) const TOKEN_TYPES: [&str; 3] = ["input", "cached", "output"];
+
+/// The place of a status among the classes.
+pub(super) fn class_of(status: u16) -> usize {
+    usize::from((status / 100).clamp(1, 5)) - 1
+}
 
 pub(super) type Real = Gauge<f64, AtomicU64>;
 pub(super) type RealCounter = Counter<f64, AtomicU64>;
@@ -27,6 +34,30 @@ pub(super) struct PoolLabel {
 pub(super) struct KindLabel {
     pub(super) pool: String,
     pub(super) kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct StatusLabel {
+    pub(super) pool: String,
+    pub(super) status_class: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RefusalLabel {
+    pub(super) pool: String,
+    pub(super) reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct TokenLabel {
+    pub(super) pool: String,
+    pub(super) token_type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct StreamLabel {
+    pub(super) pool: String,
+    pub(super) stream: &'static str,
 }
 
 impl PoolLabel {

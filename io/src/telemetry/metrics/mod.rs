@@ -9,11 +9,15 @@ mod labels;
 mod line;
 mod panics;
 mod peers;
+mod process;
 mod replicas;
 mod requests;
+mod served;
 #[cfg(test)]
 mod tests;
+mod text;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::encoding::text::encode;
@@ -28,6 +32,8 @@ pub use line::TenantGauges;
 pub use peers::PeerGauges;
 pub use replicas::ReplicaGauges;
 pub use requests::PoolMetrics;
+pub use served::{ReplicaHandles, ServedRequest, TenantMetrics};
+pub use text::MetricsFormat;
 
 /// All families, and the registry they are in.
 #[derive(Debug)]
@@ -44,6 +50,8 @@ pub struct Metrics {
     assignment: assignment::AssignmentFamilies,
     line: line::LineFamilies,
     panics: panics::PanicFamilies,
+    served: Arc<served::ServedFamilies>,
+    process: process::ProcessFamilies,
     peers: peers::PeerFamilies,
 }
 
@@ -60,6 +68,8 @@ impl Default for Metrics {
             assignment: assignment::AssignmentFamilies::default(),
             line: line::LineFamilies::default(),
             panics: panics::PanicFamilies::default(),
+            served: Arc::default(),
+            process: process::ProcessFamilies::default(),
             peers: peers::PeerFamilies::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
@@ -69,6 +79,8 @@ impl Default for Metrics {
         it.assignment.register(&mut it.registry);
         it.line.register(&mut it.registry);
         it.panics.register(&mut it.registry);
+        it.served.register(&mut it.registry);
+        it.process.register(&mut it.registry);
         it.peers.register(&mut it.registry);
         it.registry.register(
             "cleave_log_lines_dropped",
@@ -82,7 +94,12 @@ impl Default for Metrics {
 impl Metrics {
     /// Makes the handles of one pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
-        self.requests.pool(pool, self.panics.pool(pool))
+        self.requests.pool(pool, self.panics.pool(pool), &self.served)
+    }
+
+    /// Counts an error that the router answered by itself.
+    pub fn on_error(&self, code: &'static str, status: u16) {
+        self.process.on_error(code, status);
     }
 
     /// Counts a panic outside the brains: of a `request`, a `stream`, a `task` or a `thread`.
@@ -133,8 +150,9 @@ impl Metrics {
         self.line.clear();
     }
 
-    /// Writes everything in the text format.
+    /// Writes everything as `OpenMetrics`.
     pub fn write(&self) -> String {
+        self.process.look();
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");
         text

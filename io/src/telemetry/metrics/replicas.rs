@@ -14,9 +14,9 @@ use super::decisions::kinds_s;
 use super::labels::{Real, RealCounter, set_real};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReplicaLabel {
-    pool: String,
-    replica: String,
+pub(super) struct ReplicaLabel {
+    pub(super) pool: String,
+    pub(super) replica: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -39,6 +39,10 @@ pub(super) struct ReplicaFamilies {
     work: Family<WorkLabel, RealCounter>,
     denied: Family<ReplicaLabel, Counter>,
     draining: Family<ReplicaLabel, Gauge>,
+    capacity: Family<ReplicaLabel, Real>,
+    engine_waiting: Family<ReplicaLabel, Gauge>,
+    engine_running: Family<ReplicaLabel, Gauge>,
+    engine_kv: Family<ReplicaLabel, Real>,
 }
 
 /// One replica's state at the time of a scrape.
@@ -59,16 +63,15 @@ pub struct ReplicaGauges<'a> {
     pub denied_total: u64,
     /// Whether an operator ordered it drained.
     pub is_drained: bool,
+    pub capacity_mu_per_min: f64,
+    /// What its engine last said: requests that wait and run, and the share of KV memory in use.
+    pub engine: Option<(u32, u32, f64)>,
 }
 
 impl ReplicaFamilies {
     pub(super) fn register(&self, it: &mut Registry) {
         it.register("cleave_replica_up", "1 when the replica takes requests", self.up.clone());
-        it.register(
-            "cleave_replica_in_flight",
-            "Requests at the replica now",
-            self.in_flight.clone(),
-        );
+        it.register("cleave_replica_in_flight", "Requests there now", self.in_flight.clone());
         it.register(
             "cleave_replica_sessions",
             "Sessions last served by the replica",
@@ -114,6 +117,26 @@ impl ReplicaFamilies {
             "1 while an operator's order to drain the replica stands",
             self.draining.clone(),
         );
+        it.register(
+            "cleave_replica_capacity_mu_per_minute",
+            "What the replica makes in a minute, in model units",
+            self.capacity.clone(),
+        );
+        it.register(
+            "cleave_replica_engine_waiting",
+            "Requests that wait in the engine, as it last said",
+            self.engine_waiting.clone(),
+        );
+        it.register(
+            "cleave_replica_engine_running",
+            "Requests that run in the engine, as it last said",
+            self.engine_running.clone(),
+        );
+        it.register(
+            "cleave_replica_engine_kv_used_ratio",
+            "Share of the engine's KV memory in use, as it last said",
+            self.engine_kv.clone(),
+        );
     }
 
     pub(super) fn set(&self, pool: &str, it: &ReplicaGauges<'_>) {
@@ -127,6 +150,12 @@ impl ReplicaFamilies {
         self.sessions.get_or_create(&label).set(it.sessions.into());
         self.sent.get_or_create(&label).inner().store(it.sent_total, Relaxed);
         self.failed.get_or_create(&label).inner().store(it.failed_total, Relaxed);
+        self.capacity.get_or_create(&label).set(it.capacity_mu_per_min);
+        if let Some((waiting, running, kv)) = it.engine {
+            self.engine_waiting.get_or_create(&label).set(waiting.into());
+            self.engine_running.get_or_create(&label).set(running.into());
+            self.engine_kv.get_or_create(&label).set(kv);
+        }
         self.draining.get_or_create(&label).set(it.is_drained.into());
         self.denied.get_or_create(&label).inner().store(it.denied_total, Relaxed);
         self.in_flight_mu.get_or_create(&label).set(it.in_flight_mu);
@@ -149,5 +178,9 @@ impl ReplicaFamilies {
         self.work.clear();
         self.denied.clear();
         self.draining.clear();
+        self.capacity.clear();
+        self.engine_waiting.clear();
+        self.engine_running.clear();
+        self.engine_kv.clear();
     }
 }

@@ -1,26 +1,32 @@
 //! What happens to requests: counted as it happens, by handles made once for each pool.
 
+use std::sync::Arc;
+
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::labels::{KindLabel, PoolLabel, seconds};
+use super::labels::{
+    KindLabel, PoolLabel, RefusalLabel, STATUS_CLASSES, StatusLabel, StreamLabel, TOKEN_TYPES,
+    TokenLabel, class_of, seconds,
+};
+use super::served::{ReplicaHandles, ServedFamilies, TenantMetrics};
 
 #[derive(Debug)]
 pub(super) struct RequestFamilies {
-    requests: Family<KindLabel, Counter>,
-    refused: Family<KindLabel, Counter>,
+    requests: Family<StatusLabel, Counter>,
+    refused: Family<RefusalLabel, Counter>,
     retries: Family<PoolLabel, Counter>,
     cut: Family<PoolLabel, Counter>,
     resumed: Family<PoolLabel, Counter>,
     cancelled: Family<PoolLabel, Counter>,
-    tokens: Family<KindLabel, Counter>,
+    tokens: Family<TokenLabel, Counter>,
     tokens_counted: Family<KindLabel, Counter>,
     first_byte: Family<PoolLabel, Histogram>,
     first_token: Family<PoolLabel, Histogram>,
-    total: Family<PoolLabel, Histogram>,
+    total: Family<StreamLabel, Histogram>,
     line_wait: Family<PoolLabel, Histogram>,
 }
 
@@ -29,7 +35,7 @@ pub(super) struct RequestFamilies {
 pub struct PoolMetrics {
     pool: String,
     answered: [Counter; 5],
-    refused: Family<KindLabel, Counter>,
+    refused: Family<RefusalLabel, Counter>,
     tokens_counted: Family<KindLabel, Counter>,
     pub retries: Counter,
     /// Answers that broke off after their first byte.
@@ -44,11 +50,15 @@ pub struct PoolMetrics {
     pub first_byte: Histogram,
     /// Of streams only.
     pub first_token: Histogram,
-    pub total: Histogram,
+    /// Of whole answers, then of streams.
+    pub total: [Histogram; 2],
     /// From asking for a place to getting one.
     pub waited: Histogram,
     /// Panics of its brains.
     pub panics: Counter,
+    /// By tenant and class.
+    pub tenants: TenantMetrics,
+    served: Arc<ServedFamilies>,
 }
 
 impl Default for RequestFamilies {
@@ -108,7 +118,7 @@ impl RequestFamilies {
         );
         it.register(
             "cleave_request_seconds",
-            "Request received to end of answer",
+            "Request received to end of answer, streams apart",
             self.total.clone(),
         );
         it.register(
@@ -120,36 +130,48 @@ impl RequestFamilies {
     }
 
     /// Makes the handles of one pool.
-    pub(super) fn pool(&self, pool: &str, panics: Counter) -> PoolMetrics {
+    pub(super) fn pool(
+        &self,
+        pool: &str,
+        panics: Counter,
+        served: &Arc<ServedFamilies>,
+    ) -> PoolMetrics {
         let label = PoolLabel::of(pool);
-        let kind = |family: &Family<KindLabel, Counter>, kind| {
-            family.get_or_create_owned(&KindLabel::of(pool, kind))
-        };
+        let [tokens_input, tokens_cached, tokens_output] = TOKEN_TYPES.map(|token_type| {
+            self.tokens.get_or_create_owned(&TokenLabel { pool: pool.to_owned(), token_type })
+        });
+        let answered = STATUS_CLASSES.map(|status_class| {
+            self.requests.get_or_create_owned(&StatusLabel { pool: pool.to_owned(), status_class })
+        });
+        let total = ["false", "true"].map(|stream| {
+            self.total.get_or_create_owned(&StreamLabel { pool: pool.to_owned(), stream })
+        });
         PoolMetrics {
             pool: pool.to_owned(),
-            answered: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(|it| kind(&self.requests, it)),
+            answered,
             refused: self.refused.clone(),
             tokens_counted: self.tokens_counted.clone(),
             retries: self.retries.get_or_create_owned(&label),
             cut: self.cut.get_or_create_owned(&label),
             resumed: self.resumed.get_or_create_owned(&label),
             cancelled: self.cancelled.get_or_create_owned(&label),
-            tokens_input: kind(&self.tokens, "input"),
-            tokens_cached: kind(&self.tokens, "cached"),
-            tokens_output: kind(&self.tokens, "output"),
+            tokens_input,
+            tokens_cached,
+            tokens_output,
             first_byte: self.first_byte.get_or_create_owned(&label),
             first_token: self.first_token.get_or_create_owned(&label),
-            total: self.total.get_or_create_owned(&label),
+            total,
             waited: self.line_wait.get_or_create_owned(&label),
             panics,
+            tenants: TenantMetrics::new(pool, Arc::clone(served)),
+            served: Arc::clone(served),
         }
     }
 }
 
 impl PoolMetrics {
     pub fn on_answered(&self, status: u16) {
-        let class = usize::from((status / 100).clamp(1, 5)) - 1;
-        self.answered[class].inc();
+        self.answered[class_of(status)].inc();
     }
 
     /// Notes what came of counting a prompt.
@@ -158,6 +180,16 @@ impl PoolMetrics {
     }
 
     pub fn on_refused(&self, reason: &'static str) {
-        self.refused.get_or_create(&KindLabel::of(&self.pool, reason)).inc();
+        self.refused.get_or_create(&RefusalLabel { pool: self.pool.clone(), reason }).inc();
+    }
+
+    /// Makes the handles of a replica that joins.
+    pub fn replica(&self, replica: &str) -> ReplicaHandles {
+        self.served.replica(&self.pool, replica)
+    }
+
+    /// Forgets a replica that is gone.
+    pub fn forget(&self, replica: &str) {
+        self.served.forget(&self.pool, replica);
     }
 }

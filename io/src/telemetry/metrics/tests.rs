@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cleave_core::brain::{Brain, MoveTotals, Settings, SubsetTotals, TtftError};
 use cleave_core::cost::learned::{Learner, Sighting, SightingKind};
+use cleave_core::domain::Usage;
 use cleave_core::fleet::Drift;
 use cleave_core::sharding::Balance;
 use cleave_core::tokens::TokenErrors;
@@ -35,6 +36,20 @@ fn the_guide_lists_every_metric_and_no_other() {
     let metrics = Metrics::default();
     metrics.pool("p").on_refused("r");
     metrics.pool("p").on_counted("late");
+    let served = ServedRequest {
+        status: 200,
+        stream: true,
+        first_token: Some(Duration::from_secs(1)),
+        gap: Some(Duration::from_millis(20)),
+        total: Duration::from_secs(8),
+        usage: Usage { input: Some(3), output: Some(2), cached: Some(1) },
+        refused: Some("line_full"),
+    };
+    let handles = metrics.pool("p").replica("http://gpu-0:8000");
+    handles.on_served(&served);
+    handles.on_error("lost");
+    metrics.pool("p").tenants.on_ended((1, "acme"), (0, "batch"), &served);
+    metrics.on_error("unknown_key", 401);
     let replica = ReplicaGauges {
         replica: "http://gpu-0:8000",
         up: true,
@@ -48,6 +63,8 @@ fn the_guide_lists_every_metric_and_no_other() {
         drift: Drift { predicted_us: 2_500_000, ..Drift::default() },
         denied_total: 5,
         is_drained: true,
+        capacity_mu_per_min: 100.0,
+        engine: Some((1, 2, 0.5)),
     };
     let workloads = vec![("acme × chat".to_owned(), replica.drift)];
     let own = PoolGauges { workloads, ..idle() };
@@ -82,6 +99,29 @@ fn the_guide_lists_every_metric_and_no_other() {
     assert!(text.contains("cleave_replica_sent_total{pool=\"p\",replica=\"http://gpu-0:8000\"} 3"));
     assert!(text.contains("replica=\"http://gpu-0:8000\"} 1.5\n"));
     assert!(text.contains("workload=\"acme × chat\",kind=\"predicted\"} 2.5\n"), "{text}");
+}
+
+#[test]
+fn tenants_beyond_a_hundred_are_counted_together() {
+    let metrics = Metrics::default();
+    let pool = metrics.pool("p");
+    let served = ServedRequest {
+        status: 429,
+        stream: false,
+        first_token: None,
+        gap: None,
+        total: Duration::ZERO,
+        usage: Usage::default(),
+        refused: None,
+    };
+    for number in 0..10_000_u64 {
+        pool.tenants.on_ended((number, &format!("t-{number}")), (0, "standard"), &served);
+    }
+    let text = metrics.write();
+    let other = "cleave_tenant_requests_total{pool=\"p\",tenant=\"other\",class=\"standard\",\
+                 status_class=\"4xx\"} 9900";
+    assert!(text.contains(other), "{text}");
+    assert_eq!(text.matches("cleave_tenant_requests_total{").count(), 5 * 101);
 }
 
 #[test]
@@ -132,6 +172,8 @@ fn a_replica_that_left_is_not_reported() {
         drift: Drift::default(),
         denied_total: 0,
         is_drained: false,
+        capacity_mu_per_min: 0.0,
+        engine: None,
     };
     metrics.set_pool("p", &idle(), [replica].into_iter());
     metrics.clear_replicas();
