@@ -11,7 +11,9 @@ use crate::domain::Moment;
 
 use super::codec::Malformed;
 use super::encoding::encode_news;
-use super::frame::{FRAME_BYTES_MAX, Hello, Member, PeerFrame, VERSION, VERSION_MIN, encode_list};
+use super::frame::{
+    FRAME_BYTES_MAX, Hello, KnownRouter, PeerFrame, VERSION, VERSION_MIN, encode_list,
+};
 use super::news::News;
 
 /// What may be under way to a peer, or wait to be.
@@ -36,7 +38,7 @@ pub enum LinkEvent {
     Met(Hello),
     /// The peer does not speak a version that this router does.
     Unfit(Hello),
-    Members(Vec<Member>),
+    Members(Vec<KnownRouter>),
     /// News of one pool. `is_whole`: it is all that the peer has to tell of it, in place of what it told before.
     Heard {
         pool: u64,
@@ -187,7 +189,7 @@ impl Link {
         }
     }
 
-    pub fn tell_members(&mut self, members: Vec<Member>) {
+    pub fn tell_members(&mut self, members: Vec<KnownRouter>) {
         self.control.push_back(PeerFrame::Members(members));
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cleave_core::cluster::{Hello, Member};
+use cleave_core::cluster::{Hello, KnownRouter};
 use cleave_core::domain::RouterId;
 use tokio_util::sync::CancellationToken;
 
@@ -70,9 +70,9 @@ impl Members {
     }
 
     /// Lists those that are talked to.
-    pub(super) fn list(&self) -> Vec<Member> {
+    pub(super) fn list(&self) -> Vec<KnownRouter> {
         let state = self.lock();
-        let member = |(router, it): (&RouterId, &Talking)| Member {
+        let member = |(router, it): (&RouterId, &Talking)| KnownRouter {
             router: *router,
             address: it.address.clone(),
         };

@@ -2,6 +2,7 @@
 //! changed configuration is taken on here.
 
 mod keeping;
+mod metering;
 mod ordering;
 mod probing;
 
@@ -15,17 +16,13 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cleave_core::brain::{Event, MoveTotals};
 use cleave_core::domain::{Moment, RequestId, RouterId};
-use cleave_core::queue::Use;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::telemetry::{
-    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PeerGauges, PoolGauges,
-    ReplicaGauges, TenantGauges,
-};
+use crate::telemetry::{AccessLog, AuditLog, Events, Incident, Metrics};
 use crate::tls::ServerTls;
 
 use super::announce::moved;
@@ -45,9 +42,9 @@ use super::workloads::WorkloadNames;
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
-/// Questions of one pool to its replicas that wait to be put.
 /// How many ticks pass between two events that tell of sessions which moved.
 const TICKS_TO_TELL: u32 = 240;
+/// Questions of one pool to its replicas that wait to be put.
 const QUESTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -318,76 +315,6 @@ impl Router {
         self.kept_ids.keep();
     }
 
-    /// Writes all metrics, with those of pools and replicas as they are now.
-    pub fn write_metrics(&self) -> String {
-        self.metrics.clear_replicas();
-        self.metrics.set_log_lines_dropped(self.access.dropped_total());
-        let (now, known) = (self.clock.now(), self.tenants());
-        for pool in self.pools.load().iter() {
-            let snapshot = pool.snapshot();
-            let (members, orders) = (pool.members(), pool.orders());
-            let denied = |name: &str| {
-                let member = members.iter().find(|it| it.origin.as_str() == name);
-                member.map_or(0, |it| it.denied_total())
-            };
-            let gauges = snapshot.replicas.iter().map(|it| ReplicaGauges {
-                replica: &it.name,
-                up: it.state == "up",
-                in_flight: it.in_flight,
-                sessions: it.sessions,
-                sent_total: it.sent_total,
-                failed_total: it.failed_total,
-                report_age: it.report.map(|report| now.since(report.taken_at)),
-                in_flight_mu: it.in_flight_mu,
-                pace: it.pace,
-                drift: it.drift,
-                denied_total: denied(&it.name),
-                is_drained: orders.drained.contains_key(&it.name),
-                capacity_mu_per_min: it.capacity_mu_per_min,
-                engine: it.report.map(|it| (it.waiting, it.running, it.kv_used_share)),
-            });
-            let names = WorkloadNames::of(pool, &known);
-            let own = PoolGauges {
-                sessions_moved: snapshot.sessions_moved,
-                quarantined_total: snapshot.quarantined_total,
-                misses: snapshot.misses,
-                shadows: pool.shadows(),
-                ttft_error: snapshot.ttft_error.clone(),
-                costs: pool.learned_costs(),
-                workloads: pool
-                    .workload_drifts()
-                    .into_iter()
-                    .map(|it| (names.name(it.workload), it.drift))
-                    .collect(),
-            };
-            self.metrics.set_pool(&pool.name, &own, gauges);
-            let view = pool.assignment();
-            let assignment = AssignmentGauges {
-                totals: &view.totals,
-                balance: &view.balance,
-                slices: view.slices.len(),
-                hot_keys: view.hot_keys.len(),
-                planning: pool.planning(),
-            };
-            self.metrics.set_assignment(&pool.name, assignment);
-            let classes = &snapshot.queue.classes;
-            let books = pool.tenants();
-            let tenants = books.iter().map(|it| TenantGauges {
-                tenant: known.name(it.tenant).unwrap_or("default"),
-                waiting: it.waiting,
-                used_mu: Use::ALL
-                    .map(|kind| (kind.as_str(), it.usage.used[kind.index()].work.as_mu())),
-            });
-            self.metrics.set_line(
-                &pool.name,
-                classes.iter().map(|(name, it)| (name.as_str(), it.count)),
-                &tenants.collect::<Vec<_>>(),
-            );
-        }
-        self.set_peer_metrics();
-        self.metrics.write()
-    }
-
     /// Counts the requests that each other router has in flight, over all pools.
     pub fn heard_in_flight(&self) -> BTreeMap<RouterId, usize> {
         let mut all = BTreeMap::new();
@@ -395,23 +322,6 @@ impl Router {
             *all.entry(router).or_default() += count;
         }
         all
-    }
-
-    fn set_peer_metrics(&self) {
-        let Some(sharing) = self.sharing() else { return };
-        let (peers, in_flight) = (sharing.peers(), self.heard_in_flight());
-        let gauges = peers.iter().map(|(id, it)| PeerGauges {
-            peer: &it.address,
-            lag: it.lag,
-            bytes_told: it.totals.bytes_told,
-            bytes_heard: it.totals.bytes_heard,
-            gaps: it.totals.gaps,
-            wholes_told: it.totals.wholes_told,
-            wholes_heard: it.totals.wholes_heard,
-            overruns: it.totals.overruns,
-            in_flight: in_flight.get(id).copied().unwrap_or(0),
-        });
-        self.metrics.set_peers(&gauges.collect::<Vec<_>>());
     }
 
     fn rebuild_table(&self) {

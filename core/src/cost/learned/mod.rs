@@ -1,5 +1,5 @@
 //! Costs that learn themselves: the coefficients of one class of replicas, fitted while it serves, from what
-//! streams show. An operator who calibrates is right at once; without that, on hardware that is not listed,
+//! streams show. With `cleave calibrate` they are right at once; without it, on hardware that is not listed,
 //! the built-in guess may be off by any factor, and every price with it. Here the guess is only the start.
 //!
 //! Three parts, none of which keeps a history: `sighting` says what an engine did in a time that was seen,

@@ -4,6 +4,7 @@
 mod brain_state;
 mod cluster;
 mod member;
+mod ordering;
 mod recovery;
 mod roster;
 #[cfg(test)]
@@ -15,10 +16,10 @@ mod views;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{self, Event, Notice, Order, Outcome, Refusal};
+use cleave_core::brain::{self, Event, Notice, Outcome, Refusal};
 use cleave_core::cost::learned::Learned;
 use cleave_core::domain::{self, Moment, ReplicaId, RequestId};
 use cleave_core::queue::Classes;
@@ -27,13 +28,13 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::replicas::{ProbeSettings, Trouble};
-use crate::telemetry::{Events, Incident, PoolMetrics};
+use crate::telemetry::{Events, PoolMetrics};
 use crate::tokenizer::Tokenizer;
 
-use super::announce::{denied, incident, never_up, ordered, rebuilt};
+use super::announce::{denied, incident, never_up, rebuilt};
 use super::cancel::CancelSignal;
 use super::clock::Clock;
-use super::orders::{Given, StandingOrders};
+use super::orders::StandingOrders;
 use super::panics::attempt;
 use super::settings::{CacheScope, PoolSettings};
 use super::sharing::Sharing;
@@ -156,49 +157,6 @@ impl Pool {
     /// How long the last round of planning took, with all else that was due then.
     pub(super) fn planning(&self) -> Duration {
         Duration::from_nanos(self.planning_nanos.load(Relaxed))
-    }
-
-    /// Passes an order on, notes it for later, and tells of it.
-    pub(super) fn order(&self, order: Order, by: &str) {
-        let members = self.members.load();
-        let address = |id| members.iter().find(|it| it.id == id).map(|it| it.origin.as_str());
-        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let given = Given { by: by.to_owned(), at };
-        self.standing().note(&order, |it| address(it).map(str::to_owned), given);
-        if let Some(told) = ordered(&self.name, &order, address) {
-            self.events.publish(Incident { by: Some(by.to_owned()), ..told });
-        }
-        self.tell(Event::Ordered(order));
-    }
-
-    /// Gives the orders that stand again, to replicas that came.
-    pub(super) fn repeat_orders(&self) {
-        let orders = self.standing().to_give(|it| self.find(it));
-        for order in orders {
-            self.tell(Event::Ordered(order));
-        }
-    }
-
-    /// The orders that stand.
-    pub fn orders(&self) -> StandingOrders {
-        self.standing().clone()
-    }
-
-    pub(super) fn standing(&self) -> MutexGuard<'_, StandingOrders> {
-        // Every change is whole.
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tells that a drained replica has finished all it had.
-    pub(super) fn tell_drained(&self, replica: &str) {
-        let (pool, replica) = (Some(self.name.clone()), Some(replica.to_owned()));
-        self.events.publish(Incident {
-            kind: "replica",
-            pool,
-            replica,
-            state: "drained",
-            ..Incident::default()
-        });
     }
 
     /// Hands the brain what an earlier run has learned of costs.

@@ -1,0 +1,56 @@
+//! Orders that stand in a pool: given, given again to replicas that come, and told when they are carried out.
+
+use std::sync::{MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use cleave_core::brain::{Event, Order};
+
+use super::Pool;
+use crate::proxy::announce::ordered;
+use crate::proxy::orders::{Given, StandingOrders};
+use crate::telemetry::Incident;
+
+impl Pool {
+    /// Passes an order on, notes it for later, and tells of it.
+    pub(in crate::proxy) fn order(&self, order: Order, by: &str) {
+        let members = self.members.load();
+        let address = |id| members.iter().find(|it| it.id == id).map(|it| it.origin.as_str());
+        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let given = Given { by: by.to_owned(), at };
+        self.standing().note(&order, |it| address(it).map(str::to_owned), given);
+        if let Some(told) = ordered(&self.name, &order, address) {
+            self.events.publish(Incident { by: Some(by.to_owned()), ..told });
+        }
+        self.tell(Event::Ordered(order));
+    }
+
+    /// Gives the orders that stand again, to replicas that came.
+    pub(in crate::proxy) fn repeat_orders(&self) {
+        let orders = self.standing().to_give(|it| self.find(it));
+        for order in orders {
+            self.tell(Event::Ordered(order));
+        }
+    }
+
+    /// The orders that stand.
+    pub fn orders(&self) -> StandingOrders {
+        self.standing().clone()
+    }
+
+    pub(in crate::proxy) fn standing(&self) -> MutexGuard<'_, StandingOrders> {
+        // Every change is whole.
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells that a drained replica has finished all it had.
+    pub(in crate::proxy) fn tell_drained(&self, replica: &str) {
+        let (pool, replica) = (Some(self.name.clone()), Some(replica.to_owned()));
+        self.events.publish(Incident {
+            kind: "replica",
+            pool,
+            replica,
+            state: "drained",
+            ..Incident::default()
+        });
+    }
+}
