@@ -3,6 +3,7 @@
 
 mod keeping;
 mod ordering;
+mod peers;
 mod probing;
 
 pub use ordering::NotAudited;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cleave_core::brain::{Event, MoveTotals};
-use cleave_core::domain::{Moment, RequestId, RouterId};
+use cleave_core::domain::{Moment, RequestId};
 use cleave_core::queue::Use;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -23,8 +24,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{
-    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PeerGauges, PoolGauges,
-    ReplicaGauges, TenantGauges,
+    AccessLog, AssignmentGauges, AuditLog, Events, Incident, Metrics, PoolGauges, ReplicaGauges,
+    TenantGauges,
 };
 use crate::tls::ServerTls;
 
@@ -384,32 +385,6 @@ impl Router {
         }
         self.set_peer_metrics();
         self.metrics.write()
-    }
-
-    /// Counts the requests that each other router has in flight, over all pools.
-    pub fn heard_in_flight(&self) -> BTreeMap<RouterId, usize> {
-        let mut all = BTreeMap::new();
-        for (router, count) in self.pools.load().iter().flat_map(|it| it.heard_in_flight()) {
-            *all.entry(router).or_default() += count;
-        }
-        all
-    }
-
-    fn set_peer_metrics(&self) {
-        let Some(sharing) = self.sharing() else { return };
-        let (peers, in_flight) = (sharing.peers(), self.heard_in_flight());
-        let gauges = peers.iter().map(|(id, it)| PeerGauges {
-            peer: &it.address,
-            lag: it.lag,
-            bytes_told: it.totals.bytes_told,
-            bytes_heard: it.totals.bytes_heard,
-            gaps: it.totals.gaps,
-            wholes_told: it.totals.wholes_told,
-            wholes_heard: it.totals.wholes_heard,
-            overruns: it.totals.overruns,
-            in_flight: in_flight.get(id).copied().unwrap_or(0),
-        });
-        self.metrics.set_peers(&gauges.collect::<Vec<_>>());
     }
 
     fn rebuild_table(&self) {

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Slots, Text, slots};
+use super::{Slots, Text, TextValue, slots};
 use crate::admin::Secret;
+use crate::config::problem::Wrong;
 use crate::coordination::PeerAddress;
 
 /// Several routers that decide as one: each tells the others what it does. Leave the section out for a router that is
@@ -29,4 +30,18 @@ pub(in crate::config) struct ClusterSection {
     pub secret: Option<Text<Secret>>,
     /// File that holds the secret, and nothing else. Give this or `secret`, not both.
     pub secret_file: Option<PathBuf>,
+}
+
+impl TextValue for PeerAddress {
+    const FORMAT: &'static str = "peer-address";
+    const EXAMPLE: &'static str = "router-2.internal:7400";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let remedy = "give HOST:PORT, for example router-2.internal:7400";
+        Self::read(text).ok_or_else(|| Wrong::new("is not the address of a router", remedy))
+    }
+
+    fn write(&self) -> String {
+        self.as_str().to_owned()
+    }
 }

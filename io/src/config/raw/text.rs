@@ -170,20 +170,6 @@ impl TextValue for PathAndQuery {
     }
 }
 
-impl TextValue for PeerAddress {
-    const FORMAT: &'static str = "peer-address";
-    const EXAMPLE: &'static str = "router-2.internal:7400";
-
-    fn read(text: &str) -> Result<Self, Wrong> {
-        let remedy = "give HOST:PORT, for example router-2.internal:7400";
-        Self::read(text).ok_or_else(|| Wrong::new("is not the address of a router", remedy))
-    }
-
-    fn write(&self) -> String {
-        self.as_str().to_owned()
-    }
-}
-
 impl TextValue for Secret {
     const FORMAT: &'static str = "secret";
     const EXAMPLE: &'static str = "long-and-random";
