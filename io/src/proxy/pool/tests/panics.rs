@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use cleave_core::brain::Failure;
+use cleave_core::brain::{Failure, Order};
 use cleave_core::domain::{Extent, Outline, Promise, Report, RouterId};
 use cleave_core::queue::{Class, ClassId, Classes, Limits, Tenant, Weight};
 
