@@ -23,7 +23,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"cleavecl");
 pub enum PeerFrame {
     Hello(Hello),
     /// Where other routers are, as far as the sender knows.
-    Members(Vec<KnownRouter>),
+    Members(Vec<RouterAt>),
     /// What happened in one pool. Numbers grow by one from frame to frame.
     News {
         number: u64,
@@ -61,7 +61,7 @@ pub struct Hello {
 
 /// A router that another one knows of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownRouter {
+pub struct RouterAt {
     pub router: RouterId,
     pub address: String,
 }
@@ -113,7 +113,7 @@ impl PeerFrame {
                 let count = reader.count(MEMBERS_MAX, 9)?;
                 let member = |reader: &mut Reader<'_>| {
                     let router = RouterId(reader.hash()?);
-                    Ok(KnownRouter { router, address: reader.text(TEXT_MAX)? })
+                    Ok(RouterAt { router, address: reader.text(TEXT_MAX)? })
                 };
                 Self::Members((0..count).map(|_| member(&mut reader)).collect::<Result<_, _>>()?)
             }

@@ -12,7 +12,7 @@ use crate::domain::Moment;
 use super::codec::Malformed;
 use super::encoding::encode_news;
 use super::frame::{
-    FRAME_BYTES_MAX, Hello, KnownRouter, PeerFrame, VERSION, VERSION_MIN, encode_list,
+    FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN, encode_list,
 };
 use super::news::News;
 
@@ -38,7 +38,7 @@ pub enum LinkEvent {
     Met(Hello),
     /// The peer does not speak a version that this router does.
     Unfit(Hello),
-    Members(Vec<KnownRouter>),
+    Members(Vec<RouterAt>),
     /// News of one pool. `is_whole`: it is all that the peer has to tell of it, in place of what it told before.
     Heard {
         pool: u64,
@@ -189,7 +189,7 @@ impl Link {
         }
     }
 
-    pub fn tell_members(&mut self, members: Vec<KnownRouter>) {
+    pub fn tell_members(&mut self, members: Vec<RouterAt>) {
         self.control.push_back(PeerFrame::Members(members));
     }
 

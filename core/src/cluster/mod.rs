@@ -15,7 +15,7 @@ mod link;
 mod news;
 
 pub use codec::Malformed;
-pub use frame::{FRAME_BYTES_MAX, Hello, KnownRouter, PeerFrame, VERSION, VERSION_MIN};
+pub use frame::{FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
 pub use link::{Link, LinkEvent, LinkTotals};
 pub use news::{Came, News, Opened, SharedOrder, Stamp};
 

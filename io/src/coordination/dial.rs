@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cleave_core::cluster::KnownRouter;
+use cleave_core::cluster::RouterAt;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
@@ -34,7 +34,7 @@ impl Cluster {
     }
 
     /// Looks for routers that a peer knows.
-    pub(super) fn on_members(self: &Arc<Self>, members: Vec<KnownRouter>) {
+    pub(super) fn on_members(self: &Arc<Self>, members: Vec<RouterAt>) {
         for it in members.into_iter().filter(|it| it.router != self.hello.router) {
             self.look_for(&it.address, false);
         }

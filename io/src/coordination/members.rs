@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cleave_core::cluster::{Hello, KnownRouter};
+use cleave_core::cluster::{Hello, RouterAt};
 use cleave_core::domain::RouterId;
 use tokio_util::sync::CancellationToken;
 
@@ -70,9 +70,9 @@ impl Members {
     }
 
     /// Lists those that are talked to.
-    pub(super) fn list(&self) -> Vec<KnownRouter> {
+    pub(super) fn list(&self) -> Vec<RouterAt> {
         let state = self.lock();
-        let member = |(router, it): (&RouterId, &Talking)| KnownRouter {
+        let member = |(router, it): (&RouterId, &Talking)| RouterAt {
             router: *router,
             address: it.address.clone(),
         };
