@@ -11,9 +11,7 @@ use crate::domain::Moment;
 
 use super::codec::Malformed;
 use super::encoding::encode_news;
-use super::frame::{
-    FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN, encode_list,
-};
+use super::frame::{self, FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
 use super::news::News;
 
 /// What may be under way to a peer, or wait to be.
@@ -206,7 +204,7 @@ impl Link {
             Some(Batch { pool, part, count, bytes }) => {
                 self.told += 1;
                 self.waiting_bytes -= bytes.len();
-                let frame = encode_list(self.told, pool, part, count, &bytes);
+                let frame = frame::encode_list(self.told, pool, part, count, &bytes);
                 self.unheard.push_back((self.told, now, frame.len()));
                 self.unheard_bytes += frame.len();
                 frame
