@@ -117,15 +117,10 @@ impl Brain {
         &mut self,
         now: Moment,
         request: RequestId,
-        mut parked: Parked,
+        parked: Parked,
         there: &Fills,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        // Where its cache is gone, there is nothing to wait for.
-        if !parked.waits_for_keeper() {
-            let ask = parked.ask(now);
-            parked.home = parked.home.filter(|it| self.placement.has_cache(&ask, *it));
-        }
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
         }

@@ -32,9 +32,9 @@ impl SequenceLimit {
     /// the same for another reason.
     pub fn on_report(&mut self, report: &Report, worked: bool) {
         let full_at = if 0 < report.waiting { report.running } else { 0 };
-        if !worked || full_at == 0 || full_at != self.full_at {
+        if full_at == 0 || full_at != self.full_at {
             (self.full_at, self.ended_since) = (full_at, 0);
-        } else if ENDED_MIN.max(full_at / ENDED_PART) <= self.ended_since {
+        } else if worked && ENDED_MIN.max(full_at / ENDED_PART) <= self.ended_since {
             self.known = Some(full_at);
         }
         self.known = self.known.filter(|it| report.running <= *it);

@@ -82,12 +82,6 @@ pub trait Policy: Debug + Send {
         0
     }
 
-    /// Says how much of the prompt the rule believes to be in the cache of a replica; nothing where it keeps no
-    /// track of that.
-    fn cached_tokens(&self, _: &Ask<'_>, _: ReplicaId) -> Option<u32> {
-        None
-    }
-
     /// Shows how the rule weighs every candidate, for explanations. Changes nothing that later
     /// choices depend on. A rule that does not weigh in time shows nothing.
     fn terms(&mut self, _: &Ask<'_>, _: &[Candidate], _: &mut Vec<Terms>) {}

@@ -149,10 +149,6 @@ impl Policy for Priced {
         self.congestion.on_sent(now, work_ms);
     }
 
-    fn cached_tokens(&self, ask: &Ask<'_>, replica: ReplicaId) -> Option<u32> {
-        Some(ask.outline.tokens_in(self.residency.depth(ask, replica)))
-    }
-
     fn terms(&mut self, ask: &Ask<'_>, candidates: &[Candidate], into: &mut Vec<Terms>) {
         self.residency.look_up(ask, candidates);
         let traffic = self.traffic(ask, candidates);

@@ -55,11 +55,6 @@ impl Residency {
         Some((replica, usize::try_from(blocks).ok()?))
     }
 
-    /// Counts the leading blocks that a replica holds.
-    pub fn depth(&self, ask: &Ask<'_>, replica: ReplicaId) -> usize {
-        self.index.depth(&ask.outline.blocks, replica)
-    }
-
     /// Counts the tokens a replica holds of anything.
     pub fn held_tokens(&self, outline: &Outline, replica: ReplicaId) -> u64 {
         let held = u64::try_from(self.index.held(replica)).unwrap_or(u64::MAX);

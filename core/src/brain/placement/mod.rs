@@ -68,12 +68,6 @@ impl Placement {
         self.sessions.home(now, key)
     }
 
-    /// Tells whether most of the prompt is still in the cache of a replica, as far as the policy keeps track.
-    pub(super) fn has_cache(&self, ask: &Ask<'_>, replica: ReplicaId) -> bool {
-        let cached = self.policy.cached_tokens(ask, replica);
-        cached.is_none_or(|it| ask.outline.prompt_tokens / 2 <= it)
-    }
-
     /// Tells whether the policy means to keep sessions where they are.
     pub(super) fn keeps_sessions(&self) -> bool {
         self.policy.keeps_sessions()
