@@ -176,7 +176,7 @@ impl Replica {
         self.sequence_limit.on_ended(now);
     }
 
-    /// Predicts how long the next prompt waits here for others to be read, or for a place among those that run:
+    /// Predicts how long the next prompt waits here for others to be read, or to end where the engine runs no more at once:
     /// the one definition of that wait.
     pub fn wait(&self, now: Moment, strangers: &Strangers) -> Wait {
         let pace = self.pace.factor();

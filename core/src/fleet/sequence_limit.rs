@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_number_that_stays_while_requests_wait_and_end_is_the_limit() {
         let it = half_a_minute(20, |_| 64, true);
-        assert!(it.wait_ms(at(29_900), 63.0).abs() < 1e-9, "the next finds a place");
+        assert!(it.wait_ms(at(29_900), 63.0).abs() < 1e-9, "the next runs at once");
         // 40 end in a second, so the twentieth beyond the limit waits for half of one.
         let wait_ms = it.wait_ms(at(29_900), 83.0);
         assert!((wait_ms - 500.0).abs() < 50.0, "{wait_ms}");

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use super::cut::expect_cut_event;
-use crate::support::{Mock, Request, Router, Scripted, Wire, ask, sse_head};
+use crate::support::{Exchange, Mock, Request, Router, Scripted, Wire, ask, sse_head};
 
 /// Requests alternate, and no breaker gets in the way.
 const RESUME: &str = "resume = true\npolicy = \"round_robin\"\nbreaker.failures_max = 1000\n\
@@ -143,8 +143,15 @@ async fn half_an_event_is_never_passed_on_and_the_rest_is_asked_for_by_name() {
     expect_cut_event(&rest);
 }
 
-#[tokio::test]
-async fn what_the_other_replica_is_asked_holds_what_was_said_and_what_is_left() {
+/// A stream that broke off after its first event, and what the other replica is then asked.
+struct Broken {
+    client: Wire,
+    second: Exchange,
+    /// They end when this does.
+    _running: (Router, [Scripted; 2]),
+}
+
+async fn broken_after(event: &str) -> Broken {
     let (one, mut ones) = Scripted::by_hand().await;
     let (other, mut others) = Scripted::by_hand().await;
     let router = Router::start(&[one.url(), other.url()], RESUME).await;
@@ -156,11 +163,17 @@ async fn what_the_other_replica_is_asked_holds_what_was_said_and_what_is_left() 
     };
     first.body().await;
     first.send(sse_head()).await;
-    first.chunk(&format!("{WORD}\n\n")).await;
+    first.chunk(&format!("{event}\n\n")).await;
     client.head().await.unwrap();
     client.piece().await.unwrap().unwrap();
     first.reset();
-    let mut second = seconds.next().await;
+    let second = seconds.next().await;
+    Broken { client, second, _running: (router, [one, other]) }
+}
+
+#[tokio::test]
+async fn what_the_other_replica_is_asked_holds_what_was_said_and_what_is_left() {
+    let Broken { mut client, mut second, _running } = broken_after(WORD).await;
     let body = String::from_utf8(second.body().await).unwrap();
     assert!(body.starts_with(r#"{"continue_final_message":true,"add_generation_prompt":false,"#));
     assert!(body.contains(r#""max_tokens":39,"#), "{body}");
@@ -178,22 +191,7 @@ async fn what_the_other_replica_is_asked_holds_what_was_said_and_what_is_left() 
 #[tokio::test]
 async fn a_stream_that_had_only_its_role_is_asked_for_anew_and_goes_on_without_a_seam() {
     let role = WORD.replace(r#""content":"one ""#, r#""role":"assistant","content":"""#);
-    let (one, mut ones) = Scripted::by_hand().await;
-    let (other, mut others) = Scripted::by_hand().await;
-    let router = Router::start(&[one.url(), other.url()], RESUME).await;
-    let mut client = Wire::connect(router.address).await;
-    client.send(&Request::post("/v1/chat/completions", CHAT).bytes()).await;
-    let (mut first, mut seconds) = tokio::select! {
-        it = ones.next() => (it, others),
-        it = others.next() => (it, ones),
-    };
-    first.body().await;
-    first.send(sse_head()).await;
-    first.chunk(&format!("{role}\n\n")).await;
-    client.head().await.unwrap();
-    client.piece().await.unwrap().unwrap();
-    first.reset();
-    let mut second = seconds.next().await;
+    let Broken { mut client, mut second, _running } = broken_after(&role).await;
     assert_eq!(String::from_utf8(second.body().await).unwrap(), CHAT);
     second.send(sse_head()).await;
     let (role, word) = (role.replace("\"a\"", "\"b\""), WORD.replace("\"a\"", "\"b\""));

@@ -83,12 +83,7 @@ impl Router {
         let gauges = peers.iter().map(|(id, it)| PeerGauges {
             peer: &it.address,
             lag: it.lag,
-            bytes_told: it.totals.bytes_told,
-            bytes_heard: it.totals.bytes_heard,
-            gaps: it.totals.gaps,
-            wholes_told: it.totals.wholes_told,
-            wholes_heard: it.totals.wholes_heard,
-            overruns: it.totals.overruns,
+            totals: it.totals,
             in_flight: in_flight.get(id).copied().unwrap_or(0),
         });
         self.metrics.set_peers(&gauges.collect::<Vec<_>>());

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use cleave_core::cluster::LinkTotals;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -38,12 +39,7 @@ pub(super) struct PeerFamilies {
 pub struct PeerGauges<'a> {
     pub peer: &'a str,
     pub lag: Duration,
-    pub bytes_told: u64,
-    pub bytes_heard: u64,
-    pub gaps: u64,
-    pub wholes_told: u64,
-    pub wholes_heard: u64,
-    pub overruns: u64,
+    pub totals: LinkTotals,
     /// Requests that it has in flight.
     pub in_flight: usize,
 }
@@ -86,12 +82,12 @@ impl PeerFamilies {
             let set = |counter: &Counter, count| counter.inner().store(count, Relaxed);
             self.lag.get_or_create(&label).set(it.lag.as_secs_f64());
             self.in_flight.get_or_create(&label).set(whole(it.in_flight));
-            set(&self.bytes.get_or_create(&kind("told")), it.bytes_told);
-            set(&self.bytes.get_or_create(&kind("heard")), it.bytes_heard);
-            set(&self.gaps.get_or_create(&label), it.gaps);
-            set(&self.wholes.get_or_create(&kind("told")), it.wholes_told);
-            set(&self.wholes.get_or_create(&kind("heard")), it.wholes_heard);
-            set(&self.overruns.get_or_create(&label), it.overruns);
+            set(&self.bytes.get_or_create(&kind("told")), it.totals.bytes_told);
+            set(&self.bytes.get_or_create(&kind("heard")), it.totals.bytes_heard);
+            set(&self.gaps.get_or_create(&label), it.totals.gaps);
+            set(&self.wholes.get_or_create(&kind("told")), it.totals.wholes_told);
+            set(&self.wholes.get_or_create(&kind("heard")), it.totals.wholes_heard);
+            set(&self.overruns.get_or_create(&label), it.totals.overruns);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleave_core::brain::{Brain, MoveTotals, Settings, SubsetTotals, TtftError};
+use cleave_core::cluster::LinkTotals;
 use cleave_core::cost::learned::{Learner, Sighting, SightingKind};
 use cleave_core::domain::Usage;
 use cleave_core::fleet::Drift;
@@ -79,12 +80,7 @@ fn the_guide_lists_every_metric_and_no_other() {
     metrics.set_peers(&[PeerGauges {
         peer: "10.0.0.2:7400",
         lag: Duration::from_millis(3),
-        bytes_told: 1,
-        bytes_heard: 2,
-        gaps: 3,
-        wholes_told: 4,
-        wholes_heard: 5,
-        overruns: 6,
+        totals: LinkTotals { bytes_told: 1, gaps: 3, ..LinkTotals::default() },
         in_flight: 7,
     }]);
     let text = metrics.write();
