@@ -77,6 +77,14 @@ pub(super) struct Fill {
     pub(super) level: f64,
     /// How long the next prompt would wait there.
     pub(super) wait_ms: f64,
+    /// How much it reads, by [`reading::level`]; 0 where that limits nothing.
+    pub(super) reading: f64,
+}
+
+impl Fill {
+    pub(super) const fn empty(id: ReplicaId) -> Self {
+        Self { id, level: 0.0, wait_ms: 0.0, reading: 0.0 }
+    }
 }
 
 /// How full replicas are, at one look; in order of id.
@@ -118,8 +126,8 @@ pub(super) fn fill_of(fills: &[Fill], replica: ReplicaId) -> Option<&Fill> {
 }
 
 impl<'a> Scene<'a> {
-    /// Tells whether requests of a lane may go now. Strictly, only where their cache is.
-    pub(super) fn is_open(self, lane: LaneKey, strict: bool) -> bool {
+    /// Tells whether requests of a lane may go now.
+    pub(super) fn is_open(self, lane: LaneKey) -> bool {
         let home = lane.home.and_then(|it| fill_of(self.fills, it));
         let class = usize::from(lane.class);
         if lane.is_kept {
@@ -130,9 +138,9 @@ impl<'a> Scene<'a> {
         match lane.workload.and_then(|it| self.reaches.get(it)) {
             Some(reach) => {
                 let reached = reach.fills(self.fills, self.reaches.spill_wait_ms(class));
-                self.is_open_among(lane, home, strict, reached.chain(home))
+                self.admits(lane, reached.chain(home))
             }
-            None => self.is_open_among(lane, home, strict, self.fills.iter()),
+            None => self.admits(lane, self.fills.iter()),
         }
     }
 
@@ -168,21 +176,6 @@ impl<'a> Scene<'a> {
             Cause::Door
         } else {
             Cause::Turn
-        }
-    }
-
-    fn is_open_among(
-        self,
-        lane: LaneKey,
-        home: Option<&'a Fill>,
-        strict: bool,
-        fills: impl Iterator<Item = &'a Fill> + Clone,
-    ) -> bool {
-        if strict && lane.home.is_some() {
-            let limit = self.headroom.limit(lane.class.into());
-            self.lets_in(lane, fills) && home.is_some_and(|it| limit.admits(it))
-        } else {
-            self.admits(lane, fills)
         }
     }
 

@@ -10,6 +10,7 @@ mod headroom;
 mod knee;
 mod lanes;
 mod reach;
+mod reading;
 mod retry_budget;
 mod settle;
 
@@ -132,7 +133,7 @@ impl Admission {
     ) -> bool {
         let limit = self.headroom.limit(class.index()).times(IDLE_PART);
         let level = |it: &Replica| self.knees.fill(now, it);
-        let fill = |it: &Replica, wait_ms| Fill { id: it.id, level: level(it), wait_ms };
+        let fill = |it: &Replica, wait_ms| Fill { level: level(it), wait_ms, ..Fill::empty(it.id) };
         self.line.is_empty() && there.any(|(it, wait_ms)| limit.admits(&fill(it, wait_ms)))
     }
 
@@ -160,15 +161,22 @@ impl Admission {
         there: impl Iterator<Item = (&'a Replica, f64)>,
         into: &mut Vec<Fill>,
     ) {
+        // Where requests are not held, every replica has room. Held for itself only, a class is held by evidence:
+        // hardware that was never calibrated may well run more answers at once than was predicted of it.
         let (holds, is_alone) = (self.settings.holds, self.headroom.is_alone());
+        let knee = if is_alone { Knees::fill_shown } else { Knees::fill };
+        let (gap_ms, is_long) =
+            (self.settings.classes.token_gap_ms(), self.headroom.limits_reading());
+        let reading = |it| if is_long { reading::level(now, it, gap_ms) } else { 0.0 };
+        let level = |it| knee(&self.knees, now, it);
         into.clear();
-        into.extend(there.map(|(it, wait_ms)| match (holds, is_alone) {
-            // Where requests are not held, every replica has room.
-            (false, _) => Fill { id: it.id, level: 0.0, wait_ms: 0.0 },
-            // Held for itself only, a class is held by evidence: hardware that was never calibrated may well
-            // run more answers at once than was predicted of it.
-            (true, true) => Fill { id: it.id, level: self.knees.fill_shown(now, it), wait_ms },
-            (true, false) => Fill { id: it.id, level: self.knees.fill(now, it), wait_ms },
+        into.extend(there.map(|(it, wait_ms)| {
+            let empty = Fill::empty(it.id);
+            if holds {
+                Fill { level: level(it), wait_ms, reading: reading(it), ..empty }
+            } else {
+                empty
+            }
         }));
     }
 
@@ -284,9 +292,7 @@ impl Admission {
             let soonest_ms = fills.iter().map(|it| it.wait_ms).fold(f64::INFINITY, f64::min);
             let now = now + span_of_ms(soonest_ms);
             let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
-            let ticket = line
-                .next(now, |it| scene.is_open(it.into(), true), has_home)
-                .or_else(|| line.next(now, |it| scene.is_open(it.into(), false), has_home))?;
+            let ticket = line.next(now, |it| scene.is_open(it.into()), has_home)?;
             if let Some(it) = parked.swap_remove(&ticket.request) {
                 return Some((ticket.request, it));
             }
@@ -342,7 +348,7 @@ impl Admission {
         let mut fills = Vec::new();
         self.fill_all(now, open, &mut fills);
         let scene = self.scene(&fills);
-        self.line.lanes().any(|it| scene.is_open(it.into(), false))
+        self.line.lanes().any(|it| scene.is_open(it.into()))
     }
 
     /// Predicts how long a request that joins now waits; nothing where nothing is known.
