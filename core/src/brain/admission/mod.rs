@@ -321,7 +321,7 @@ impl Admission {
 
     /// Says how far a request may fill a replica, and its own replica.
     pub(super) fn limits(&self, parked: &Parked) -> (Limit, Limit) {
-        let mut limit = self.headroom.limit(parked.estimate.class.index());
+        let mut limit = self.headroom.limit_in(parked.lane());
         if parked.estimate.held.is_some_and(|it| it.usage == Use::BestEffort) {
             limit = limit.times(IDLE_PART);
         } else if self.headroom.is_alone() && self.line.is_empty() {

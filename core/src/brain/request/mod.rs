@@ -12,7 +12,7 @@ use crate::fleet::Reason;
 use crate::policy::Ask;
 
 pub(super) use account::{Account, First};
-pub(super) use estimate::{CostEstimate, Due, target};
+pub(super) use estimate::{CostEstimate, Due, PromptSize, target};
 pub use fingerprint::Fingerprint;
 pub(super) use seen::{Mark, PromptsRead, TimesSeen};
 
