@@ -28,6 +28,7 @@ mod rescue;
 mod resume;
 mod router;
 mod salts;
+mod sending;
 mod server;
 mod settings;
 mod sharing;

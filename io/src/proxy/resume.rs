@@ -18,8 +18,8 @@ use tracing::info;
 use crate::replicas::{Answer, AnswerBody, Payload};
 
 use super::buffers::Share;
-use super::exchange::try_each;
 use super::headers::{Framed, is_event_stream, write_for_replica};
+use super::sending::try_each;
 use super::settings::Passing;
 use super::visit::Visit;
 use super::worker::Worker;
