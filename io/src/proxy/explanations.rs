@@ -1,6 +1,7 @@
-//! Decisions that are kept, to be asked about: those drawn by lot, and those whose client asked for it.
-//! Bounded in number and in bytes, the oldest makes room. They hold no text of prompts or answers, and
-//! no session's name. The brain says why; this room only keeps it and adds what came of it.
+//! Decisions that are kept, to be asked about: those drawn by lot, those whose client asked for it, and those of
+//! requests that failed, were tried again, were slow, were held or moved. Each kind is bounded in number and in
+//! bytes, and its oldest makes room, so that a flood of one kind leaves the others. They hold no text of prompts
+//! or answers, and no session's name. The brain says why; this room only keeps it and adds what came of it.
 
 mod kept;
 
@@ -15,19 +16,21 @@ use super::headers::EXPLAIN;
 use super::settings::ExplainSettings;
 
 pub(super) use kept::Visibility;
-pub use kept::{KeptDecision, RequestOutcome};
+pub use kept::{KeptDecision, KeptFor, KeptLife, KeptTry, RequestOutcome};
 
-/// What all that is kept may take together.
+/// What the decisions that were asked for or drawn may take together.
 const BYTES_MAX: usize = 16 << 20;
+/// The same for each kind that is kept for what came of it.
+const KIND_BYTES_MAX: usize = 4 << 20;
 
 /// What is kept.
 #[derive(Debug)]
 pub struct Explanations {
     settings: ExplainSettings,
-    kept: Mutex<KeptDecisions>,
+    kept: Mutex<[KeptDecisions; KeptFor::KINDS]>,
 }
 
-/// The newest last.
+/// Those of one kind, the newest last.
 #[derive(Debug, Default)]
 struct KeptDecisions {
     kept: VecDeque<KeptDecision>,
@@ -41,12 +44,19 @@ impl Explanations {
 
     /// Finds what is kept of a request; the newest, if a client used the id twice.
     pub fn find(&self, request_id: &str) -> Option<KeptDecision> {
-        self.lock().kept.iter().rev().find(|it| it.request_id == request_id).cloned()
+        let all = self.lock();
+        let found = all.iter().flat_map(|it| &it.kept).filter(|it| it.request_id == request_id);
+        found.max_by_key(|it| it.request).cloned()
     }
 
-    /// Lists what was kept last, the newest first.
-    pub fn latest(&self, count: usize) -> Vec<KeptDecision> {
-        self.lock().kept.iter().rev().take(count).cloned().collect()
+    /// Lists those that came last, the newest first; only those that are kept for `kept_for`, where it is given.
+    pub fn latest(&self, count: usize, kept_for: Option<&str>) -> Vec<KeptDecision> {
+        let all = self.lock();
+        let is_wanted =
+            |it: &&KeptDecision| kept_for.is_none_or(|word| it.kept_for.as_str() == word);
+        let mut wanted: Vec<_> = all.iter().flat_map(|it| &it.kept).filter(is_wanted).collect();
+        wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.request));
+        wanted.into_iter().take(count).cloned().collect()
     }
 
     /// The share of requests that is kept.
@@ -76,7 +86,7 @@ impl Explanations {
 
     /// Keeps what is known of a request so far, in place of what was known before.
     pub(super) fn put(&self, kept: &KeptDecision) {
-        let mut all = self.lock();
+        let all = &mut self.lock()[kept.kept_for.kind()];
         let known = all.kept.iter().rposition(|it| it.request == kept.request);
         all.bytes += kept.bytes();
         if let Some(at) = known {
@@ -88,13 +98,27 @@ impl Explanations {
             // It had to make room while it ran.
             all.bytes -= kept.bytes();
         }
-        while self.settings.kept_max < all.kept.len() || BYTES_MAX < all.bytes {
+        self.make_room(kept.kept_for, all);
+    }
+
+    /// Keeps a request for what came of it, of which nothing was kept while it ran.
+    pub(super) fn add(&self, kept: KeptDecision) {
+        let kept_for = kept.kept_for;
+        let all = &mut self.lock()[kept_for.kind()];
+        all.bytes += kept.bytes();
+        all.kept.push_back(kept);
+        self.make_room(kept_for, all);
+    }
+
+    fn make_room(&self, kept_for: KeptFor, all: &mut KeptDecisions) {
+        let bytes_max = if let KeptFor::Remark(_) = kept_for { KIND_BYTES_MAX } else { BYTES_MAX };
+        while self.settings.kept_max < all.kept.len() || bytes_max < all.bytes {
             let Some(oldest) = all.kept.pop_front() else { return };
             all.bytes -= oldest.bytes();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, KeptDecisions> {
+    fn lock(&self) -> MutexGuard<'_, [KeptDecisions; KeptFor::KINDS]> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -109,7 +133,8 @@ pub(crate) fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use cleave_core::domain::Usage;
+    use cleave_core::brain::Remark;
+    use cleave_core::domain::{Moment, Usage};
 
     use super::*;
 
@@ -118,7 +143,8 @@ mod tests {
     }
 
     fn kept(number: u64, id: &str) -> KeptDecision {
-        let mut kept = KeptDecision::new(RequestId(number), id.to_owned());
+        let mut kept =
+            KeptDecision::new(RequestId(number), id.to_owned(), Moment::ZERO, KeptFor::Lot);
         kept.refusal = Some("no_replica");
         kept
     }
@@ -130,7 +156,7 @@ mod tests {
             explanations.put(&kept(number, &format!("r-{number}")));
         }
         let latest: Vec<String> =
-            explanations.latest(9).into_iter().map(|it| it.request_id).collect();
+            explanations.latest(9, None).into_iter().map(|it| it.request_id).collect();
         assert_eq!(latest, ["r-4", "r-3", "r-2"]);
         assert!(explanations.find("r-1").is_none());
         let (ttft, total, usage) = (None, Duration::from_secs(1), Usage::default());
@@ -139,7 +165,7 @@ mod tests {
         explanations.put(&KeptDecision { came, ..kept(1, "r-1") });
         assert!(explanations.find("r-3").is_some_and(|it| it.came.is_some()));
         assert!(explanations.find("r-1").is_none(), "what made room stays away");
-        assert_eq!(explanations.latest(9).len(), 3);
+        assert_eq!(explanations.latest(9, None).len(), 3);
     }
 
     #[test]
@@ -147,9 +173,31 @@ mod tests {
         let explanations = keeping(usize::MAX);
         let long = "x".repeat(1 << 20);
         (0..40).for_each(|it| explanations.put(&kept(it, &long)));
+        for remark in Remark::ALL {
+            let kept_for = KeptFor::Remark(remark);
+            (0..40).for_each(|it| explanations.add(KeptDecision { kept_for, ..kept(it, &long) }));
+        }
         let all = explanations.lock();
-        assert!(all.bytes <= BYTES_MAX && 10 < all.kept.len());
-        assert_eq!(all.bytes, all.kept.iter().map(KeptDecision::bytes).sum::<usize>());
+        for (kind, it) in all.iter().enumerate() {
+            let bytes_max = if kind == 0 { BYTES_MAX } else { KIND_BYTES_MAX };
+            assert!(it.bytes <= bytes_max && 2 < it.kept.len(), "kind {kind}");
+            assert_eq!(it.bytes, it.kept.iter().map(KeptDecision::bytes).sum::<usize>());
+        }
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_leaves_the_others() {
+        let explanations = keeping(3);
+        let of = |kept_for, number| KeptDecision { kept_for, ..kept(number, &number.to_string()) };
+        explanations.put(&of(KeptFor::Asked, 0));
+        explanations.add(of(KeptFor::Remark(Remark::Failed), 1));
+        (2..99).for_each(|it| explanations.add(of(KeptFor::Remark(Remark::Held), it)));
+        let ids = |kept_for| -> Vec<u64> {
+            explanations.latest(9, kept_for).into_iter().map(|it| it.request.0).collect()
+        };
+        assert_eq!(ids(None), [98, 97, 96, 1, 0]);
+        assert_eq!(ids(Some("failed")), [1]);
+        assert!(explanations.find("0").is_some() && explanations.find("50").is_none());
     }
 
     #[test]

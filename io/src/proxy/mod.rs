@@ -18,6 +18,7 @@ mod guard;
 mod headers;
 mod intake;
 mod kept_ids;
+mod life;
 mod open_connections;
 mod orders;
 mod outgoing;
@@ -45,7 +46,7 @@ mod worker;
 mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
-pub use explanations::{Explanations, KeptDecision, RequestOutcome};
+pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, RequestOutcome};
 pub(crate) use guard::{Guard, Socket};
 pub use orders::{Given, StandingOrders};
 pub use pool::Pool;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Outcome, streamed_is_due};
-use cleave_core::domain::{Extent, RequestId, SliceKey, Usage};
+use cleave_core::domain::{Extent, Moment, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, KeptPath, Meter, SessionId};
 use cleave_core::queue::{ClassId, Tenant};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
@@ -18,9 +18,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use crate::replicas::Origin;
 
 use super::cancel::CancelSignal;
-use super::explanations::{KeptDecision, Visibility};
+use super::explanations::{KeptDecision, KeptFor, Visibility};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, TraceId, WAITED_MS, write_rate_limits};
 use super::kept_ids::{IdNotes, Named};
+use super::life::Life;
 use super::pool::{Member, Pool};
 use super::rescue::ServeError;
 use super::router::Router;
@@ -42,6 +43,7 @@ pub(super) struct Visit {
     arrived: Instant,
     /// When it was placed last.
     placed: Instant,
+    life: Life,
     /// What is kept of its decisions, where any are.
     kept: Option<Box<KeptDecision>>,
     /// How much of it the client wants to see, and may.
@@ -108,6 +110,7 @@ impl Visit {
             api,
             arrived: Instant::now(),
             placed: Instant::now(),
+            life: Life::default(),
             kept: None,
             shows: None,
             pool: None,
@@ -144,10 +147,25 @@ impl Visit {
     pub(super) fn explain(&mut self, headers: &HeaderMap) {
         let explanations = &self.router.explanations;
         self.shows = explanations.asks(headers);
-        if self.shows.is_some() || explanations.samples(self.request) {
-            let id = self.request_id.to_str().unwrap_or("-").to_owned();
-            self.kept = Some(Box::new(KeptDecision::new(self.request, id)));
+        if self.shows.is_some() {
+            self.keep(KeptFor::Asked);
+        } else if explanations.samples(self.request) {
+            self.keep(KeptFor::Lot);
         }
+    }
+
+    /// Has what is decided about it from now on kept.
+    fn keep(&mut self, kept_for: KeptFor) {
+        self.kept = Some(self.new_kept(kept_for));
+    }
+
+    fn new_kept(&self, kept_for: KeptFor) -> Box<KeptDecision> {
+        let id = self.request_id.to_str().unwrap_or("-").to_owned();
+        let age = self.arrived.elapsed().as_nanos();
+        let now = self.router.now().as_nanos();
+        let arrived_at = now.saturating_sub(u64::try_from(age).unwrap_or(u64::MAX));
+        let arrived_at = Moment::from_nanos(arrived_at);
+        Box::new(KeptDecision::new(self.request, id, arrived_at, kept_for))
     }
 
     /// Notes the head of the answer that will be passed on. Of a good one the figures are read, unless
@@ -155,6 +173,7 @@ impl Visit {
     pub(super) fn answering(&mut self, status: StatusCode, stream: bool, is_encoded: bool) {
         self.status = status;
         self.stream = stream;
+        self.life.on_head(self.arrived.elapsed());
         if status.is_success() && !is_encoded {
             self.meter = Meter::new(self.api, stream);
             let path = KeptPath::read(self.uri.path());
@@ -186,7 +205,9 @@ impl Visit {
         self.outcome = Some(Outcome::Done);
     }
 
-    pub(super) fn on_piece(&mut self, piece: &[u8]) {
+    /// Notes a piece of the answer that came `gap` after the one before; `awaited` says that the replica was
+    /// waited for meanwhile, and not the client.
+    pub(super) fn on_piece(&mut self, piece: &[u8], gap: Duration, awaited: bool) {
         let before = self.streamed_tokens();
         if let (Some(notes), Some(member)) = (&mut self.id_notes, &self.member) {
             notes.on_piece(&self.router.kept_ids, member.place, piece);
@@ -195,9 +216,16 @@ impl Visit {
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
             self.first_token = self.first_byte.filter(|_| !self.awaits_token);
+            if let Some(at) = self.first_token {
+                self.life.on_first_token(at);
+            }
+        } else if self.first_token.is_some() {
+            self.life.on_gap(gap, awaited, || self.arrived.elapsed());
         }
         if self.awaits_token && !self.meter.awaits_content() {
-            self.first_token.get_or_insert_with(|| self.arrived.elapsed());
+            let at = self.arrived.elapsed();
+            self.first_token.get_or_insert(at);
+            self.life.on_first_token(at);
             self.tell_answering();
         }
         if self.stream && streamed_is_due(before, self.streamed_tokens()) {
@@ -208,6 +236,7 @@ impl Visit {
 
     /// Notes that another replica has begun to go on with the answer.
     pub(super) fn resumed(&mut self) {
+        self.life.on_head(self.arrived.elapsed());
         self.meter.await_content();
         self.await_token();
         self.on_sign_of_life();
@@ -236,6 +265,7 @@ impl Visit {
     pub(super) fn settle(&mut self) {
         let usage = self.usage();
         self.read_usage = Some(usage);
+        self.life.on_answered(self.arrived.elapsed());
         self.close(self.outcome.unwrap_or(Outcome::Cancelled), self.lesson(usage));
     }
 

@@ -3,8 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use cleave_core::brain::{Considered, Explanation, Other, Refusal, Waited};
-use cleave_core::domain::{RequestId, Usage};
+use cleave_core::brain::{
+    Considered, Course, Expected, Explanation, Other, Refusal, Remark, Waited,
+};
+use cleave_core::domain::{Moment, RequestId, Usage};
+use cleave_core::policy::Terms;
 
 /// How much of a decision is shown in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,21 +19,84 @@ pub(in crate::proxy) enum Visibility {
     Own,
 }
 
+/// Why a decision is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptFor {
+    /// Its client asked for it, or an operator.
+    Asked,
+    /// It was drawn.
+    Lot,
+    /// Of what came of the request.
+    Remark(Remark),
+}
+
+impl KeptFor {
+    /// How many kinds make room for none but their own.
+    pub(super) const KINDS: usize = 1 + Remark::ALL.len();
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Lot => "lot",
+            Self::Remark(it) => it.as_str(),
+        }
+    }
+
+    /// Its place among the kinds; what is asked for and what is drawn are one.
+    pub(super) fn kind(self) -> usize {
+        let Self::Remark(remark) = self else { return 0 };
+        1 + Remark::ALL.iter().position(|it| *it == remark).unwrap_or_default()
+    }
+}
+
+/// How a request went, once it is over.
+#[derive(Clone, Debug)]
+pub struct KeptLife {
+    pub course: Course,
+    /// When it first asked for a place.
+    pub asked: Duration,
+    /// Every time that it was sent.
+    pub tries: Vec<KeptTry>,
+    pub first_token: Option<Duration>,
+    /// When the longest pause in its answer began.
+    pub gap_longest_at: Duration,
+    /// When its answer was there.
+    pub answered: Duration,
+}
+
+/// One time that it was sent, in moments after its arrival.
+#[derive(Clone, Debug)]
+pub struct KeptTry {
+    pub replica: String,
+    /// Where its session was before, if that was another.
+    pub home: Option<String>,
+    pub placed: Duration,
+    /// When the head of its answer came.
+    pub head: Option<Duration>,
+    pub failed: Option<(Duration, &'static str)>,
+    pub expected: Expected,
+}
+
 /// One request: each time it was placed, and what came of it.
 #[derive(Clone, Debug)]
 pub struct KeptDecision {
     pub(super) request: RequestId,
+    pub kept_for: KeptFor,
     /// As the client knows it.
     pub request_id: String,
     pub pool: String,
     /// What it went through before it was first sent or refused.
     pub waited: Option<Waited>,
-    /// One for each time it was sent.
+    /// One for each time it was sent since it is kept; of one that is kept for what came of it, the last ones or
+    /// none.
     pub choices: Vec<Explanation>,
     /// Why it was not sent, or not sent again.
     pub refusal: Option<&'static str>,
     /// `None` while it runs.
     pub came: Option<RequestOutcome>,
+    /// By the clock of the pools.
+    pub arrived_at: Moment,
+    pub life: Option<KeptLife>,
 }
 
 /// What came of a request.
@@ -46,9 +112,24 @@ pub struct RequestOutcome {
 }
 
 impl KeptDecision {
-    pub(in crate::proxy) fn new(request: RequestId, request_id: String) -> Self {
-        let (pool, choices) = (String::new(), Vec::new());
-        Self { request, request_id, pool, waited: None, choices, refusal: None, came: None }
+    pub(in crate::proxy) fn new(
+        request: RequestId,
+        request_id: String,
+        arrived_at: Moment,
+        kept_for: KeptFor,
+    ) -> Self {
+        Self {
+            request,
+            kept_for,
+            request_id,
+            pool: String::new(),
+            waited: None,
+            choices: Vec::new(),
+            refusal: None,
+            came: None,
+            arrived_at,
+            life: None,
+        }
     }
 
     pub(in crate::proxy) fn on_placed(
@@ -115,14 +196,7 @@ impl KeptDecision {
         }
         let prompt = it.prompt_tokens;
         if let Some(terms) = it.terms {
-            let (price, cached) = (terms.price_ms, terms.cached_tokens);
-            write!(
-                line,
-                " wait_ms={:.1} prefill_ms={:.1} evict_ms={:.1} slow_ms={:.1} \
-                 price_ms={price:.1} cached_tokens={cached}",
-                terms.wait_ms, terms.prefill_ms, terms.evict_ms, terms.slow_ms,
-            )
-            .expect("text grows");
+            write_terms(&mut line, &terms.rounded());
         }
         write!(line, " prompt_tokens={prompt} ttft_ms={:.1}", it.ttft_ms).expect("text grows");
         Some(line + &self.waited_words())
@@ -165,7 +239,22 @@ impl KeptDecision {
                 + considered.chain(others).sum::<usize>()
         };
         let class = self.waited.as_ref().map_or(0, |it| it.class.len());
-        let own = size_of::<Self>() + self.request_id.len() + self.pool.len() + class;
+        let tries = self.life.iter().flat_map(|it| &it.tries);
+        let names = |it: &KeptTry| it.replica.len() + it.home.as_ref().map_or(0, String::len);
+        let tries: usize = tries.map(|it| size_of::<KeptTry>() + names(it)).sum();
+        let own = size_of::<Self>() + self.request_id.len() + self.pool.len() + class + tries;
         own + self.choices.iter().map(choice).sum::<usize>()
     }
+}
+
+/// Writes the terms of a price and what they add up to.
+fn write_terms(line: &mut String, it: &Terms) {
+    let (price, cached) = (it.price_ms, it.cached_tokens);
+    write!(
+        line,
+        " wait_ms={:.1} prefill_ms={:.1} late_ms={:.1} evict_ms={:.1} crowd_ms={:.1} slow_ms={:.1} \
+         weight_ms={:.1} price_ms={price:.1} cached_tokens={cached}",
+        it.wait_ms, it.prefill_ms, it.late_ms, it.evict_ms, it.crowd_ms, it.slow_ms, it.weight_ms,
+    )
+    .expect("text grows");
 }

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cleave_core::brain::{Event, Failure, Refusal};
+use cleave_core::brain::{Event, Failure, Refusal, Remark};
 use cleave_core::domain::{Extent, Outline, SliceKey};
 use cleave_core::queue::Claim;
 
+use crate::proxy::explanations::KeptFor;
 use crate::proxy::pool::{Member, Pool};
 
 use super::Visit;
@@ -42,7 +43,8 @@ impl Visit {
         self.extent = extent;
         let arrived = Event::Arrived { request: self.request, key, outline, extent, claim };
         let placed = self.ask(arrived).await?;
-        self.previous = pool.moved_from(self.request);
+        let expected = self.life.current().map(|it| it.expected);
+        self.previous = expected.and_then(|it| it.moved_from).and_then(|it| pool.origin_of(it));
         Ok(placed)
     }
 
@@ -53,6 +55,10 @@ impl Visit {
     ) -> Result<Arc<Member>, Refusal> {
         if let Some(member) = &self.member {
             member.metrics.on_error(word_of(failure));
+        }
+        self.life.on_failed(self.arrived.elapsed(), word_of(failure));
+        if self.kept.is_none() {
+            self.keep(KeptFor::Remark(Remark::Retried));
         }
         let member = self.ask(Event::Failed { request: self.request, failure }).await?;
         if let Some(pool) = &self.pool {
@@ -74,6 +80,10 @@ impl Visit {
         self.placed = Instant::now();
         self.waited += self.placed - asked;
         pool.metrics.waited.observe(self.waited.as_secs_f64());
+        let (expected, held) = pool.take_expected(self.request);
+        let moments = (asked - self.arrived, self.placed - self.arrived);
+        self.life.on_placed(moments, expected, placed.as_ref().ok());
+        self.life.held = self.life.held.take().or(held.map(Box::new));
         if let Some(kept) = &mut self.kept {
             let (waited, choice) = pool.take_explanation(self.request);
             kept.on_placed(&pool.name, waited, choice, placed.as_ref().err());
