@@ -14,13 +14,14 @@ use hyper::body::Incoming;
 use tracing::debug;
 
 use crate::replicas::{Answer, Payload, Upload};
+use crate::telemetry::TraceContext;
 use crate::tokenizer::Count;
 
 use super::body::Body;
 use super::callers::{Caller, Owner};
 use super::claim;
 use super::client::Client;
-use super::headers::{Framed, TraceId, clean_for_client, is_event_stream, write_for_replica};
+use super::headers::{Framed, TRACEPARENT, clean_for_client, is_event_stream, write_for_replica};
 use super::intake::{self, Intake};
 use super::kept_ids;
 use super::outgoing;
@@ -45,7 +46,9 @@ pub(super) async fn exchange(
     let request_id = intake::request_id(&parts.headers, || worker.fresh_id());
     let router = Arc::clone(&worker.router);
     let mut visit = Visit::new(router, parts.method.clone(), parts.uri.clone(), request_id);
-    (visit.client, visit.trace) = (Some(client.peer), TraceId::of(&parts.headers));
+    let given = parts.headers.get(TRACEPARENT).and_then(|it| TraceContext::read(it.as_bytes()));
+    visit.client = Some(client.peer);
+    visit.trace = worker.router.traces.begin(given, || worker.chance());
     visit.explain(&parts.headers);
     visit.session = intake::session(&parts.headers, &worker.router.settings.session_headers);
     let served = match own_answer(&worker, &parts) {
@@ -159,7 +162,9 @@ async fn serve(
 
     // Send, and send elsewhere while nothing has come back.
     let passing = out.passing;
-    let head = |framed| write_for_replica(&parts.headers, &visit.request_id, framed, passing);
+    let is_traced = router.traces.is_on();
+    let head =
+        |framed| write_for_replica(&parts.headers, &visit.request_id, framed, passing, is_traced);
     let (answer, resume_buffer) = match taken {
         Intake::Passing(body) => {
             let framed = passing_framed(&body);

@@ -15,7 +15,7 @@ use crate::replicas::{
     Access, Answer, Connection, OutgoingBody, Payload, SendError, Target, Upload,
 };
 
-use super::headers::PREVIOUS_REPLICA;
+use super::headers::{PREVIOUS_REPLICA, TRACEPARENT};
 use super::pool::Member;
 use super::rescue::ServeError;
 use super::visit::Visit;
@@ -159,6 +159,9 @@ fn request_line(visit: &Visit, member: &Member, access: &Access) -> String {
     let (authority, key) = (member.origin.authority(), access.line());
     let method = visit.method.as_str();
     let mut line = [method, " ", path, " HTTP/1.1\r\nhost: ", authority, "\r\n", key].concat();
+    if let Some(parent) = visit.traceparent() {
+        line.extend([TRACEPARENT.as_str(), ": ", parent.as_str(), "\r\n"]);
+    }
     if let Some(previous) = &visit.previous {
         line.extend([PREVIOUS_REPLICA.as_str(), ": ", previous.as_str(), "\r\n"]);
     }

@@ -3,6 +3,7 @@
 
 mod placing;
 mod settle;
+mod tracing;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use cleave_core::queue::{ClassId, Tenant};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::replicas::Origin;
+use crate::telemetry::TraceContext;
 
 use super::cancel::CancelSignal;
 use super::explanations::{KeptDecision, KeptFor, Visibility};
-use super::headers::{DECISION, REQUEST_ID, SESSION_ID, TraceId, WAITED_MS, write_rate_limits};
+use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
 use super::kept_ids::{IdNotes, Named};
 use super::life::Life;
 use super::pool::{Member, Pool};
@@ -64,7 +66,7 @@ pub(super) struct Visit {
     pub(super) whose: Option<(Arc<Tenants>, usize)>,
     pub(super) model: Option<Box<str>>,
     class: Option<ClassId>,
-    pub(super) trace: Option<TraceId>,
+    pub(super) trace: Option<TraceContext>,
     /// Why it was not placed.
     refused: Option<&'static str>,
     /// Why the router answers itself.

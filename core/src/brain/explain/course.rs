@@ -147,7 +147,7 @@ impl Course {
     }
 
     /// Tells whether it waited in the line.
-    fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         self.line_cause.is_some() || HELD_MS <= self.line.took_ms
     }
 

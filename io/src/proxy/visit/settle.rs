@@ -12,11 +12,10 @@ use http::StatusCode;
 
 use super::Visit;
 use crate::proxy::explanations::{KeptFor, RequestOutcome};
-use crate::proxy::headers::TraceId;
 use crate::proxy::life::Ended;
 use crate::proxy::panics::{Panicked, attempt};
 use crate::proxy::pool::Pool;
-use crate::telemetry::{AccessRecord, ServedRequest};
+use crate::telemetry::{AccessRecord, ServedRequest, TraceContext};
 
 /// What an answer has beside its text, where its form is not read.
 const ENVELOPE_BYTES: u64 = 512;
@@ -51,7 +50,15 @@ impl Visit {
         let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
         self.close(outcome, self.lesson(usage));
         let total = self.arrived.elapsed();
-        self.keep_end(usage, total);
+        let course = self.pool.is_some().then(|| self.course(usage, total));
+        let recorded = self.recorded(course.as_ref().and_then(Course::remark));
+        if let Some(context) = recorded {
+            self.trace_end(context, course.as_ref(), usage, total);
+        }
+        if let Some(course) = course {
+            self.keep_end(course, usage, total);
+        }
+        let trace = recorded.as_ref().map(TraceContext::id);
         if let Some(pool) = &self.pool {
             let metrics = &pool.metrics;
             match self.outcome {
@@ -65,12 +72,12 @@ impl Visit {
             metrics.tokens_cached.inc_by(usage.cached.unwrap_or(0).into());
             metrics.tokens_output.inc_by(usage.output.unwrap_or(0).into());
             if let Some(first_byte) = self.first_byte {
-                metrics.first_byte.observe(first_byte.as_secs_f64());
+                metrics.first_byte.observe(first_byte, trace);
             }
             if let Some(first_token) = self.shown_first_token() {
-                metrics.first_token.observe(first_token.as_secs_f64());
+                metrics.first_token.observe(first_token, trace);
             }
-            metrics.total[usize::from(self.stream)].observe(total.as_secs_f64());
+            metrics.total[usize::from(self.stream)].observe(total, trace);
             self.count_served(pool, usage, total);
         }
         if let Some(code) = self.code {
@@ -103,7 +110,7 @@ impl Visit {
             first_token: self.shown_first_token(),
             total,
             outcome: self.outcome_word(),
-            trace_id: self.trace.as_ref().map(TraceId::as_str),
+            trace_id: self.trace.as_ref().map(TraceContext::id),
         });
     }
 
@@ -170,9 +177,8 @@ impl Visit {
     }
 
     /// Completes what is kept with what came of it, and keeps a request for what came of it.
-    fn keep_end(&mut self, usage: Usage, total: Duration) {
+    fn keep_end(&mut self, course: Course, usage: Usage, total: Duration) {
         let Some(pool) = &self.pool else { return };
-        let course = self.course(usage, total);
         let kept = self.kept.take().filter(|it| it.is_placed());
         let (is_new, remark) = (kept.is_none(), course.remark());
         let fresh = |remark| {
@@ -214,11 +220,11 @@ impl Visit {
     }
 
     /// When the first token came: only a stream shows that.
-    fn shown_first_token(&self) -> Option<Duration> {
+    pub(super) fn shown_first_token(&self) -> Option<Duration> {
         self.first_token.filter(|_| self.stream)
     }
 
-    fn outcome_word(&self) -> &'static str {
+    pub(super) fn outcome_word(&self) -> &'static str {
         match self.outcome {
             None => "panicked",
             Some(Outcome::Done) if self.member.is_none() => "router",

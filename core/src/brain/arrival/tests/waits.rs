@@ -31,6 +31,7 @@ fn what_a_request_waited_for_is_known_without_a_mark() {
     let first = bench.fill();
     let (held, verdicts) = bench.arrive_unmarked(7, LONG, of(0, 2));
     assert_eq!(verdicts, [], "it waits");
+    bench.wait(0.5);
     assert_eq!(sent(&bench.answer(first)), [held]);
     let (expected, waited) = bench.brain.take_expected(RequestId(held));
     assert!(0.0 < expected.unwrap().ttft_ms);
