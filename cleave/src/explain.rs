@@ -4,19 +4,13 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use bytes::Bytes;
 use cleave_core::domain::whole;
 use cleave_io::admin::{Explained, LineSeen, OutcomeSeen, Stage, Terms, Try};
 use comfy_table::{CellAlignment, Table, presets};
-use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 
 use crate::admin::AdminPort;
-
-const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// Explain why a request went where it went
 ///
@@ -55,26 +49,9 @@ impl Args {
     }
 
     async fn fetch(&self) -> anyhow::Result<Bytes> {
-        let admin = self.port.url()?;
         let id = self.request.as_ref().map_or(String::new(), |it| format!("/{it}"));
         let kind = self.kept_for.as_ref().map_or(String::new(), |it| format!("?kept_for={it}"));
-        let mut request = Request::get(format!("{admin}/explain{id}{kind}"));
-        if let Some(token) = self.port.token()? {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-        let asked = client.request(request.body(Full::default())?).await;
-        let answer = asked.with_context(|| format!("no answer from {admin}"))?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
-        let words = String::from_utf8_lossy(&body);
-        match status {
-            StatusCode::OK => Ok(body),
-            StatusCode::UNAUTHORIZED => bail!("the admin port asks for a token: give --token-file"),
-            StatusCode::NOT_FOUND => bail!("{}", words.trim()),
-            other => bail!("the admin port answered {other}: {}", words.trim()),
-        }
+        self.port.client()?.read(&format!("/explain{id}{kind}")).await
     }
 }
 

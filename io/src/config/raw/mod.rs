@@ -187,7 +187,8 @@ pub(super) struct PoolSection {
     #[schemars(with = "Vec<Replica>")]
     pub replicas: Slots<Replica>,
     /// Where more of the pool's replicas are found: `file:PATH` (an address on each line, read again
-    /// when it changes), `dns:HOST:PORT` (every address of the name) or `srv:NAME` (every service).
+    /// when it changes), `dns:HOST:PORT` (every address of the name) or `srv:NAME` (every service);
+    /// `dns+https:HOST:PORT` and `srv+https:NAME` for replicas under TLS.
     pub discover: Option<Text<Source>>,
 }
 
