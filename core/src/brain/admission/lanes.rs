@@ -2,11 +2,13 @@
 //! conditions. A request that waits for its own replica, begins a session, has a long prompt or belongs to a
 //! workload with a subset has conditions of its own, and must not hold up requests without them.
 
+use std::cell::Cell;
+
 use crate::domain::ReplicaId;
 use crate::queue::{Gate, Lane};
 
 use super::cause::Cause;
-use super::headroom::Headroom;
+use super::headroom::{Headroom, Limit};
 use super::reach::Reaches;
 
 const HOME_BITS: u32 = 24;
@@ -75,6 +77,39 @@ pub(super) struct Fill {
     pub(super) level: f64,
     /// How long the next prompt would wait there.
     pub(super) wait_ms: f64,
+}
+
+/// How full replicas are, at one look; in order of id.
+#[derive(Debug)]
+pub(in crate::brain) struct Fills(pub(super) Vec<Fill>);
+
+impl Fills {
+    pub(in crate::brain) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns a predicate: is a replica among these, and has it room within its limit?
+    pub(in crate::brain) fn rooms(
+        &self,
+        limit: Limit,
+        (home, limit_at_home): (Option<ReplicaId>, Limit),
+    ) -> impl Fn(ReplicaId) -> bool {
+        // Replicas are asked for in order of id, so it is most often the next one.
+        let next = Cell::new(0);
+        move |replica| {
+            let is_next = self.0.get(next.get()).is_some_and(|it| it.id == replica);
+            let at = if is_next {
+                Ok(next.get())
+            } else {
+                self.0.binary_search_by_key(&replica, |it| it.id)
+            };
+            at.is_ok_and(|at| {
+                next.set(at + 1);
+                let limit = if Some(replica) == home { limit_at_home } else { limit };
+                limit.admits(&self.0[at])
+            })
+        }
+    }
 }
 
 /// Finds a replica among those that may take something.

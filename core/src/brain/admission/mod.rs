@@ -13,13 +13,12 @@ mod reach;
 mod retry_budget;
 mod settle;
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Moment, Promise, ReplicaId, RequestId, span_of_ms};
+use crate::domain::{Moment, Promise, RequestId, span_of_ms};
 use crate::fleet::Replica;
 use crate::queue::{Claim, ClassId, Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
 
@@ -33,6 +32,7 @@ pub(super) use assess::{Arrival, Parked};
 use headroom::Headroom;
 pub(super) use headroom::Limit;
 use knee::Knees;
+pub(super) use lanes::Fills;
 use lanes::{Fill, LaneKey, Scene};
 pub(super) use reach::Reach;
 use reach::Reaches;
@@ -62,39 +62,6 @@ pub(super) struct Admission {
     capacity_per_min: Work,
     /// What retries may add to the load.
     pub(super) retries: RetryBudget,
-}
-
-/// How full replicas are, at one look; in order of id.
-#[derive(Debug)]
-pub(super) struct Fills(Vec<Fill>);
-
-impl Fills {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns a predicate: is a replica among these, and has it room within its limit?
-    pub(super) fn rooms(
-        &self,
-        limit: Limit,
-        (home, limit_at_home): (Option<ReplicaId>, Limit),
-    ) -> impl Fn(ReplicaId) -> bool {
-        // Replicas are asked for in order of id, so it is most often the next one.
-        let next = Cell::new(0);
-        move |replica| {
-            let is_next = self.0.get(next.get()).is_some_and(|it| it.id == replica);
-            let at = if is_next {
-                Ok(next.get())
-            } else {
-                self.0.binary_search_by_key(&replica, |it| it.id)
-            };
-            at.is_ok_and(|at| {
-                next.set(at + 1);
-                let limit = if Some(replica) == home { limit_at_home } else { limit };
-                limit.admits(&self.0[at])
-            })
-        }
-    }
 }
 
 /// What a request that joins the line has to expect, for its explanation.
