@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cleave_io::config::Config;
 use cleave_io::discovery::{self, Source};
 use cleave_io::proxy::{PoolSettings, ReplicaSettings, Router, Tenants};
-use cleave_io::replicas::Origin;
+use cleave_io::replicas::{Access, Origin};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -89,6 +89,15 @@ impl Membership {
     }
 }
 
+/// What opens a replica that was found: one that is found by the address of a name shows that name.
+fn access_of(access: &Access, source: &Source) -> Access {
+    let tls = access.tls.as_ref().map(|it| match source.server_name() {
+        Some(name) => Arc::new(it.named(name)),
+        None => Arc::clone(it),
+    });
+    Access { tls, ..access.clone() }
+}
+
 impl MembershipState {
     fn pools(&self) -> Vec<PoolSettings> {
         let mut pools = self.configured.clone();
@@ -98,7 +107,7 @@ impl MembershipState {
                 // What the configuration says of a replica counts.
                 if pool.replicas.iter().all(|it| it.origin != *origin) {
                     let (origin, hardware, zone) = (origin.clone(), Arc::default(), None);
-                    let access = pool.access.clone();
+                    let access = access_of(&pool.access, &watch.source);
                     let (weight, found) = (1.0, &mut pool.replicas);
                     found.push(ReplicaSettings { origin, weight, hardware, zone, access });
                 }

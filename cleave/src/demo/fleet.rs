@@ -167,6 +167,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         kept_ids_bytes_max: 1 << 20,
         cache_secret: None,
         explain: ExplainSettings::default(),
+        traces: None,
         paths_allowed: Vec::new(),
     };
     // Lines about requests would run through the live view.

@@ -26,3 +26,4 @@ mod sessions;
 mod subsets;
 mod tenants;
 mod top;
+mod traces;

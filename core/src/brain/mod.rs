@@ -40,7 +40,9 @@ use crate::tokens::TOKENS_MAX;
 pub use admission::Cause;
 pub use books::{TtftError, WorkloadDrift};
 pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
-pub use explain::{Considered, Explanation, Other, Shadows, Waited, Why};
+pub use explain::{
+    Considered, Course, End, Expected, Explanation, Other, Part, Remark, Shadows, Waited, Why,
+};
 pub use notice::Notice;
 pub use peers::Telling;
 pub use placement::{

@@ -1,7 +1,7 @@
 //! What the page, the admin port and the tests may see of a brain.
 
 use crate::cost::learned::Learned;
-use crate::domain::{Moment, ReplicaId, Report, RequestId};
+use crate::domain::{Moment, ReplicaId, Report};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
 use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
@@ -165,12 +165,6 @@ impl Brain {
     /// How far predictions were off, for each workload seen lately.
     pub fn workload_drifts(&self) -> Vec<WorkloadDrift> {
         self.books.drifts().collect()
-    }
-
-    /// Names the replica that served the session of a request before it moved to where it is now, and so may
-    /// still have its state.
-    pub fn moved_from(&self, request: RequestId) -> Option<ReplicaId> {
-        self.books.get(request)?.moved_from
     }
 
     /// Counts the rounds that were planned.

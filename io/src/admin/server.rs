@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router as Routes};
+use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -132,8 +133,17 @@ async fn load(State(router): State<Arc<Router>>) -> Json<Load> {
     Json(Load::of(&router))
 }
 
-async fn explain_latest(State(router): State<Arc<Router>>) -> Json<Vec<Explained>> {
-    Json(explain::latest(&router))
+/// Which decisions are listed.
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    kept_for: Option<String>,
+}
+
+async fn explain_latest(
+    State(router): State<Arc<Router>>,
+    Query(wanted): Query<Wanted>,
+) -> Json<Vec<Explained>> {
+    Json(explain::latest(&router, wanted.kept_for.as_deref()))
 }
 
 async fn explain_one(

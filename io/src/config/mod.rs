@@ -18,6 +18,7 @@ mod subsets;
 mod tenancy;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod tree;
 mod trust;
 

@@ -17,7 +17,7 @@ use super::raw::{
     AdminSection, EngineFields, EngineHeaders, ExplainSection, PoolSection, Raw, Replica, Slots,
     TextValue,
 };
-use super::{Config, access, subsets, tenancy, trust};
+use super::{Config, access, subsets, tenancy, traces, trust};
 use crate::admin::Secret;
 use crate::proxy::{ExplainSettings, Passing, PoolSettings, ReplicaSettings};
 use crate::replicas::ProbeSettings;
@@ -82,6 +82,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
         paths_allowed: raw.paths.allow.into_iter().flatten().map(|it| it.0).collect(),
+        traces: traces::settle(raw.traces, findings),
         explain: settle_explain(&raw.explain, admin.tokens.first().map(|it| &it.token)),
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),

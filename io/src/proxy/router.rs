@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::telemetry::{AccessLog, AuditLog, Events, Incident, Metrics};
+use crate::telemetry::{AccessLog, AuditLog, Events, Incident, Metrics, Traces};
 use crate::tls::ServerTls;
 
 use super::announce::moved;
@@ -54,6 +54,8 @@ pub struct Router {
     pub(super) access: AccessLog,
     audit: AuditLog,
     pub metrics: Metrics,
+    /// Spans of requests on their way to a collector.
+    pub traces: Traces,
     /// Decisions that are kept.
     pub explanations: Explanations,
     /// What operators are told.
@@ -92,6 +94,9 @@ impl Router {
         let tls = ArcSwapOption::from_pointee(settings.tls.clone());
         let audit = AuditLog(settings.audit_file.clone());
         let (bytes_max, port) = (settings.kept_ids_bytes_max, settings.listen.port());
+        let metrics = Metrics::default();
+        let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+        let traces = Traces::new(settings.traces.clone(), seed, metrics.span_counters());
         let kept_ids = KeptIdTable::new(bytes_max, settings.state_dir.as_deref(), port);
         Arc::new(Self {
             settings,
@@ -102,7 +107,8 @@ impl Router {
             clock: Clock::start(),
             access,
             audit,
-            metrics: Metrics::default(),
+            metrics,
+            traces,
             explanations,
             events: Arc::default(),
             buffers,

@@ -13,6 +13,7 @@ use cleave_core::protocol::{Allowed, AllowedPath};
 use http::{HeaderName, HeaderValue};
 
 use crate::replicas::{Access, Origin, ProbeSettings, UploadLimits};
+use crate::telemetry::TraceSettings;
 use crate::tls::ServerTls;
 use crate::tokenizer::Tokenizer;
 
@@ -42,6 +43,8 @@ pub struct ProxySettings {
     /// What keys the salts of tenants; made and kept in `state_dir` where none is given.
     pub cache_secret: Option<CacheSecret>,
     pub explain: ExplainSettings,
+    /// Where traces go; off where there is nothing.
+    pub traces: Option<TraceSettings>,
     /// Paths that clients may use beside those of inference.
     pub paths_allowed: Vec<AllowedPath>,
 }

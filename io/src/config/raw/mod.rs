@@ -10,6 +10,7 @@ mod sections;
 mod subsets;
 mod tenancy;
 mod text;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,6 +36,7 @@ pub(super) use sections::{
 pub(super) use subsets::{SubsetsSection, WorkloadSection};
 pub(super) use tenancy::{ClassSection, ContractSection, Keys, LineSection, TenantSection};
 pub(super) use text::{AdminRights, Text, TextValue, check};
+pub(super) use traces::TracesSection;
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
 /// and later problems name the right one.
@@ -105,6 +107,7 @@ pub(super) struct Raw {
     pub quarantine: QuarantineSection,
     pub explain: ExplainSection,
     pub log: LogSection,
+    pub traces: TracesSection,
     pub cluster: ClusterSection,
     pub line: LineSection,
     /// The classes of service, in place of `interactive`, `standard` and `batch`.
@@ -184,7 +187,8 @@ pub(super) struct PoolSection {
     #[schemars(with = "Vec<Replica>")]
     pub replicas: Slots<Replica>,
     /// Where more of the pool's replicas are found: `file:PATH` (an address on each line, read again
-    /// when it changes), `dns:HOST:PORT` (every address of the name) or `srv:NAME` (every service).
+    /// when it changes), `dns:HOST:PORT` (every address of the name) or `srv:NAME` (every service);
+    /// `dns+https:HOST:PORT` and `srv+https:NAME` for replicas under TLS.
     pub discover: Option<Text<Source>>,
 }
 
@@ -257,6 +261,7 @@ impl Default for Raw {
             quarantine: QuarantineSection::default(),
             explain: ExplainSection::default(),
             log: LogSection::default(),
+            traces: TracesSection::default(),
             cluster: ClusterSection::default(),
             line: LineSection::default(),
             classes: Vec::new(),

@@ -16,13 +16,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use tracing_subscriber::EnvFilter;
 
 use super::subsets::WorkloadId;
+use super::traces::{CollectorUrl, HeaderText};
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
 use crate::coordination::PeerAddress;
 use crate::discovery::Source;
 use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
 use crate::replicas::Origin;
-use crate::telemetry::LogFormat;
+use crate::telemetry::{LogFormat, TraceProtocol};
 
 /// Longer than any sensible value; keeps sums and doublings of durations far from overflow.
 const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -66,6 +67,8 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         HashedKey::FORMAT => reads::<HashedKey>(text),
         HostName::FORMAT => reads::<HostName>(text),
         WorkloadId::FORMAT => reads::<WorkloadId>(text),
+        CollectorUrl::FORMAT => reads::<CollectorUrl>(text),
+        HeaderText::FORMAT => reads::<HeaderText>(text),
         _ => Ok(()),
     }
 }
@@ -319,6 +322,7 @@ choice!(AdminRights: "read" => Read, "order" => Order);
 choice!(UnknownKeys: "refuse" => Refuse, "share" => Share);
 choice!(CacheScope: "shared" => Shared, "per_tenant" => PerTenant);
 choice!(LogFormat: "text" => Text, "json" => Json);
+choice!(TraceProtocol: "http" => Http, "grpc" => Grpc);
 
 impl TextValue for PolicyKind {
     const FORMAT: &'static str = "";
