@@ -140,6 +140,9 @@ impl Brain {
     /// Places the waiting requests that may go now, in their order.
     pub(super) fn pump(&mut self, now: Moment, actions: &mut Vec<Action>) {
         while let Some((request, refusal)) = self.admission.expired(now) {
+            let is_waited_out = matches!(refusal, Refusal::WaitedOut { .. });
+            let refusal =
+                if is_waited_out && self.is_down() { self.no_replica(now) } else { refusal };
             self.turn_away(now, request, refusal, actions);
         }
         while !self.admission.is_line_empty() {
@@ -284,6 +287,12 @@ impl Brain {
                 Standing::Trial { .. } => true,
                 Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
             })
+    }
+
+    /// Tells whether no replica is up, so that requests wait for a replica and not for their turn.
+    fn is_down(&self) -> bool {
+        let mut standings = self.fleet.iter().map(|it| it.breaker.standing());
+        !standings.any(|it| matches!(it, Standing::Up | Standing::Suspect { .. }))
     }
 
     /// Says why no replica takes a request. What a replica kept that is gone is gone too: engines keep it in

@@ -320,7 +320,7 @@ fn a_request_waits_for_a_replica_that_is_tried_soon_and_no_longer_than_that() {
             bench.wait(2);
             let actions = bench.time();
             let is_told = |it: &Action| {
-                matches!(it, Action::Refuse { request: told, refusal: Refusal::WaitedOut { .. } }
+                matches!(it, Action::Refuse { request: told, refusal: Refusal::NoReplica { .. } }
                     if *told == request)
             };
             assert!(actions.iter().any(is_told), "{actions:?}");

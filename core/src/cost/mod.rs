@@ -46,6 +46,11 @@ impl StepWork {
         work
     }
 
+    /// One token more for each of `count` answers, whose contexts are `context_tokens` in all.
+    pub const fn answers(count: f64, context_tokens: f64) -> Self {
+        Self { new_tokens: count, attention_pairs: context_tokens, context_tokens }
+    }
+
     /// Adds one slice: `new` tokens of a sequence over the `cached` ones before them. A decode is
     /// the slice with one new token.
     pub fn add(&mut self, new: u32, cached: u32) {

@@ -45,12 +45,7 @@ impl LoadModel {
     /// Predicts the time between two tokens of an answer: a step of all answers, and its share of the
     /// prompts that are read in between.
     pub fn gap_ms(&self) -> f64 {
-        let context = float(self.kv_tokens);
-        let step = StepWork {
-            new_tokens: self.running,
-            attention_pairs: context,
-            context_tokens: context,
-        };
+        let step = StepWork::answers(self.running, float(self.kv_tokens));
         self.pace * self.step.step_ms(&step) / (1.0 - self.reading_share.min(READING_SHARE_MAX))
     }
 

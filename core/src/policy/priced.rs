@@ -28,6 +28,9 @@ const LONG_TTFT_FACTOR: f64 = 2.0;
 /// A pause in an answer is noticed; that it lasts longer than this part of the promised TTFT hardly makes
 /// it worse. Without a bound the longest prompts would wait for a replica that writes no answer.
 const PAUSE_PART: f64 = 0.1;
+/// Up to this multiple of the promised gap, a gap costs its square; from there on it grows in proportion. The
+/// promise is broken by then: to spare such answers would slow down those that can still keep it.
+const GAP_FELT_MAX: f64 = 1.25;
 /// Where work is more uneven than this, the longest prompts are so rare that they had better wait,
 /// and the bound on pauses grows with the square of it.
 const UNEVENNESS_USUAL: f64 = 10.0;
@@ -81,8 +84,8 @@ struct Traffic {
     pause_ms_max: f64,
     /// What the whole prompt takes on an average replica.
     cold_ms: f64,
-    /// The time between tokens that is promised. A gap costs its square over this: readers hardly notice much
-    /// shorter gaps, and a gap twice as long is more than twice as bad.
+    /// The time between tokens that is promised. A gap costs its square over this, up to [`GAP_FELT_MAX`]: readers
+    /// hardly notice much shorter gaps, and a gap twice as long is more than twice as bad.
     gap_ms: f64,
     /// A millisecond more between all tokens of an answer counts like this many milliseconds of TTFT: what is
     /// promised of the one over what is promised of the other.
@@ -279,7 +282,7 @@ fn slowness_ms(outline: &Outline, to: &Candidate) -> f64 {
 
 /// Says how much more a gap between tokens costs when it grows by `more`, where `promised` is promised.
 fn felt_more_ms(gap: f64, more: f64, promised: f64) -> f64 {
-    more * (2.0 * gap + more) / promised
+    more * (2.0 * gap.min(GAP_FELT_MAX * promised) + more) / promised
 }
 
 /// The depth that a context is priced at.

@@ -123,8 +123,16 @@ impl Classes {
     /// What a class promises. Answers of all classes share the replicas, so that the shortest gap that any class
     /// promises is kept for all of them.
     pub fn promise(&self, id: ClassId) -> Promise {
-        let token_gap = self.classes.iter().filter_map(|it| it.promise.token_gap).min();
-        Promise { token_gap, ..self.get(id).promise }
+        Promise { token_gap: self.token_gap(), ..self.get(id).promise }
+    }
+
+    /// The time between tokens that is kept for all.
+    pub fn token_gap_ms(&self) -> f64 {
+        Promise { token_gap: self.token_gap(), ..Promise::default() }.token_gap_ms()
+    }
+
+    fn token_gap(&self) -> Option<Duration> {
+        self.classes.iter().filter_map(|it| it.promise.token_gap).min()
     }
 
     /// The same classes, but that the default one promises this.

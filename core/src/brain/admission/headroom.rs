@@ -7,7 +7,7 @@
 //! Which classes are about is seen from the work they bring. Where there is only one, its requests are held
 //! for no other class, but only while they would wait at a replica for a good part of their target. That
 //! part shrinks as the line grows: under overload a request that is sent must find a short wait, or all
-//! requests are late and not only those that must be.
+//! requests are late and not only those that must be. How much replicas may read then is for `reading`.
 
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::domain::{Moment, span_of_ms};
 use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 
 use super::lanes::{Fill, LaneKey};
+use super::reading;
 
 /// A prompt may wait at a replica for this part of its class's first-token target.
 const REPLICA_WAIT_PART: f64 = 8.0;
@@ -41,22 +42,33 @@ const OVERRUN_PART: u32 = 4;
 pub(in crate::brain) struct Limit {
     pub(super) fill: f64,
     pub(super) wait_ms: f64,
+    /// The level of [`reading::level`].
+    pub(super) reading: f64,
 }
 
 impl Limit {
-    pub(super) const NONE: Self = Self { fill: f64::INFINITY, wait_ms: f64::INFINITY };
+    pub(super) const NONE: Self =
+        Self { fill: f64::INFINITY, wait_ms: f64::INFINITY, reading: f64::INFINITY };
 
     pub(super) fn admits(self, at: &Fill) -> bool {
-        at.level < self.fill && at.wait_ms < self.wait_ms
+        at.level < self.fill && at.wait_ms < self.wait_ms && at.reading < self.reading
     }
 
     /// Moves the limit by a factor.
     pub(super) fn times(self, factor: f64) -> Self {
-        Self { fill: self.fill * factor, wait_ms: self.wait_ms * factor }
+        Self {
+            fill: self.fill * factor,
+            wait_ms: self.wait_ms * factor,
+            reading: self.reading * factor,
+        }
     }
 
     fn and(self, other: Self) -> Self {
-        Self { fill: self.fill.min(other.fill), wait_ms: self.wait_ms.min(other.wait_ms) }
+        Self {
+            fill: self.fill.min(other.fill),
+            wait_ms: self.wait_ms.min(other.wait_ms),
+            reading: self.reading.min(other.reading),
+        }
     }
 }
 
@@ -105,18 +117,23 @@ impl Demand {
     fn leaves(&self, now: Moment) -> Limit {
         let wait_ms = self.replica_wait_ms();
         if self.is_overrun(now) {
-            Limit { fill: 1.0, wait_ms }
+            Limit { fill: 1.0, wait_ms, ..Limit::NONE }
         } else {
-            Limit { fill: COURTESY_FILL, wait_ms: wait_ms / COURTESY_PART }
+            Limit { fill: COURTESY_FILL, wait_ms: wait_ms / COURTESY_PART, ..Limit::NONE }
         }
     }
 
-    /// Says how long a prompt may wait at a replica when no other class is about and `waiting` of the class
-    /// stands in line here.
-    fn alone_ms(&self, waiting: Work, capacity_per_min: Work) -> f64 {
+    /// Says what it may take for itself.
+    fn own(&self) -> Limit {
+        Limit { fill: 1.0, wait_ms: self.replica_wait_ms(), ..Limit::NONE }
+    }
+
+    /// The same when no other class is about and `waiting` of the class stands in line here.
+    fn alone(&self, waiting: Work, capacity_per_min: Work) -> Limit {
         let line_ms = waiting.as_mu() / capacity_per_min.as_mu().max(f64::MIN_POSITIVE) * 60e3;
         let grown = (line_ms / self.target_ms).min(1.0);
-        self.target_ms / (ALONE_PART + grown * (REPLICA_WAIT_PART - ALONE_PART))
+        let wait_ms = self.target_ms / (ALONE_PART + grown * (REPLICA_WAIT_PART - ALONE_PART));
+        Limit { fill: 1.0, wait_ms, reading: reading::limit(line_ms, self.target_ms) }
     }
 
     fn kept(&self, now: Moment) -> f64 {
@@ -134,8 +151,7 @@ impl Headroom {
             waits_since: None,
         };
         let demands: Vec<Demand> = classes.iter().map(|it| demand(it.1)).collect();
-        let own = |it: &Demand| Limit { fill: 1.0, wait_ms: it.replica_wait_ms() };
-        let limits = demands.iter().map(own).collect();
+        let limits = demands.iter().map(Demand::own).collect();
         Self { demands, limits, first: None, doors_share: 0.0 }
     }
 
@@ -167,12 +183,12 @@ impl Headroom {
         let is_alone = shares().filter(|it| ABSENT_SHARE <= *it).count() < 2;
         let mut left = Limit::NONE;
         for ((class, it), id) in self.demands.iter().enumerate().zip(0..) {
-            let wait_ms = if is_alone {
-                it.alone_ms(line.class(ClassId(id)).work, capacity_per_min)
+            let own = if is_alone {
+                it.alone(line.class(ClassId(id)).work, capacity_per_min)
             } else {
-                it.replica_wait_ms()
+                it.own()
             };
-            self.limits[class] = left.and(Limit { fill: 1.0, wait_ms });
+            self.limits[class] = left.and(own);
             if it.waits_since.is_some() {
                 // Lower classes may not go where this one may not, or they would overtake it.
                 left = self.limits[class];
@@ -191,11 +207,17 @@ impl Headroom {
 
     /// Says how far the class with the widest limits may fill a replica.
     pub(super) fn widest(&self) -> Limit {
-        let none = Limit { fill: 0.0, wait_ms: 0.0 };
+        let none = Limit { fill: 0.0, wait_ms: 0.0, reading: 0.0 };
         self.limits.iter().fold(none, |all, it| Limit {
             fill: all.fill.max(it.fill),
             wait_ms: all.wait_ms.max(it.wait_ms),
+            reading: all.reading.max(it.reading),
         })
+    }
+
+    /// Tells whether the line is long enough that it matters how much replicas read.
+    pub(super) fn limits_reading(&self) -> bool {
+        self.limits.iter().any(|it| it.reading.is_finite())
     }
 
     /// Tells whether no more than one class is about, so that there is no other to leave room for.
@@ -282,9 +304,13 @@ mod tests {
         }
     }
 
+    fn limit(fill: f64, wait_ms: f64) -> Limit {
+        Limit { fill, wait_ms, ..Limit::NONE }
+    }
+
     fn fills(waits_ms: &[f64]) -> Vec<Fill> {
         let fill =
-            |(id, wait_ms): (u32, &f64)| Fill { id: ReplicaId(id), level: 0.0, wait_ms: *wait_ms };
+            |(id, wait_ms): (u32, &f64)| Fill { wait_ms: *wait_ms, ..Fill::empty(ReplicaId(id)) };
         (0..).zip(waits_ms).map(fill).collect()
     }
 
@@ -292,7 +318,7 @@ mod tests {
     fn a_class_that_is_alone_is_limited_by_its_own_target_only() {
         for shares in [[0.0, 0.9, 0.0], [0.0; 3]] {
             let headroom = busy(shares);
-            assert_eq!(headroom.limit(1), Limit { fill: 1.0, wait_ms: 2_500.0 });
+            assert_eq!(headroom.limit(1), limit(1.0, 2_500.0));
             assert!(headroom.has_door(&fills(&[9_000.0, 9_000.0, 9_000.0, 0.0])));
         }
     }
@@ -310,6 +336,7 @@ mod tests {
         assert!(limits.is_sorted_by(|one, next| next <= one), "{limits:?}");
         // Forty model units are six seconds of this fleet, and the target is five.
         assert!(limits[0] < 2_500.0 && (limits[79] - 625.0).abs() < 1e-9, "{limits:?}");
+        assert!((headroom.limit(1).reading - 1.0).abs() < 1e-9, "answers come first by then");
     }
 
     #[test]
@@ -329,8 +356,8 @@ mod tests {
     #[test]
     fn lesser_classes_leave_room_for_one_that_is_about() {
         let headroom = busy([0.2, 0.6, 0.2]);
-        assert_eq!(headroom.limit(0), Limit { fill: 1.0, wait_ms: 125.0 });
-        let polite = Limit { fill: 0.9, wait_ms: 125.0 / 8.0 };
+        assert_eq!(headroom.limit(0), limit(1.0, 125.0));
+        let polite = limit(0.9, 125.0 / 8.0);
         assert_eq!([headroom.limit(1), headroom.limit(2)], [polite; 2]);
         assert!(headroom.is_long(1, 200.0) && !headroom.is_long(0, 200.0));
         assert!(headroom.is_long(0, 1_100.0), "it is late in any case, others need not be");
@@ -361,6 +388,6 @@ mod tests {
     fn a_class_that_was_about_is_forgotten() {
         let mut headroom = busy([0.5, 0.5, 0.0]);
         headroom.look(at(119_500 + 300_000), &empty(), CAPACITY);
-        assert_eq!(headroom.limit(1), Limit { fill: 1.0, wait_ms: 2_500.0 });
+        assert_eq!(headroom.limit(1), limit(1.0, 2_500.0));
     }
 }

@@ -159,10 +159,8 @@ fn kv_fill(now: Moment, replica: &Replica) -> f64 {
 /// out: they run one after the other and have a limit of their own.
 fn knee(times: &StepTimes, context: f64) -> f64 {
     let rate = |sequences: u32| {
-        let new_tokens = f64::from(sequences);
-        let context_tokens = new_tokens * context;
-        let step = StepWork { new_tokens, attention_pairs: context_tokens, context_tokens };
-        new_tokens / times.step_ms(&step)
+        let count = f64::from(sequences);
+        count / times.step_ms(&StepWork::answers(count, count * context))
     };
     let wanted = SHARE_OF_BEST * rate(SEQUENCES_MAX);
     let (mut below, mut at) = (0, SEQUENCES_MAX);

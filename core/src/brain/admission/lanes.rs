@@ -2,11 +2,13 @@
 //! conditions. A request that waits for its own replica, begins a session, has a long prompt or belongs to a
 //! workload with a subset has conditions of its own, and must not hold up requests without them.
 
+use std::cell::Cell;
+
 use crate::domain::ReplicaId;
 use crate::queue::{Gate, Lane};
 
 use super::cause::Cause;
-use super::headroom::Headroom;
+use super::headroom::{Headroom, Limit};
 use super::reach::Reaches;
 
 const HOME_BITS: u32 = 24;
@@ -75,6 +77,47 @@ pub(super) struct Fill {
     pub(super) level: f64,
     /// How long the next prompt would wait there.
     pub(super) wait_ms: f64,
+    /// How much it reads, by [`reading::level`]; 0 where that limits nothing.
+    pub(super) reading: f64,
+}
+
+impl Fill {
+    pub(super) const fn empty(id: ReplicaId) -> Self {
+        Self { id, level: 0.0, wait_ms: 0.0, reading: 0.0 }
+    }
+}
+
+/// How full replicas are, at one look; in order of id.
+#[derive(Debug)]
+pub(in crate::brain) struct Fills(pub(super) Vec<Fill>);
+
+impl Fills {
+    pub(in crate::brain) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns a predicate: is a replica among these, and has it room within its limit?
+    pub(in crate::brain) fn rooms(
+        &self,
+        limit: Limit,
+        (home, limit_at_home): (Option<ReplicaId>, Limit),
+    ) -> impl Fn(ReplicaId) -> bool {
+        // Replicas are asked for in order of id, so it is most often the next one.
+        let next = Cell::new(0);
+        move |replica| {
+            let is_next = self.0.get(next.get()).is_some_and(|it| it.id == replica);
+            let at = if is_next {
+                Ok(next.get())
+            } else {
+                self.0.binary_search_by_key(&replica, |it| it.id)
+            };
+            at.is_ok_and(|at| {
+                next.set(at + 1);
+                let limit = if Some(replica) == home { limit_at_home } else { limit };
+                limit.admits(&self.0[at])
+            })
+        }
+    }
 }
 
 /// Finds a replica among those that may take something.
@@ -83,8 +126,8 @@ pub(super) fn fill_of(fills: &[Fill], replica: ReplicaId) -> Option<&Fill> {
 }
 
 impl<'a> Scene<'a> {
-    /// Tells whether requests of a lane may go now. Strictly, only where their cache is.
-    pub(super) fn is_open(self, lane: LaneKey, strict: bool) -> bool {
+    /// Tells whether requests of a lane may go now.
+    pub(super) fn is_open(self, lane: LaneKey) -> bool {
         let home = lane.home.and_then(|it| fill_of(self.fills, it));
         let class = usize::from(lane.class);
         if lane.is_kept {
@@ -95,9 +138,9 @@ impl<'a> Scene<'a> {
         match lane.workload.and_then(|it| self.reaches.get(it)) {
             Some(reach) => {
                 let reached = reach.fills(self.fills, self.reaches.spill_wait_ms(class));
-                self.is_open_among(lane, home, strict, reached.chain(home))
+                self.admits(lane, reached.chain(home))
             }
-            None => self.is_open_among(lane, home, strict, self.fills.iter()),
+            None => self.admits(lane, self.fills.iter()),
         }
     }
 
@@ -133,21 +176,6 @@ impl<'a> Scene<'a> {
             Cause::Door
         } else {
             Cause::Turn
-        }
-    }
-
-    fn is_open_among(
-        self,
-        lane: LaneKey,
-        home: Option<&'a Fill>,
-        strict: bool,
-        fills: impl Iterator<Item = &'a Fill> + Clone,
-    ) -> bool {
-        if strict && lane.home.is_some() {
-            let limit = self.headroom.limit(lane.class.into());
-            self.lets_in(lane, fills) && home.is_some_and(|it| limit.admits(it))
-        } else {
-            self.admits(lane, fills)
         }
     }
 

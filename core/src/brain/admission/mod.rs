@@ -10,16 +10,16 @@ mod headroom;
 mod knee;
 mod lanes;
 mod reach;
+mod reading;
 mod retry_budget;
 mod settle;
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Moment, Promise, ReplicaId, RequestId, span_of_ms};
+use crate::domain::{Moment, Promise, RequestId, span_of_ms};
 use crate::fleet::Replica;
 use crate::queue::{Claim, ClassId, Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
 
@@ -33,6 +33,7 @@ pub(super) use assess::{Arrival, Parked};
 use headroom::Headroom;
 pub(super) use headroom::Limit;
 use knee::Knees;
+pub(super) use lanes::Fills;
 use lanes::{Fill, LaneKey, Scene};
 pub(super) use reach::Reach;
 use reach::Reaches;
@@ -62,39 +63,6 @@ pub(super) struct Admission {
     capacity_per_min: Work,
     /// What retries may add to the load.
     pub(super) retries: RetryBudget,
-}
-
-/// How full replicas are, at one look; in order of id.
-#[derive(Debug)]
-pub(super) struct Fills(Vec<Fill>);
-
-impl Fills {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns a predicate: is a replica among these, and has it room within its limit?
-    pub(super) fn rooms(
-        &self,
-        limit: Limit,
-        (home, limit_at_home): (Option<ReplicaId>, Limit),
-    ) -> impl Fn(ReplicaId) -> bool {
-        // Replicas are asked for in order of id, so it is most often the next one.
-        let next = Cell::new(0);
-        move |replica| {
-            let is_next = self.0.get(next.get()).is_some_and(|it| it.id == replica);
-            let at = if is_next {
-                Ok(next.get())
-            } else {
-                self.0.binary_search_by_key(&replica, |it| it.id)
-            };
-            at.is_ok_and(|at| {
-                next.set(at + 1);
-                let limit = if Some(replica) == home { limit_at_home } else { limit };
-                limit.admits(&self.0[at])
-            })
-        }
-    }
 }
 
 /// What a request that joins the line has to expect, for its explanation.
@@ -165,7 +133,7 @@ impl Admission {
     ) -> bool {
         let limit = self.headroom.limit(class.index()).times(IDLE_PART);
         let level = |it: &Replica| self.knees.fill(now, it);
-        let fill = |it: &Replica, wait_ms| Fill { id: it.id, level: level(it), wait_ms };
+        let fill = |it: &Replica, wait_ms| Fill { level: level(it), wait_ms, ..Fill::empty(it.id) };
         self.line.is_empty() && there.any(|(it, wait_ms)| limit.admits(&fill(it, wait_ms)))
     }
 
@@ -193,15 +161,22 @@ impl Admission {
         there: impl Iterator<Item = (&'a Replica, f64)>,
         into: &mut Vec<Fill>,
     ) {
+        // Where requests are not held, every replica has room. Held for itself only, a class is held by evidence:
+        // hardware that was never calibrated may well run more answers at once than was predicted of it.
         let (holds, is_alone) = (self.settings.holds, self.headroom.is_alone());
+        let knee = if is_alone { Knees::fill_shown } else { Knees::fill };
+        let (gap_ms, is_long) =
+            (self.settings.classes.token_gap_ms(), self.headroom.limits_reading());
+        let reading = |it| if is_long { reading::level(now, it, gap_ms) } else { 0.0 };
+        let level = |it| knee(&self.knees, now, it);
         into.clear();
-        into.extend(there.map(|(it, wait_ms)| match (holds, is_alone) {
-            // Where requests are not held, every replica has room.
-            (false, _) => Fill { id: it.id, level: 0.0, wait_ms: 0.0 },
-            // Held for itself only, a class is held by evidence: hardware that was never calibrated may well
-            // run more answers at once than was predicted of it.
-            (true, true) => Fill { id: it.id, level: self.knees.fill_shown(now, it), wait_ms },
-            (true, false) => Fill { id: it.id, level: self.knees.fill(now, it), wait_ms },
+        into.extend(there.map(|(it, wait_ms)| {
+            let empty = Fill::empty(it.id);
+            if holds {
+                Fill { level: level(it), wait_ms, reading: reading(it), ..empty }
+            } else {
+                empty
+            }
         }));
     }
 
@@ -317,9 +292,7 @@ impl Admission {
             let soonest_ms = fills.iter().map(|it| it.wait_ms).fold(f64::INFINITY, f64::min);
             let now = now + span_of_ms(soonest_ms);
             let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
-            let ticket = line
-                .next(now, |it| scene.is_open(it.into(), true), has_home)
-                .or_else(|| line.next(now, |it| scene.is_open(it.into(), false), has_home))?;
+            let ticket = line.next(now, |it| scene.is_open(it.into()), has_home)?;
             if let Some(it) = parked.swap_remove(&ticket.request) {
                 return Some((ticket.request, it));
             }
@@ -375,7 +348,7 @@ impl Admission {
         let mut fills = Vec::new();
         self.fill_all(now, open, &mut fills);
         let scene = self.scene(&fills);
-        self.line.lanes().any(|it| scene.is_open(it.into(), false))
+        self.line.lanes().any(|it| scene.is_open(it.into()))
     }
 
     /// Predicts how long a request that joins now waits; nothing where nothing is known.

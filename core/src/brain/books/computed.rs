@@ -97,13 +97,9 @@ impl Timed {
         let (account, hardware) = (&booking.account, &replica.hardware);
         let shown = replica.watch.slow.ratio().unwrap_or_else(|| replica.pace.factor());
         let speed = shown.clamp(SPEED_RANGE.0, SPEED_RANGE.1);
-        let mut reading = StepWork::default();
-        reading.add(all.new, all.cached);
-        let read_ms = speed * hardware.step.step_ms(&reading);
+        let read_ms = speed * hardware.step.step_ms(&StepWork::of(all.new, all.cached));
         let batch = f64::from(replica.booked().saturating_add(1));
-        let context = batch * f64::from(all.prompt());
-        let step =
-            StepWork { new_tokens: batch, attention_pairs: context, context_tokens: context };
+        let step = StepWork::answers(batch, batch * f64::from(all.prompt()));
         let ttft_ms = account.ttft_ms.max(0.0);
         let passed_ms = span_ms(now.since(account.sent_at));
         // A stream whose first token has not come has written none.

@@ -256,7 +256,7 @@ fn note_pace(replica: &mut Replica, now: Moment, account: &Account, usage: Usage
     let batch = f64::midpoint(f64::from(first.answering), f64::from(answering + 1));
     let own_tokens = load.kv_tokens + account.charge.kv_tokens;
     let context = f64::midpoint(float(first.kv_tokens), float(own_tokens));
-    let step = StepWork { new_tokens: batch, attention_pairs: context, context_tokens: context };
+    let step = StepWork::answers(batch, context);
     let held_up_ms = ms(replica.ledger.prefilled_since(first.prefilled_us));
     let predicted_ms = tokens * replica.hardware.step.step_ms(&step) + held_up_ms;
     replica.pace.note(now, now.since(first.at), predicted_ms);

@@ -39,7 +39,5 @@ pub(super) fn note_crowding(now: Moment, it: &mut Replica) {
 /// Predicts a step of a replica with the requests in flight there, each with `context_tokens`.
 pub(super) fn step_ms(it: &Replica, context_tokens: u32) -> f64 {
     let batch = f64::from(it.booked().max(1));
-    let context_tokens = batch * f64::from(context_tokens);
-    let work = StepWork { new_tokens: batch, attention_pairs: context_tokens, context_tokens };
-    it.hardware.step.step_ms(&work)
+    it.hardware.step.step_ms(&StepWork::answers(batch, batch * f64::from(context_tokens)))
 }
