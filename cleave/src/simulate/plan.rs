@@ -351,6 +351,7 @@ fn fault(it: &FaultLine) -> anyhow::Result<Fault> {
         Kind::Drain => FaultKind::Drain { replica: replica()? },
         Kind::Join => FaultKind::Join,
         Kind::RestartRouter => FaultKind::RestartRouter { router: it.router.unwrap_or(0) },
+        Kind::Apart => FaultKind::Apart { router: it.router.unwrap_or(0) },
         Kind::Poison => {
             let tenant = it.tenant.context("a poison names its tenant: tenant = 0")?;
             FaultKind::Poison { tenant: Tenant(tenant), hangs: it.hangs }

@@ -202,6 +202,7 @@ pub(crate) enum Kind {
     Drain,
     Join,
     RestartRouter,
+    Apart,
     Poison,
 }
 

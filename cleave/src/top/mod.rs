@@ -88,9 +88,12 @@ impl Args {
 
 async fn look(admin: &Admin, events: &Log) -> anyhow::Result<TopFrame> {
     let (status, load) = (admin.read("/status").await?, admin.read("/load").await?);
+    // An older router has no such page.
+    let routers = admin.read("/routers").await.unwrap_or_default();
     Ok(TopFrame {
         status,
         load,
+        routers,
         events: events.lock().iter().cloned().collect(),
         ..TopFrame::default()
     })

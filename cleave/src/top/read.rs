@@ -18,6 +18,32 @@ pub(super) struct Status {
     pub(super) pools: Vec<PoolStatus>,
 }
 
+/// The routers that decide as one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Routers {
+    /// None for a router that is alone.
+    pub(super) own: Option<String>,
+    pub(super) state: String,
+    pub(super) routers: u64,
+    pub(super) present: u64,
+    pub(super) leader: Option<String>,
+    pub(super) leads: bool,
+    pub(super) peers: Vec<PeerRouter>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PeerRouter {
+    pub(super) id: String,
+    pub(super) address: String,
+    pub(super) state: String,
+    pub(super) lag_seconds: f64,
+    pub(super) bytes_told: u64,
+    pub(super) bytes_heard: u64,
+    pub(super) in_flight: u64,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PoolStatus {
@@ -98,6 +124,13 @@ pub(super) struct Entry {
     pub(super) reason: Option<String>,
     pub(super) detail: Option<String>,
     pub(super) alert: bool,
+}
+
+impl PeerRouter {
+    /// Bytes in both directions.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes_told.saturating_add(self.bytes_heard)
+    }
 }
 
 impl LoadPage {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::read::{Entry, LoadPage, PoolStatus, ReplicaStatus, Status};
+use super::read::{Entry, LoadPage, PeerRouter, PoolStatus, ReplicaStatus, Routers, Status};
 use crate::style::Style;
 
 const BAR_CELLS: u64 = 10;
@@ -16,10 +16,13 @@ const EVENTS_MAX: usize = 10;
 pub(super) struct TopFrame {
     pub(super) status: Status,
     pub(super) load: LoadPage,
+    pub(super) routers: Routers,
     /// Newest last.
     pub(super) events: Vec<Entry>,
     /// Requests a second, by pool and replica, since the moment before.
     pub(super) rates: BTreeMap<(String, String), f64>,
+    /// Bytes a second to and from each other router, since the moment before.
+    pub(super) byte_rates: BTreeMap<String, f64>,
 }
 
 impl TopFrame {
@@ -41,11 +44,20 @@ impl TopFrame {
                 self.rates.insert(replica, f64::from(new) / elapsed.as_secs_f64().max(1e-3));
             }
         }
+        for it in &self.routers.peers {
+            let then = before.routers.peers.iter().find(|peer| peer.id == it.id);
+            if let Some(new) = then.and_then(|then| it.bytes().checked_sub(then.bytes())) {
+                let new = u32::try_from(new).unwrap_or(u32::MAX);
+                let rate = f64::from(new) / elapsed.as_secs_f64().max(1e-3);
+                self.byte_rates.insert(it.id.clone(), rate);
+            }
+        }
     }
 
     /// Draws it in at most `lines_max` lines.
     pub(super) fn draw(&self, style: Style, lines_max: usize) -> String {
         let mut lines = vec![self.title(style)];
+        self.routers(style, &mut lines);
         let events = self.events.len().min(EVENTS_MAX);
         let foot = if events == 0 { 0 } else { events + 2 };
         for pool in &self.status.pools {
@@ -75,6 +87,37 @@ impl TopFrame {
             (false, false) => style.red("not ready"),
         };
         format!("{} {version}  {state}  {connections} connections", style.bold("cleave"))
+    }
+
+    /// Shows the routers that decide as one; nothing for one that is alone.
+    fn routers(&self, style: Style, lines: &mut Vec<String>) {
+        let Routers { own: Some(_), state, routers, present, leader, leads, peers } = &self.routers
+        else {
+            return;
+        };
+        let state = match state.as_str() {
+            "whole" => style.green(state),
+            "majority" => style.yellow(state),
+            _ => style.red(state),
+        };
+        let leading = match leader {
+            Some(_) if *leads => "this one leads".to_owned(),
+            Some(leader) => format!("{leader} leads"),
+            None => "none leads".to_owned(),
+        };
+        let name = style.bold("routers");
+        lines.push(String::new());
+        lines.push(format!("{name}  {state}  {present} of {routers}  {leading}"));
+        let peer = |it: &PeerRouter| {
+            let name = if it.address.is_empty() { &it.id } else { &it.address };
+            let state = format!("{:<20}", it.state);
+            let state = if it.state == "talking" { style.green(state) } else { style.red(state) };
+            let (in_flight, lag_ms) = (it.in_flight, it.lag_seconds * 1e3);
+            let rate = self.byte_rates.get(&it.id).map(|it| format!("{:.1} kB/s", it / 1e3));
+            let rate = rate.unwrap_or_default();
+            format!("{name:<30}{state}{in_flight:>4} in flight  lag {lag_ms:>6.1} ms  {rate}")
+        };
+        lines.extend(peers.iter().map(peer));
     }
 
     fn pool(&self, pool: &PoolStatus, style: Style, lines: &mut Vec<String>) {
@@ -194,6 +237,41 @@ mod tests {
         let text = frame(50).draw(Style::Plain, 24);
         assert_eq!(text.lines().count(), 24);
         assert!(text.contains("… 34 more"), "{text}");
+    }
+
+    #[test]
+    fn routers_that_decide_as_one_are_shown_with_the_one_that_leads() {
+        let peer = |id: &str, state: &str| PeerRouter {
+            id: id.to_owned(),
+            address: format!("10.0.0.{id}:7400"),
+            state: state.to_owned(),
+            lag_seconds: 0.0105,
+            bytes_told: 4_000,
+            in_flight: 7,
+            ..PeerRouter::default()
+        };
+        let with = |peers: Vec<PeerRouter>| {
+            let routers = Routers {
+                own: Some("1".to_owned()),
+                state: "whole".to_owned(),
+                routers: 3,
+                present: 3,
+                leader: Some("2".to_owned()),
+                leads: false,
+                peers,
+            };
+            TopFrame { routers, ..frame(1) }
+        };
+        let before = with(vec![peer("2", "talking"), peer("3", "talking")]);
+        let mut now = with(vec![peer("2", "talking"), peer("3", "lost")]);
+        now.routers.peers[0].bytes_heard = 3_000;
+        now.compare(&before, Duration::from_secs(2));
+        let text = now.draw(Style::Plain, 100);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], "routers  whole  3 of 3  2 leads");
+        assert!(lines[3].starts_with("10.0.0.2:7400") && lines[3].ends_with("1.5 kB/s"), "{text}");
+        assert!(lines[3].contains("7 in flight  lag   10.5 ms"), "{text}");
+        assert!(lines[4].contains("lost"), "{text}");
     }
 
     #[test]

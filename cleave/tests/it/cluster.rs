@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Answer, Mock, Request, Router, ask, config, eventually};
+use crate::support::{
+    Answer, Json, Mock, Request, Router, Scripted, ask, config, eventually, json_answer,
+};
 
 /// Starts a router that talks to others; it is up when it has taken on all replicas.
 async fn start(urls: &[String], peer: Option<&str>, more: &str) -> Router {
@@ -122,6 +124,100 @@ async fn a_drain_that_one_router_is_told_holds_at_all() {
         })
         .await;
     }
+}
+
+/// What `/routers` says at each of them.
+async fn pages(routers: &[Router]) -> Vec<Json> {
+    let mut pages = Vec::new();
+    for router in routers {
+        pages.push(ask(router.admin, &Request::get("/routers")).await.json());
+    }
+    pages
+}
+
+/// Waits until all of them have the same leader, which is one of them; returns which.
+async fn leader(routers: &[Router]) -> usize {
+    let mut found = None;
+    eventually("they have one leader", async || {
+        let pages = pages(routers).await;
+        let leading: Vec<usize> =
+            (0..pages.len()).filter(|it| pages[*it]["leads"] == true).collect();
+        found = leading.first().copied();
+        let same = |it: &Json| it["leader"] == pages[leading[0]]["own"];
+        leading.len() == 1 && pages.iter().all(same)
+    })
+    .await;
+    found.unwrap()
+}
+
+/// Waits until all go by one plan that divides the pool; returns its generation.
+async fn plan(routers: &[Router]) -> String {
+    let mut found = String::new();
+    eventually("all go by one plan", async || {
+        let mut pools = Vec::new();
+        for router in routers {
+            let page = ask(router.admin, &Request::get("/assignment")).await.json();
+            pools.push(page["pools"][0].clone());
+        }
+        let holders = |pool: &Json| -> Vec<Json> {
+            let slices = pool["slices"].as_array().unwrap();
+            slices.iter().map(|it| it["replicas"].clone()).collect()
+        };
+        let first = &pools[0];
+        found = first["generation"].as_str().unwrap().to_owned();
+        let same =
+            |it: &Json| it["generation"] == first["generation"] && holders(it) == holders(first);
+        first["divided"] == true && pools.iter().all(same)
+    })
+    .await;
+    found
+}
+
+#[tokio::test]
+async fn one_router_plans_for_all_and_another_one_does_when_it_is_gone() {
+    let mut fleet = Vec::new();
+    for _ in 0..6 {
+        fleet.push(Scripted::answering(json_answer(200, "{}")).await);
+    }
+    let urls: Vec<String> = fleet.iter().map(Scripted::url).collect();
+    let more = "health.interval = \"1h\"\n[subsets]\nfloor = 2\ncap = 2\n";
+    let first = start(&urls, None, more).await;
+    let met = address(&first).await;
+    let mut routers = vec![first];
+    for _ in 0..2 {
+        routers.push(start(&urls, Some(&met), more).await);
+    }
+    all_talk(&routers).await;
+    let leads = leader(&routers).await;
+    // Neither of the two workloads comes to the router that plans.
+    for (tenant, at) in [("Bearer a", (leads + 1) % 3), ("Bearer b", (leads + 2) % 3)] {
+        let request = Request::chat("hi").session("s").header("authorization", tenant);
+        assert_eq!(routers[at].ask(&request).await.status(), 200);
+    }
+    let before = plan(&routers).await;
+    drop(routers.remove(leads));
+    let leads = leader(&routers).await;
+    let pages = pages(&routers).await;
+    assert_eq!(pages[leads]["state"], "majority", "{}", pages[leads]);
+    assert_eq!(pages[leads]["routers"], 3);
+    let status = ask(routers[leads].admin, &Request::get("/status")).await.json();
+    assert_eq!(status["cluster"]["present"], 2, "{status}");
+    let metrics = ask(routers[leads].admin, &Request::get("/metrics")).await;
+    assert!(metrics.text().contains("\ncleave_cluster_leads 1"), "{}", metrics.text());
+    assert!(metrics.text().contains("\ncleave_cluster_routers_missing 1"), "{}", metrics.text());
+    // What is ordered now is planned by the new one, above the plan of the old one.
+    let drained = fleet[0].url().replace("http://", "");
+    let order = Request::post(&format!("/drain/{drained}"), "");
+    assert!(ask(routers[1 - leads].admin, &order).await.status() < 300);
+    eventually("there is a newer plan", async || plan(&routers).await != before).await;
+    // Alone it is less than half of all, so it leads no more and goes on with the plan it has.
+    drop(routers.remove(1 - leads));
+    eventually("none leads", async || {
+        let page = ask(routers[0].admin, &Request::get("/routers")).await.json();
+        page["state"] == "minority" && page["leader"].is_null() && page["leads"] == false
+    })
+    .await;
+    assert_eq!(routers[0].ask(&Request::chat("hi")).await.status(), 200);
 }
 
 #[tokio::test]

@@ -115,6 +115,10 @@ pub enum Event {
         router: RouterId,
         is_lost: bool,
     },
+    /// Whether this router plans which replicas workloads use, for all routers.
+    Elected {
+        leads: bool,
+    },
 }
 
 /// How a try failed.

@@ -3,6 +3,7 @@
 //! it did. Bad news of a replica is a reason to ask that replica, not to believe it; good news is none.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{Came, News, Opened};
@@ -81,6 +82,16 @@ impl Brain {
                 if let Some(replica) = self.at(replica) {
                     self.tell_cached(router, replica);
                 }
+            }
+            News::Assigned(assignment) => self.placement.adopt(now, &assignment),
+            News::Planned { generation } => {
+                if self.placement.assignment().generation() < generation {
+                    self.peers.tell_one(router, News::AskedPlan);
+                }
+            }
+            News::AskedPlan => {
+                let assignment = Arc::clone(self.placement.assignment());
+                self.peers.tell_one(router, News::Assigned(assignment));
             }
             News::Forgot => {
                 self.peers.on_lost(now, router);

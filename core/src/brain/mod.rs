@@ -35,6 +35,7 @@ use std::time::Duration;
 use crate::cluster::News;
 use crate::domain::Moment;
 use crate::fleet::Fleet;
+use crate::prefix::PrefixIndex;
 use crate::tokens::TOKENS_MAX;
 
 pub use admission::Cause;
@@ -97,8 +98,9 @@ impl Brain {
     pub fn new(settings: Settings) -> Self {
         let Settings { policy, seed, sessions, ref subsets, .. } = settings;
         let mut placement = Placement::new(policy, seed, sessions, subsets.clone());
-        if let (Some(_), Some(index)) = (settings.router, placement.index()) {
-            index.keep_anchors();
+        if let Some(own) = settings.router {
+            placement.join_others(own);
+            placement.index().into_iter().for_each(PrefixIndex::keep_anchors);
         }
         Self {
             fleet: Fleet::default(),
@@ -181,6 +183,7 @@ impl Brain {
                 self.on_heard(now, router, (news, is_whole), actions);
             }
             Event::Parted { router, is_lost } => self.on_parted(now, router, is_lost),
+            Event::Elected { leads } => self.placement.lead(leads),
         }
         self.finish(now, before, actions);
     }
@@ -221,6 +224,7 @@ impl Brain {
             self.admission.on_time(now);
             self.peers.on_time(now, &mut self.fleet);
             self.tell_sample();
+            self.tell_plan();
             self.swept_at = now;
         }
         self.finish(now, before, actions);

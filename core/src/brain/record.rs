@@ -23,6 +23,7 @@ pub struct Record {
     replicas: BTreeMap<ReplicaId, Known>,
     orders: Orders,
     limits: Vec<(Tenant, Limits)>,
+    leads: Option<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +67,7 @@ impl Record {
                 let replicas = &self.replicas;
                 self.orders.obey(order, |it| replicas.get(&it).map(|it| Place::of(&it.name)));
             }
+            Event::Elected { leads } => self.leads = Some(*leads),
             Event::Heard { news, .. } => {
                 for it in news {
                     if let News::Ordered { order, stamp } = it {
@@ -130,6 +132,7 @@ impl Brain {
             Inherit::Nothing => {}
         }
         new.placement.take_on(record.orders.clone());
+        record.leads.into_iter().for_each(|it| new.placement.lead(it));
         new.admission.on_contracted(now, record.limits.iter().copied());
         new.measure();
         for (id, _) in record.replicas.iter().filter(|it| it.1.leaving) {

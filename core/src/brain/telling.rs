@@ -1,6 +1,8 @@
 //! What this brain tells other routers: each booking when it is made, as it goes on and when it ends; changes of
-//! replicas' states; orders; now and then a sample of what it believes to be cached. Nothing is told, and nothing is
+//! replicas' states; orders; the plan, where it leads; now and then a sample of what it believes to be cached. Nothing is told, and nothing is
 //! prepared, where the router is alone.
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
@@ -9,6 +11,7 @@ use crate::domain::{Moment, Outline, PromptTail, ReplicaId, RequestId, RouterId,
 use crate::fleet::{Load, State};
 use crate::policy::Candidate;
 use crate::queue::Use;
+use crate::sharding::Generation;
 
 use super::admission::Bill;
 use super::peers::Telling;
@@ -33,12 +36,24 @@ impl Brain {
         self.peers.counts().collect()
     }
 
+    /// Tells whether this brain plans, also for others.
+    pub const fn leads(&self) -> bool {
+        self.placement.leads()
+    }
+
+    /// The generation of the assignment that this brain goes by.
+    pub fn generation(&self) -> Generation {
+        self.placement.assignment().generation()
+    }
+
     /// Lists everything that a router must be told that knows nothing: orders, what is in flight, states, homes of
     /// sessions, and what lies in caches, the newest of it.
     pub fn whole(&mut self, now: Moment) -> Vec<News> {
         let orders = self.placement.shared().into_iter();
         let mut all: Vec<News> =
             orders.map(|(order, stamp)| News::Ordered { order, stamp }).collect();
+        let assignment = self.placement.assignment();
+        all.extend((!assignment.is_empty()).then(|| News::Assigned(Arc::clone(assignment))));
         for (request, booking) in self.books.iter() {
             let Some(it) = self.fleet.get(booking.replica) else { continue };
             let opened = Opened {
@@ -186,6 +201,19 @@ impl Brain {
     /// Tells that this brain was built anew.
     pub(super) fn tell_forgot(&mut self) {
         self.peers.tell(News::Forgot);
+    }
+
+    /// Tells which generation this router goes by, and of a new one that it planned itself, all of it.
+    pub(super) fn tell_plan(&mut self) {
+        let assignment = self.placement.assignment();
+        if self.peers.own().is_none() || assignment.is_empty() {
+            return;
+        }
+        let (assignment, generation) = (Arc::clone(assignment), assignment.generation());
+        if self.placement.leads() && self.peers.is_plan_new(generation) {
+            self.peers.tell(News::Assigned(assignment));
+        }
+        self.peers.tell(News::Planned { generation });
     }
 
     /// Tells a sample of what one replica is believed to hold, each time of the next one.

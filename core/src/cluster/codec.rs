@@ -12,6 +12,8 @@ pub enum Malformed {
     Unknown(u8),
     #[error("something follows its end")]
     Rest,
+    #[error("an assignment in it has gaps or overlaps")]
+    Flawed,
 }
 
 /// Writes small numbers in few bytes: seven bits in each, and one that says whether more follow.

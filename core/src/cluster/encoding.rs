@@ -1,10 +1,13 @@
 //! How each kind of news is written, and read with the same distrust as all that comes from outside.
 
+use std::sync::Arc;
+
 use crate::domain::{Place, PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, Reason, State};
 
 use super::codec::{Malformed, Reader, write_hash, write_hashes, write_number};
 use super::news::{Came, News, Opened, SharedOrder, Stamp};
+use super::plan;
 
 /// No chain that is told has more blocks; what goes beyond is not told.
 const BLOCKS_MAX: usize = 1 << 16;
@@ -95,6 +98,15 @@ pub(super) fn encode_news(news: &News, into: &mut Vec<u8>) {
             write_hash(into, replica.0);
         }
         News::Forgot => into.push(12),
+        News::Assigned(assignment) => {
+            into.push(13);
+            plan::write_assignment(assignment, into);
+        }
+        News::Planned { generation } => {
+            into.push(14);
+            plan::write_generation(*generation, into);
+        }
+        News::AskedPlan => into.push(15),
     }
 }
 
@@ -142,6 +154,9 @@ pub(super) fn read_news(reader: &mut Reader<'_>) -> Result<News, Malformed> {
         }
         11 => News::AskedReplica { replica: Place(reader.hash()?) },
         12 => News::Forgot,
+        13 => News::Assigned(Arc::new(plan::read_assignment(reader)?)),
+        14 => News::Planned { generation: plan::read_generation(reader)? },
+        15 => News::AskedPlan,
         other => return Err(Malformed::Unknown(other)),
     })
 }
@@ -240,10 +255,10 @@ fn read_order(reader: &mut Reader<'_>) -> Result<SharedOrder, Malformed> {
     })
 }
 
-fn position<T: PartialEq>(all: &[T], one: &T) -> u8 {
+pub(super) fn position<T: PartialEq>(all: &[T], one: &T) -> u8 {
     all.iter().position(|it| it == one).and_then(|it| u8::try_from(it).ok()).unwrap_or(0)
 }
 
-fn pick<T>(all: &[T], number: u8) -> Result<&T, Malformed> {
+pub(super) fn pick<T>(all: &[T], number: u8) -> Result<&T, Malformed> {
     all.get(usize::from(number)).ok_or(Malformed::Unknown(number))
 }

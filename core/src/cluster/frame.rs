@@ -3,12 +3,15 @@
 
 use crate::domain::RouterId;
 
-use super::codec::{Malformed, Reader, write_count, write_hash, write_number, write_text};
+use super::codec::{
+    Malformed, Reader, write_count, write_hash, write_hashes, write_number, write_text,
+};
+use super::election::View;
 use super::encoding::{encode_all, read_news};
 use super::news::News;
 
 /// The version that this router writes, and the oldest that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 pub const VERSION_MIN: u32 = 1;
 
 /// No frame is longer.
@@ -46,6 +49,8 @@ pub enum PeerFrame {
     /// Something is missing: tell all of it.
     Resend,
     Goodbye,
+    /// What the sender sees of all routers; from version 2 on.
+    View(View),
 }
 
 /// How a router introduces itself.
@@ -101,6 +106,13 @@ impl PeerFrame {
             }
             Self::Resend => into.push(5),
             Self::Goodbye => into.push(6),
+            Self::View(View { size, left, sees }) => {
+                into.push(7);
+                write_number(&mut into, (*size).into());
+                write_number(&mut into, (*left).into());
+                let sees: Vec<u64> = sees.iter().map(|it| it.0).collect();
+                write_hashes(&mut into, &sees, MEMBERS_MAX);
+            }
         }
         into
     }
@@ -130,6 +142,11 @@ impl PeerFrame {
             4 => Self::Heard { number: reader.number()?, told: reader.number()? },
             5 => Self::Resend,
             6 => Self::Goodbye,
+            7 => {
+                let (size, left) = (reader.small()?, reader.small()?);
+                let sees = reader.hashes(MEMBERS_MAX)?.into_iter().map(RouterId).collect();
+                Self::View(View { size, left, sees })
+            }
             other => return Err(Malformed::Unknown(other)),
         };
         if reader.is_empty() { Ok(frame) } else { Err(Malformed::Rest) }

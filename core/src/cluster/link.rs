@@ -10,8 +10,10 @@ use std::time::Duration;
 use crate::domain::Moment;
 
 use super::codec::Malformed;
+use super::election::View;
 use super::encoding::encode_news;
 use super::frame::{self, FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
+use super::link_event::{LinkEvent, LinkTotals};
 use super::news::News;
 
 /// What may be under way to a peer, or wait to be.
@@ -28,42 +30,6 @@ const ANSWER: Duration = Duration::from_millis(20);
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// How long to wait for what was asked for.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// What a link makes known to its driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkEvent {
-    /// The peer has introduced itself.
-    Met(Hello),
-    /// The peer does not speak a version that this router does.
-    Unfit(Hello),
-    Members(Vec<RouterAt>),
-    /// News of one pool. `is_whole`: it is all that the peer has to tell of it, in place of what it told before.
-    Heard {
-        pool: u64,
-        news: Vec<News>,
-        is_whole: bool,
-    },
-    /// The peer must be told everything, by [`Link::tell_whole`].
-    Lacks,
-    /// The peer leaves on purpose, and has nothing in flight any more.
-    Left,
-    /// The peer has fallen silent.
-    Silent,
-}
-
-/// What went over a link so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkTotals {
-    pub bytes_told: u64,
-    pub bytes_heard: u64,
-    /// Frames that were missing.
-    pub gaps: u64,
-    /// Times that everything was told, or heard.
-    pub wholes_told: u64,
-    pub wholes_heard: u64,
-    /// Times that the peer fell behind.
-    pub overruns: u64,
-}
 
 /// News that are written and wait to be sent.
 #[derive(Debug)]
@@ -191,6 +157,14 @@ impl Link {
         self.control.push_back(PeerFrame::Members(members));
     }
 
+    /// Tells what this router sees, in the place of what it was going to tell.
+    pub fn tell_view(&mut self, view: View) {
+        if self.peer.as_ref().is_some_and(|it| 2 <= it.version) {
+            self.control.retain(|it| !matches!(it, PeerFrame::View(_)));
+            self.control.push_back(PeerFrame::View(view));
+        }
+    }
+
     /// Says that this router leaves, after all that it has told.
     pub fn say_goodbye(&mut self) {
         self.control.push_back(PeerFrame::Goodbye);
@@ -241,6 +215,7 @@ impl Link {
                 }
             }
             PeerFrame::Members(members) => events.push(LinkEvent::Members(members)),
+            PeerFrame::View(view) => events.push(LinkEvent::View(view)),
             PeerFrame::News { number, pool, news } => {
                 let is_next = self.is_next(now, number) && self.gap.is_none();
                 if is_next && !news.is_empty() {
@@ -306,7 +281,9 @@ impl Link {
         if !self.batches.back().is_some_and(is_same) {
             self.batches.push_back(Batch { pool, part, count: 0, bytes: Vec::new() });
         }
-        for it in news {
+        // One that is older is told what it can read.
+        let version = self.peer.as_ref().map_or(VERSION, |it| it.version);
+        for it in news.filter(|it| it.version() <= version) {
             if self.batches.back().is_some_and(|it| BATCH_BYTES < it.bytes.len()) {
                 self.batches.push_back(Batch { pool, part, count: 0, bytes: Vec::new() });
             }

@@ -2,21 +2,26 @@
 //! prompt adds to a cache, homes of sessions, states of replicas, orders. LLM requests are few and dear, so telling
 //! every decision is cheap; totals now and then were tried and leave each router blind to what lies where.
 //!
-//! `news` is what is told, `codec`, `encoding` and `frame` how it is written, `link` the protocol with one peer. Nothing here does
-//! I/O: the driver carries frames, and the simulator carries the same ones in virtual time. What a brain does with
+//! `news` is what is told, `codec`, `encoding`, `plan` and `frame` how it is written, `link` the protocol with one peer,
+//! `election` which router leads. Nothing here does I/O: the driver carries frames, and the simulator carries the same ones in virtual time. What a brain does with
 //! news is in `brain/hearing.rs`. Replicas are named by their place, which is the same in every router.
 //!
 //! No text of a prompt or an answer is in any message; prompts are named by the hashes of their blocks.
 
 mod codec;
+mod election;
 mod encoding;
 mod frame;
 mod link;
+mod link_event;
 mod news;
+mod plan;
 
 pub use codec::Malformed;
+pub use election::{ClusterStanding, Election, View};
 pub use frame::{FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
-pub use link::{Link, LinkEvent, LinkTotals};
+pub use link::Link;
+pub use link_event::{LinkEvent, LinkTotals};
 pub use news::{Came, News, Opened, SharedOrder, Stamp};
 
 #[cfg(test)]

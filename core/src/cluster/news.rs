@@ -1,8 +1,11 @@
 //! One fact that a router tells the others of one pool. Each fact has one writer: the router that sent a request tells
 //! of it, under its own number.
 
+use std::sync::Arc;
+
 use crate::domain::{Place, PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, State};
+use crate::sharding::{Assignment, Generation};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
@@ -30,6 +33,22 @@ pub enum News {
     AskedReplica { replica: Place },
     /// The router lost what it knew, also of its own requests, and asks for everything.
     Forgot,
+    /// Which replicas each workload may use, as a leader planned it; the highest generation holds.
+    Assigned(Arc<Assignment>),
+    /// The generation that the router goes by, for comparison.
+    Planned { generation: Generation },
+    /// Asks for the assignment that the router goes by.
+    AskedPlan,
+}
+
+impl News {
+    /// The version of the protocol from which on a router can read it.
+    pub(super) const fn version(&self) -> u32 {
+        match self {
+            Self::Assigned(_) | Self::Planned { .. } | Self::AskedPlan => 2,
+            _ => 1,
+        }
+    }
 }
 
 /// One request that was sent.

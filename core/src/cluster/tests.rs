@@ -2,6 +2,7 @@
 //! agree again whatever is lost between them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -9,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{Moment, Place, PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, Reason, State};
+use crate::sharding::{Assignment, Generation, Row, Slice, SliceReason};
 
 fn load() -> impl Strategy<Value = Load> {
     let number = || prop_oneof![0_u64..1_000, any::<u64>()];
@@ -99,7 +101,31 @@ fn news() -> impl Strategy<Value = News> {
         }),
         place().prop_map(|replica| News::AskedReplica { replica }),
         Just(News::Forgot),
+        assignment().prop_map(|it| News::Assigned(Arc::new(it))),
+        any::<(u64, u64)>().prop_map(|it| News::Planned {
+            generation: Generation { incarnation: it.0, number: it.1 }
+        }),
+        Just(News::AskedPlan),
     ]
+}
+
+fn assignment() -> impl Strategy<Value = Assignment> {
+    let holders = || prop::collection::btree_set(any::<u64>(), 0..5);
+    let row = (holders(), any::<u64>(), 0..SliceReason::ALL.len(), any::<Option<u64>>());
+    let rows = prop::collection::btree_map(1..u64::MAX, row.clone(), 0..20);
+    (any::<(u64, u64)>(), row, rows).prop_map(|(generation, first, mut rows)| {
+        rows.insert(0, first);
+        let ends: Vec<u64> = rows.keys().skip(1).map(|it| it - 1).chain([u64::MAX]).collect();
+        let rows = rows.into_iter().zip(ends).map(|((low, row), high)| {
+            let (holders, since, why, previous) = row;
+            let holders = holders.into_iter().map(Place).collect();
+            let (why, previous) = (SliceReason::ALL[why], previous.map(Place));
+            let (slice, settled_at) = (Slice { low, high }, Moment::ZERO);
+            Row { slice, holders, why, since, settled_at, previous }
+        });
+        let generation = Generation { incarnation: generation.0, number: generation.1 };
+        Assignment::from_rows(generation, rows).unwrap()
+    })
 }
 
 proptest! {
@@ -114,6 +140,13 @@ proptest! {
             None => PeerFrame::News { number, pool, news },
             Some((part, is_last)) => PeerFrame::Whole { number, pool, part, is_last, news },
         };
+        prop_assert_eq!(PeerFrame::decode(&frame.encode()), Ok(frame));
+    }
+
+    #[test]
+    fn what_a_router_sees_comes_back_as_it_was(size: u32, left: u32, sees: Vec<u64>) {
+        let sees = sees.into_iter().map(RouterId).collect();
+        let frame = PeerFrame::View(View { size, left, sees });
         prop_assert_eq!(PeerFrame::decode(&frame.encode()), Ok(frame));
     }
 
@@ -246,7 +279,7 @@ impl Pair {
                     let begun = |it: &u64| News::Begun { request: RequestId(*it) };
                     it.link.tell_whole(&[(9, it.done.iter().map(begun).collect())]);
                 }
-                LinkEvent::Met(_) | LinkEvent::Members(_) => {}
+                LinkEvent::Met(_) | LinkEvent::Members(_) | LinkEvent::View(_) => {}
                 LinkEvent::Unfit(_) | LinkEvent::Left | LinkEvent::Silent => panic!("{event:?}"),
             }
         }
@@ -304,6 +337,29 @@ fn a_silent_peer_is_noticed_and_a_leaving_one_says_so_last() {
     events.clear();
     link.on_time(pair.now + Duration::from_secs(4), &mut events);
     assert_eq!(events, [LinkEvent::Silent]);
+}
+
+#[test]
+fn a_router_of_the_version_before_is_told_what_it_can_read() {
+    let now = Moment::ZERO;
+    let mut told = Vec::new();
+    for version in [VERSION - 1, VERSION] {
+        let (mut link, mut events) = (Link::new(now, hello(1)), Vec::new());
+        let older = Hello { version, version_min: version, ..hello(2) };
+        link.on_frame(now, &PeerFrame::Hello(older).encode(), &mut events).unwrap();
+        link.tell_whole(&[(9, vec![News::AskedPlan, News::Forgot])]);
+        link.tell_view(View::default());
+        let mut frames = Vec::new();
+        while let Some(frame) = link.take(now) {
+            frames.push(PeerFrame::decode(&frame).unwrap());
+        }
+        let news = frames.iter().find_map(|it| match it {
+            PeerFrame::Whole { news, .. } => Some(news.len()),
+            _ => None,
+        });
+        told.push((news, frames.contains(&PeerFrame::View(View::default()))));
+    }
+    assert_eq!(told, [(Some(1), false), (Some(2), true)]);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub enum SliceReason {
 }
 
 impl SliceReason {
-    const ALL: [Self; 11] = [
+    pub const ALL: [Self; 11] = [
         Self::First,
         Self::Split,
         Self::Merged,
@@ -218,6 +218,24 @@ impl Assignment {
     #[must_use]
     pub fn reborn(mut self) -> Self {
         self.generation = self.generation.reborn();
+        self
+    }
+
+    /// Returns the same assignment as the first of a planner's history.
+    #[must_use]
+    pub fn reborn_by(mut self, planner: u64) -> Self {
+        self.generation = self.generation.reborn_by(planner);
+        self
+    }
+
+    /// Dates the slices of an assignment that was told: those that are as in a known one by that, others by `now`.
+    #[must_use]
+    pub fn settled_like(mut self, known: &Self, now: Moment) -> Self {
+        for position in 0..self.len() {
+            let (own, before) = (self.get(position), known.find(SliceKey(self.lows[position])));
+            let is_same = (own.slice, own.holders) == (before.slice, before.holders);
+            self.notes[position].settled_at = if is_same { before.settled_at } else { now };
+        }
         self
     }
 

@@ -14,7 +14,40 @@ pub struct RouterList {
     pub own: Option<String>,
     /// Whether it waits to be told what the others know.
     pub joining: bool,
+    #[serde(flatten)]
+    pub standing: Option<StandingFigures>,
     pub peers: Vec<RouterFigures>,
+}
+
+/// Where this router stands among the others.
+#[derive(Clone, Debug, Serialize)]
+pub struct StandingFigures {
+    /// `whole`, `majority` (some are missing) or `minority`: too few are there to have a leader.
+    pub state: &'static str,
+    /// How many routers there should be, and how many are there, this one included.
+    pub routers: u32,
+    pub present: u32,
+    /// The router that plans for all, if there is one.
+    pub leader: Option<String>,
+    /// Whether that is this one.
+    pub leads: bool,
+    pub leader_changes: u64,
+}
+
+impl StandingFigures {
+    /// Nothing for a router that is alone.
+    pub(super) fn of(router: &Router) -> Option<Self> {
+        let sharing = router.sharing()?;
+        let it = sharing.standing();
+        Some(Self {
+            state: it.as_str(),
+            routers: it.routers,
+            present: it.present,
+            leader: it.leader.map(|it| it.to_string()),
+            leads: sharing.leads(),
+            leader_changes: it.leader_changes,
+        })
+    }
 }
 
 /// Another router.
@@ -39,7 +72,7 @@ pub struct RouterFigures {
 impl RouterList {
     pub(super) fn of(router: &Router) -> Self {
         let Some(sharing) = router.sharing() else {
-            return Self { own: None, joining: false, peers: Vec::new() };
+            return Self { own: None, joining: false, standing: None, peers: Vec::new() };
         };
         let mut in_flight: BTreeMap<RouterId, usize> = router.heard_in_flight();
         let talking = sharing.peers().into_iter().map(|(id, it)| RouterFigures {
@@ -70,6 +103,7 @@ impl RouterList {
             in_flight,
         }));
         let own = Some(sharing.router().to_string());
-        Self { own, joining: sharing.is_joining(), peers }
+        let standing = StandingFigures::of(router);
+        Self { own, joining: sharing.is_joining(), standing, peers }
     }
 }

@@ -6,6 +6,7 @@ use cleave_core::brain::{LeaveCause, QueueSnapshot, ReplicaSnapshot};
 use cleave_core::queue::ClassSnapshot;
 use serde::Serialize;
 
+use super::routers::StandingFigures;
 use crate::proxy::{Given, Pool, Router};
 
 /// What `/status` answers.
@@ -15,6 +16,9 @@ pub struct Status {
     pub ready: bool,
     pub draining: bool,
     pub connections: i64,
+    /// Where the router stands among others; left out for one that is alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<StandingFigures>,
     pub pools: Vec<PoolStatus>,
 }
 
@@ -84,6 +88,7 @@ impl Status {
             ready: router.is_ready(),
             draining: router.is_draining(),
             connections: router.metrics.connections.get(),
+            cluster: StandingFigures::of(router),
             pools: router.pools().iter().map(|it| PoolStatus::of(it)).collect(),
         }
     }

@@ -59,6 +59,7 @@ impl PeerConnection {
         }
         cluster.sharing.forget(peer.router);
         let is_lost = !matches!(end, End::Goodbye);
+        cluster.elect(|it| it.on_parted(peer.router, !is_lost));
         match end {
             End::Goodbye => info!(router = %peer.router, address = peer.address, "router left"),
             End::Lost(why) => {
@@ -79,6 +80,7 @@ impl PeerConnection {
         admitted: &mut Option<Admitted>,
     ) -> End {
         let mut news = cluster.sharing.subscribe();
+        let mut views = cluster.views.subscribe();
         let mut events = Vec::new();
         // When what is to be told is written at the latest.
         let mut write_at: Option<Moment> = Some(cluster.router.now());
@@ -124,6 +126,10 @@ impl PeerConnection {
                     Err(RecvError::Lagged(_)) => link.miss(),
                     Err(RecvError::Closed) => return End::Ours,
                 },
+                Ok(()) = views.changed() => {
+                    link.tell_view(views.borrow_and_update().clone());
+                    write_at = Some(now);
+                }
                 () = sleep(pause.min(batch)) => {
                     link.on_time(cluster.router.now(), &mut events);
                     write_at = write_at.or(Some(now));
@@ -189,12 +195,18 @@ impl PeerConnection {
                 info!(router = %hello.router, address = hello.address, "router found");
                 *admitted = Some(it);
                 link.tell_members(cluster.members.list());
+                cluster.elect(|it| it.on_met(hello.router));
+                link.tell_view(cluster.views.borrow().clone());
             }
             LinkEvent::Unfit(hello) => {
                 let (version, min) = (hello.version, hello.version_min);
                 return Some(End::Lost(format!("it speaks versions {min} to {version}")));
             }
             LinkEvent::Members(members) => cluster.on_members(members),
+            LinkEvent::View(view) => {
+                let router = link.peer()?.router;
+                cluster.elect(|it| it.on_view(router, view));
+            }
             LinkEvent::Heard { pool, news, is_whole } => {
                 let router = link.peer()?.router;
                 let pools = cluster.router.pools();

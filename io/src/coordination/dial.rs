@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cleave_core::cluster::RouterAt;
+use cleave_core::cluster::{Election, RouterAt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
@@ -58,7 +58,10 @@ impl Cluster {
                             self.tasks.spawn(async move { connection.talk(&cluster).await });
                         if let Ok(Some(router)) = talking.await {
                             if router == self.hello.router {
-                                // This router itself is in the list of its peers.
+                                // This router itself is in the list of its peers, by another name.
+                                if is_configured {
+                                    self.elect(Election::on_itself);
+                                }
                                 return;
                             }
                             self.members.found(address, router);

@@ -8,18 +8,19 @@
 
 mod connection;
 mod dial;
+mod electing;
 mod handshake;
 mod members;
 mod settings;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cleave_core::cluster::{Hello, VERSION, VERSION_MIN};
+use cleave_core::cluster::{Election, Hello, VERSION, VERSION_MIN, View};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -67,6 +68,9 @@ pub struct Cluster {
     sharing: Arc<Sharing>,
     hello: Hello,
     members: Members,
+    election: Mutex<Election>,
+    /// What this router sees, for the others.
+    views: watch::Sender<View>,
     tasks: TaskTracker,
     leave: CancellationToken,
 }
@@ -89,12 +93,17 @@ impl Cluster {
         };
         router.share(Arc::clone(&sharing));
         sharing.set_joining(!settings.peers.is_empty());
+        let election = Election::new(hello.router, settings.routers(&hello.address));
+        sharing.set_standing(election.standing());
+        let views = watch::Sender::new(election.view());
         let cluster = Self {
             settings,
             router,
             sharing,
             hello,
             members: Members::default(),
+            election: Mutex::new(election),
+            views,
             tasks: TaskTracker::new(),
             leave: CancellationToken::new(),
         };

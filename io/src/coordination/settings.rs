@@ -44,6 +44,15 @@ impl PeerAddress {
 }
 
 impl ClusterSettings {
+    /// Counts the routers that are named, with this one, which others reach at `own`.
+    pub(super) fn routers(&self, own: &str) -> u32 {
+        let mut named: Vec<&str> = self.peers.iter().map(PeerAddress::as_str).collect();
+        named.sort_unstable();
+        named.dedup();
+        let others = named.into_iter().filter(|it| *it != own).count();
+        u32::try_from(others).unwrap_or(u32::MAX - 1) + 1
+    }
+
     /// Tells whether no other machine takes part.
     pub fn is_local(&self) -> bool {
         self.listen.ip().is_loopback() && self.peers.iter().all(PeerAddress::is_loopback)
@@ -73,6 +82,20 @@ mod tests {
         for wrong in ["", "a", "a:", ":1", "a:0", "a:65536", "http://a:1", "a b:1"] {
             assert_eq!(PeerAddress::read(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn routers_are_counted_once_and_this_one_with_them() {
+        let peer = |it: &str| PeerAddress::read(it).unwrap();
+        let settings = |peers: &[&str]| ClusterSettings {
+            listen: "127.0.0.1:7400".parse().unwrap(),
+            advertise: None,
+            peers: peers.iter().map(|it| peer(it)).collect(),
+            secret: None,
+        };
+        assert_eq!(settings(&[]).routers("a:1"), 1);
+        assert_eq!(settings(&["b:1", "c:1", "b:1"]).routers("a:1"), 3);
+        assert_eq!(settings(&["a:1", "b:1", "c:1"]).routers("a:1"), 3, "it may be in its own list");
     }
 
     #[test]

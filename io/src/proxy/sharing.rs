@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cleave_core::brain::Telling;
-use cleave_core::cluster::LinkTotals;
+use cleave_core::cluster::{ClusterStanding, LinkTotals};
 use cleave_core::domain::RouterId;
 use tokio::sync::broadcast;
 use uuid::Uuid;
@@ -38,6 +38,7 @@ pub struct Sharing {
     router: RouterId,
     news: broadcast::Sender<Arc<PoolNews>>,
     is_joining: AtomicBool,
+    standing: Mutex<ClusterStanding>,
     peers: Mutex<BTreeMap<RouterId, PeerView>>,
 }
 
@@ -49,6 +50,7 @@ impl Sharing {
             router: RouterId(id),
             news: broadcast::Sender::new(EVENTS_MAX),
             is_joining: AtomicBool::new(false),
+            standing: Mutex::default(),
             peers: Mutex::default(),
         })
     }
@@ -64,6 +66,20 @@ impl Sharing {
 
     pub fn set_joining(&self, is_joining: bool) {
         self.is_joining.store(is_joining, Relaxed);
+    }
+
+    /// Where this router stands among the others.
+    pub fn standing(&self) -> ClusterStanding {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn set_standing(&self, standing: ClusterStanding) {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    }
+
+    /// Tells whether this router plans for all. One that joins does not yet: it would plan without knowing theirs.
+    pub fn leads(&self) -> bool {
+        self.standing().leader == Some(self.router) && !self.is_joining()
     }
 
     /// Reads what pools tell from now on.

@@ -194,6 +194,21 @@ impl Draws {
         lies.collect()
     }
 
+    /// Draws how many more routers there are than were drawn first.
+    pub(super) fn more_routers(&mut self) -> usize {
+        self.rng.random_range(0..=2)
+    }
+
+    /// Draws routers that cannot reach the others for a while.
+    pub(super) fn partitions(&mut self, routers: usize) -> Vec<Fault> {
+        let count = self.rng.random_range(0..=3);
+        let apart = (0..count).map(|_| {
+            let kind = FaultKind::Apart { router: self.rng.random_range(0..routers) };
+            Fault { at: self.millis(0, 40_000), lasts: Some(self.millis(100, 30_000)), kind }
+        });
+        apart.collect()
+    }
+
     /// Draws contracts that are never filled, so that all of them are kept and none refuses
     /// anything.
     pub(super) fn contracts(&mut self) -> Vec<(Tenant, Limits)> {

@@ -66,6 +66,8 @@ impl Trial {
         // Drawn last, so that a seed is the world it was before there were any.
         settings.faults.extend(draws.lies(settings.replicas.len()));
         settings.contracts = draws.contracts();
+        settings.routers += draws.more_routers();
+        settings.faults.extend(draws.partitions(settings.routers));
         Self { settings, storm, calm: play(calm) }
     }
 
@@ -85,6 +87,7 @@ impl Trial {
         };
         // Faults that begin after the last request are part of the storm.
         world.rest(RECOVERY).map_err(Failure::Unsafe)?;
+        world.check_agreement().map_err(Failure::Unsafe)?;
         world.start_measuring_calm();
         world.run(&mut self.calm, &mut Unwatched).map_err(Failure::Stuck)?;
         let it = world.measures();

@@ -1,9 +1,9 @@
 //! Routers tell each other what they do, with the messages and the protocol that serve: what a brain has to tell is
 //! written into frames, is under way for some time, and is read at the other end. This room only carries the frames,
-//! and loses some where it is told to.
+//! loses some where it is told to, and all of them between routers that are apart.
 
 use cleave_core::brain::{Event, Telling};
-use cleave_core::cluster::{Hello, Link, LinkEvent, VERSION, VERSION_MIN};
+use cleave_core::cluster::{Election, Hello, Link, LinkEvent, VERSION, VERSION_MIN};
 use cleave_core::domain::{Moment, RouterId};
 use rand::RngExt as _;
 use std::time::Duration;
@@ -27,33 +27,76 @@ pub(super) struct Letter {
 impl World {
     /// Lets the routers meet.
     pub(super) fn start_exchange(&mut self) {
-        if self.settings.exchange.is_some() && 1 < self.routers.len() {
-            (0..self.routers.len()).for_each(|it| self.connect(it));
+        if self.exchanges() {
+            self.connect();
             self.heap.push(Moment::ZERO + BEAT, Happening::Exchange);
         }
     }
 
-    /// Makes the links of a router, and those of all others to it.
-    fn connect(&mut self, router: usize) {
-        for other in (0..self.routers.len()).filter(|it| *it != router) {
-            for (at, peer) in [(router, other), (other, router)] {
-                let it = &mut self.routers[at];
-                let (version, version_min, router) = (VERSION, VERSION_MIN, it.id);
-                let hello = Hello { version, version_min, router, address: String::new() };
-                it.links.insert(peer, Link::new(self.now, hello));
+    fn exchanges(&self) -> bool {
+        self.settings.exchange.is_some() && 1 < self.routers.len()
+    }
+
+    /// Makes links between all routers that have none and can reach each other.
+    fn connect(&mut self) {
+        for one in 0..self.routers.len() {
+            for other in 0..one {
+                let has = |at: usize, peer| self.routers[at].links.contains_key(&peer);
+                if has(one, other) || has(other, one) || self.is_cut(one, other) {
+                    continue;
+                }
+                for (at, peer) in [(one, other), (other, one)] {
+                    let it = &mut self.routers[at];
+                    let (version, version_min, router) = (VERSION, VERSION_MIN, it.id);
+                    let hello = Hello { version, version_min, router, address: String::new() };
+                    it.links.insert(peer, Link::new(self.now, hello));
+                }
             }
         }
         (0..self.routers.len()).for_each(|it| self.flush(it));
     }
 
+    fn is_cut(&self, one: usize, other: usize) -> bool {
+        self.routers[one].is_apart || self.routers[other].is_apart
+    }
+
+    /// Keeps a router from all others, or lets it reach them again.
+    pub(super) fn set_apart(&mut self, router: usize, is_apart: bool) {
+        self.routers[router].is_apart = is_apart;
+    }
+
     /// Lets a router that was started again meet the others, which notice that it was gone.
-    pub(super) fn reconnect(&mut self, router: usize, before: RouterId) {
-        if self.settings.exchange.is_none() || self.routers.len() < 2 {
+    pub(super) fn reconnect(&mut self, router: usize) {
+        if !self.exchanges() {
             return;
         }
-        self.connect(router);
         for other in (0..self.routers.len()).filter(|it| *it != router) {
-            self.tell(other, Event::Parted { router: before, is_lost: true });
+            self.part(other, router);
+        }
+        self.connect();
+    }
+
+    /// Ends the link of a router to another one, which it takes for lost.
+    fn part(&mut self, router: usize, peer: usize) {
+        let link = self.routers[router].links.remove(&peer);
+        if let Some(peer) = link.and_then(|it| it.peer().map(|it| it.router)) {
+            self.tell(router, Event::Parted { router: peer, is_lost: true });
+            self.elect(router, |it| it.on_parted(peer, false));
+        }
+    }
+
+    /// Takes in what a router learned of the others, and tells them what it sees and its brain whether it leads.
+    fn elect(&mut self, router: usize, change: impl FnOnce(&mut Election)) {
+        let it = &mut self.routers[router];
+        let (led, seen) = (it.election.leads(), it.election.view());
+        change(&mut it.election);
+        let view = it.election.view();
+        if view != seen {
+            it.links.values_mut().for_each(|link| link.tell_view(view.clone()));
+        }
+        let leads = it.election.leads();
+        if leads != led {
+            self.tell(router, Event::Elected { leads });
         }
     }
 
@@ -61,6 +104,8 @@ impl World {
     pub(super) fn share(&mut self, router: usize) {
         let it = &mut self.routers[router];
         if it.links.is_empty() {
+            // There is none to tell; one that comes is told everything.
+            it.brain.take_news();
             return;
         }
         let told = it.brain.take_news();
@@ -81,13 +126,15 @@ impl World {
         let Some(exchange) = self.settings.exchange else { return };
         let from = self.routers[router].id;
         for other in (0..self.routers.len()).filter(|it| *it != router) {
-            let to = self.routers[other].id;
+            let (to, is_cut) = (self.routers[other].id, self.is_cut(router, other));
             while let Some(link) = self.routers[router].links.get_mut(&other)
                 && let Some(frame) = link.take(self.now)
             {
                 let is_met = link.peer().is_some();
                 // Without its hello there is no connection.
-                if is_met && 0.0 < exchange.loss && self.chance.random_bool(exchange.loss) {
+                let is_lost =
+                    is_met && 0.0 < exchange.loss && self.chance.random_bool(exchange.loss);
+                if is_lost || is_cut {
                     continue;
                 }
                 let letter = Letter { from: router, ids: (from, to), frame };
@@ -100,11 +147,17 @@ impl World {
     /// Looks after all links.
     pub(super) fn exchange(&mut self) {
         for router in 0..self.routers.len() {
-            let mut events = Vec::new();
-            let it = &mut self.routers[router];
-            it.links.values_mut().for_each(|link| link.on_time(self.now, &mut events));
+            let peers: Vec<usize> = self.routers[router].links.keys().copied().collect();
+            for peer in peers {
+                let mut events = Vec::new();
+                if let Some(link) = self.routers[router].links.get_mut(&peer) {
+                    link.on_time(self.now, &mut events);
+                }
+                self.on_link(router, peer, events);
+            }
             self.flush(router);
         }
+        self.connect();
         self.heap.push(self.now + BEAT, Happening::Exchange);
     }
 
@@ -122,25 +175,38 @@ impl World {
         if let Err(error) = link.on_frame(self.now, &frame, &mut events) {
             self.broken = self.broken.take().or(Some(format!("a frame that is none: {error}")));
         }
+        self.on_link(router, from, events);
+        self.flush(router);
+    }
+
+    /// Does what the link of a router to another one asks for.
+    fn on_link(&mut self, router: usize, peer: usize, events: Vec<LinkEvent>) {
+        let id = self.routers[peer].id;
         for event in events {
             match event {
                 LinkEvent::Heard { news, is_whole, .. } => {
-                    self.tell(router, Event::Heard { router: ids.0, news, is_whole });
+                    self.tell(router, Event::Heard { router: id, news, is_whole });
                 }
                 LinkEvent::Lacks => {
                     let it = &mut self.routers[router];
                     let whole = it.brain.whole(self.now);
-                    if let Some(link) = it.links.get_mut(&from) {
+                    if let Some(link) = it.links.get_mut(&peer) {
                         link.tell_whole(&[(POOL, whole)]);
                     }
                 }
-                LinkEvent::Met(_)
-                | LinkEvent::Unfit(_)
-                | LinkEvent::Members(_)
-                | LinkEvent::Left
-                | LinkEvent::Silent => {}
+                LinkEvent::Met(_) => {
+                    self.elect(router, |it| it.on_met(id));
+                    let it = &mut self.routers[router];
+                    let view = it.election.view();
+                    it.links
+                        .get_mut(&peer)
+                        .into_iter()
+                        .for_each(|link| link.tell_view(view.clone()));
+                }
+                LinkEvent::View(view) => self.elect(router, |it| it.on_view(id, view)),
+                LinkEvent::Silent => self.part(router, peer),
+                LinkEvent::Unfit(_) | LinkEvent::Members(_) | LinkEvent::Left => {}
             }
         }
-        self.flush(router);
     }
 }

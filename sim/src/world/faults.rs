@@ -30,6 +30,7 @@ impl World {
             FaultKind::Drain { replica } => self.drain(replica),
             FaultKind::Join => self.join(),
             FaultKind::RestartRouter { router } => self.restart_router(router),
+            FaultKind::Apart { router } => self.set_apart(router, true),
             FaultKind::Poison { tenant, hangs } => {
                 self.poison = Some(Poison { tenant, hangs, active: true });
             }
@@ -48,6 +49,7 @@ impl World {
             }
             FaultKind::Lie { replica } => self.set_lying(replica, false),
             FaultKind::Reload => self.contract(true),
+            FaultKind::Apart { router } => self.set_apart(router, false),
             FaultKind::Drain { .. } | FaultKind::Join | FaultKind::RestartRouter { .. } => {}
         }
     }
@@ -183,7 +185,6 @@ impl World {
     fn restart_router(&mut self, router: usize) {
         let relayed: Vec<u64> =
             self.flights.iter().filter(|(_, it)| it.router == router).map(|(id, _)| *id).collect();
-        let before = self.routers[router].id;
         self.routers[router].restart();
         self.served.retain(|(of, _), _| *of != router);
         self.todo.retain(|(of, _)| *of != router);
@@ -197,7 +198,7 @@ impl World {
             self.end(id, End::Cut);
         }
         self.introduce_fleet(router);
-        self.reconnect(router, before);
+        self.reconnect(router);
         // What was leaving when the router fell is still leaving.
         for replica in 0..self.replicas.len() {
             if 0 < self.replicas[replica].leaving_from {

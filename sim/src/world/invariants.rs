@@ -3,10 +3,12 @@
 
 use cleave_core::brain::{self, Action, Brain};
 use cleave_core::domain::Moment;
+use cleave_core::fleet::Load;
 
 use crate::engine::{self, Engine};
 
 use super::replica::Standing;
+use super::router::Router;
 use super::{RunError, World};
 
 /// Says what is wrong with a brain after an event; nothing in a sound one.
@@ -55,7 +57,37 @@ pub fn residency_matches_engines(world: &World) -> bool {
     held.len() == world.residency.blocks() && world.residency.leading(&held) == held.len()
 }
 
+/// Routers that have told each other everything go by one plan, and one of them leads.
+pub fn routers_agree(world: &World) -> bool {
+    let routers = &world.routers;
+    let Some(first) = routers.first().filter(|it| !it.links.is_empty()) else { return true };
+    let same = |it: &Router| {
+        it.brain.generation() == first.brain.generation()
+            && it.election.standing().leader == first.election.standing().leader
+    };
+    routers.iter().all(same) && routers.iter().filter(|it| it.election.leads()).count() == 1
+}
+
+/// No router believes that another one has something in flight when nothing is.
+pub fn nothing_is_left_of_others(world: &World) -> bool {
+    let is_clear = |it: &Router| {
+        it.brain.heard_in_flight().iter().all(|it| it.1 == 0)
+            && it.brain.load(world.now).iter().all(|it| it.elsewhere == Load::default())
+    };
+    !world.flights.is_empty() || world.routers.iter().all(is_clear)
+}
+
 impl World {
+    /// Ends the run if routers differ although all is quiet, if checks are on.
+    pub fn check_agreement(&self) -> Result<(), RunError> {
+        let what = match self.settings.checks {
+            true if !routers_agree(self) => "not so: routers agree",
+            true if !nothing_is_left_of_others(self) => "not so: nothing is left of others",
+            _ => return Ok(()),
+        };
+        Err(RunError::Broken { at: self.now, what: what.to_owned() })
+    }
+
     /// Ends the run when something is wrong, if checks are on.
     pub(super) fn check(&mut self) -> Result<(), RunError> {
         type Predicate = fn(&World) -> bool;

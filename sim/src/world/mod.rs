@@ -150,7 +150,8 @@ impl World {
             let number = u64::try_from(router).unwrap_or(0);
             let seed = world.settings.seed ^ number.rotate_left(32);
             let is_told = world.settings.exchange.is_some() && 1 < world.settings.routers;
-            let made = Router::new(RouterId(number), &world.settings.brain, seed, is_told);
+            let routers = is_told.then(|| u32::try_from(world.settings.routers).unwrap_or(1));
+            let made = Router::new(RouterId(number), &world.settings.brain, seed, routers);
             world.routers.push(made);
             world.introduce_fleet(router);
             world.start_upkeep(router);

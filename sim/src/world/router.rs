@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use cleave_core::brain::{self, Brain};
-use cleave_core::cluster::Link;
+use cleave_core::cluster::{Election, Link};
 use cleave_core::domain::{Moment, ReplicaId, Report, RouterId};
 
 use super::exchange::Letter;
@@ -24,6 +24,10 @@ pub(super) struct Router {
     pub(super) letters: VecDeque<Letter>,
     /// The links to other routers, by their numbers.
     pub(super) links: BTreeMap<usize, Link>,
+    /// Which router leads, as this one sees it.
+    pub(super) election: Election,
+    /// Whether it cannot reach the others.
+    pub(super) is_apart: bool,
     /// When the brain is woken next.
     pub(super) wake_at: Moment,
     /// When each replica last gave a sign that the brain does not know of.
@@ -31,11 +35,20 @@ pub(super) struct Router {
     /// What brains before this one counted.
     sessions_moved_before: u64,
     settings: brain::Settings,
+    /// How many routers there are.
+    routers: u32,
 }
 
 impl Router {
-    pub(super) fn new(id: RouterId, settings: &brain::Settings, seed: u64, is_told: bool) -> Self {
-        let settings = brain::Settings { seed, router: is_told.then_some(id), ..settings.clone() };
+    /// Makes one of `routers` that tell each other what they do, or one by itself.
+    pub(super) fn new(
+        id: RouterId,
+        settings: &brain::Settings,
+        seed: u64,
+        routers: Option<u32>,
+    ) -> Self {
+        let settings = brain::Settings { seed, router: routers.map(|_| id), ..settings.clone() };
+        let routers = routers.unwrap_or(1);
         let brain = Brain::new(settings.clone());
         let (readings, letters, heard) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let (wake_at, sessions_moved_before, links) = (Moment::ZERO, 0, BTreeMap::new());
@@ -45,10 +58,13 @@ impl Router {
             readings,
             letters,
             links,
+            election: Election::new(id, routers),
+            is_apart: false,
             wake_at,
             heard,
             sessions_moved_before,
             settings,
+            routers,
         }
     }
 
@@ -59,6 +75,7 @@ impl Router {
         self.settings.router = self.settings.router.map(|_| self.id);
         self.brain = Brain::new(self.settings.clone());
         self.links.clear();
+        self.election = Election::new(self.id, self.routers);
         // Entries of the heap still point here, one for each reading under way.
         self.readings.iter_mut().for_each(Vec::clear);
     }

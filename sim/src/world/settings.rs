@@ -140,6 +140,8 @@ pub enum FaultKind {
     Join,
     /// A router forgets everything, and what it was relaying is cut.
     RestartRouter { router: usize },
+    /// A router cannot reach the others, nor they it.
+    Apart { router: usize },
     /// Every request of this tenant crashes, or hangs, the replica it reaches.
     Poison { tenant: Tenant, hangs: bool },
     /// It says of itself, and of what requests came to, what makes no sense.
@@ -163,7 +165,11 @@ impl FaultKind {
             | Self::Drain { replica }
             | Self::Lie { replica } => Some(replica),
             Self::Freeze { replica } => replica,
-            Self::Join | Self::RestartRouter { .. } | Self::Poison { .. } | Self::Reload => None,
+            Self::Join
+            | Self::RestartRouter { .. }
+            | Self::Apart { .. }
+            | Self::Poison { .. }
+            | Self::Reload => None,
         }
     }
 }
@@ -192,7 +198,8 @@ impl WorldSettings {
             | FaultKind::Join
             | FaultKind::Lie { .. }
             | FaultKind::Reload
-            | FaultKind::RestartRouter { .. } => None,
+            | FaultKind::RestartRouter { .. }
+            | FaultKind::Apart { .. } => None,
         });
         harm.map(|it| it.at).min().map(|at| Others { from: now + at, culprit })
     }
@@ -205,7 +212,7 @@ impl WorldSettings {
             if let Some(replica) = fault.kind.replica().filter(|it| count <= *it) {
                 return Err(Absent::Replica { replica, count });
             }
-            if let FaultKind::RestartRouter { router } = fault.kind
+            if let FaultKind::RestartRouter { router } | FaultKind::Apart { router } = fault.kind
                 && self.routers <= router
             {
                 return Err(Absent::Router { router, count: self.routers });

@@ -1,16 +1,21 @@
 //! What a hostile driver says that other routers told.
 
+use std::sync::Arc;
+
 use crate::cluster::{Came, News, Opened, SharedOrder, Stamp};
-use crate::domain::{PromptTail, RequestId, RouterId, SliceKey};
+use crate::domain::{Moment, PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, State};
+use crate::sharding::{Assignment, Generation, Row, Slice, SliceReason};
 
 use super::{Drive, Event};
 
 impl Drive<'_> {
     pub(super) fn heard(&mut self) -> Event {
         let router = RouterId(u64::from(self.byte() % 5));
-        if self.byte().is_multiple_of(8) {
-            return Event::Parted { router, is_lost: self.flag() };
+        match self.byte() % 16 {
+            0 | 1 => return Event::Parted { router, is_lost: self.flag() },
+            2 => return Event::Elected { leads: self.flag() },
+            _ => {}
         }
         let count = self.byte() % 4;
         let news = (0..count).map(|_| self.news()).collect();
@@ -19,7 +24,7 @@ impl Drive<'_> {
 
     fn news(&mut self) -> News {
         let (request, replica) = (RequestId(u64::from(self.byte() % 16)), self.place());
-        match self.byte() % 14 {
+        match self.byte() % 17 {
             0..=2 => News::Opened(Box::new(Opened {
                 request,
                 replica,
@@ -52,9 +57,26 @@ impl Drive<'_> {
                 News::Sampled { replica, held: self.figure(), sample }
             }
             12 => News::AskedChain { replica, parent: self.figure(), depth: self.short() },
+            13 => News::Assigned(self.assignment()),
+            14 => News::Planned { generation: self.generation() },
+            15 => News::AskedPlan,
             _ if self.flag() => News::Forgot,
             _ => News::AskedReplica { replica },
         }
+    }
+
+    fn generation(&mut self) -> Generation {
+        Generation { incarnation: self.figure(), number: self.figure() }
+    }
+
+    fn assignment(&mut self) -> Arc<Assignment> {
+        let (generation, mut holders) = (self.generation(), vec![self.place(), self.place()]);
+        holders.sort_unstable();
+        holders.dedup();
+        let previous = self.flag().then(|| self.place());
+        let (slice, why) = (Slice { low: 0, high: u64::MAX }, SliceReason::Moved);
+        let row = Row { slice, holders, why, since: 0, settled_at: Moment::ZERO, previous };
+        Arc::new(Assignment::from_rows(generation, [row]).unwrap_or_default())
     }
 
     fn chain(&mut self) -> PromptTail {

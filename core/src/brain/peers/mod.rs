@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::cluster::News;
 use crate::domain::{Moment, Place, PromptTail, ReplicaId, RouterId};
 use crate::fleet::Fleet;
+use crate::sharding::Generation;
 
 pub(super) use bookings::HeardBooking;
 use bookings::RouterBooks;
@@ -51,6 +52,8 @@ pub(super) struct Peers {
     sampled: Option<ReplicaId>,
     /// When the cache of each replica was asked for last.
     asked: BTreeMap<Place, Moment>,
+    /// The last generation that this router planned and told.
+    planned: Generation,
 }
 
 impl Peers {
@@ -136,6 +139,11 @@ impl Peers {
         if tokens != 0 {
             self.block_tokens = tokens;
         }
+    }
+
+    /// Tells whether a generation that this router planned was not told yet, and notes that it is.
+    pub(super) fn is_plan_new(&mut self, generation: Generation) -> bool {
+        std::mem::replace(&mut self.planned, generation) != generation
     }
 
     /// Keeps a chain until its beginning is there.

@@ -1,10 +1,13 @@
 //! What placement tells other routers and hears of theirs: what lies in caches, where sessions are, what orders hold.
 
+use std::sync::Arc;
+
 use crate::cluster::{SharedOrder, Stamp};
 use crate::domain::{Moment, PromptTail, ReplicaId, RouterId, SliceKey};
 use crate::fleet::Fleet;
 use crate::policy::{Candidate, lot_of};
 use crate::prefix::PrefixIndex;
+use crate::sharding::Assignment;
 
 use super::{Order, Placement};
 
@@ -77,6 +80,29 @@ impl Placement {
 
     pub(in crate::brain) fn obey_shared(&mut self, order: &SharedOrder, stamp: Stamp) {
         self.subsets.obey_shared(order, stamp);
+    }
+
+    /// Goes by an assignment that another router told, if it is newer.
+    pub(in crate::brain) fn adopt(&mut self, now: Moment, assignment: &Arc<Assignment>) {
+        self.subsets.adopt(now, assignment);
+    }
+
+    pub(in crate::brain) const fn join_others(&mut self, own: RouterId) {
+        self.subsets.join_others(own);
+    }
+
+    pub(in crate::brain) const fn lead(&mut self, leads: bool) {
+        self.subsets.lead(leads);
+    }
+
+    /// Tells whether this router plans, also for others.
+    pub(in crate::brain) const fn leads(&self) -> bool {
+        self.subsets.leads()
+    }
+
+    /// The assignment that it goes by.
+    pub(in crate::brain) const fn assignment(&self) -> &Arc<Assignment> {
+        self.subsets.assignment()
     }
 
     /// Lists all orders that routers share.

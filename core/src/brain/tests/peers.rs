@@ -1,5 +1,7 @@
 //! Several brains that tell each other what they do, with the messages that routers send.
 
+mod plans;
+
 use super::*;
 use crate::cluster::{News, PeerFrame};
 use crate::domain::RouterId;
@@ -9,6 +11,8 @@ struct Cluster {
     benches: Vec<Bench>,
     /// What is told while they are apart is lost.
     apart: bool,
+    /// Pairs that cannot talk to each other.
+    cut: Vec<(usize, usize)>,
 }
 
 fn router(number: usize) -> RouterId {
@@ -40,7 +44,7 @@ impl Cluster {
             bench.brain.take_news();
             bench
         });
-        Self { benches: benches.collect(), apart: false }
+        Self { benches: benches.collect(), apart: false, cut: Vec::new() }
     }
 
     /// Carries what all have to tell, until none has more; returns what they want done.
@@ -55,6 +59,9 @@ impl Cluster {
             for (from, tellings) in told.into_iter().filter(|_| !self.apart) {
                 for Telling { to, news } in tellings {
                     for at in (0..self.benches.len()).filter(|it| *it != from) {
+                        if self.cut.contains(&(at.min(from), at.max(from))) {
+                            continue;
+                        }
                         if to.is_none_or(|it| it == router(at)) {
                             let news = vec![news.clone()];
                             let frame = PeerFrame::News { number: 1, pool: 0, news };

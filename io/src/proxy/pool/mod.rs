@@ -244,6 +244,11 @@ impl Pool {
                 };
                 brain_state.hear(now, heard);
             }
+            if let Some(leads) = self.sharing.as_ref().map(|it| it.leads())
+                && leads != brain_state.brain.leads()
+            {
+                brain_state.hear(now, Event::Elected { leads });
+            }
             let next = brain_state.pass_time(now);
             if rounds != brain_state.brain.rounds_planned() {
                 let took = self.clock.now().since(now).as_nanos();

@@ -108,5 +108,6 @@ fn kind_of(event: &Event) -> &'static str {
         Event::Heard { .. } => "heard",
         Event::Parted { .. } => "parted",
         Event::Recalled { .. } => "recalled",
+        Event::Elected { .. } => "elected",
     }
 }

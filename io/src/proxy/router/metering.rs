@@ -87,5 +87,6 @@ impl Router {
             in_flight: in_flight.get(id).copied().unwrap_or(0),
         });
         self.metrics.set_peers(&gauges.collect::<Vec<_>>());
+        self.metrics.set_standing(&sharing.standing(), sharing.leads());
     }
 }

@@ -21,6 +21,7 @@ mod traces;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use cleave_core::cluster::ClusterStanding;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -148,6 +149,11 @@ impl Metrics {
     /// Sets what is told of other routers.
     pub fn set_peers(&self, peers: &[PeerGauges<'_>]) {
         self.peers.set(peers);
+    }
+
+    /// Sets where this router stands among the others.
+    pub fn set_standing(&self, standing: &ClusterStanding, leads: bool) {
+        self.peers.set_standing(standing, leads);
     }
 
     /// Sets how many log lines were dropped since the start.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use cleave_core::cluster::LinkTotals;
+use cleave_core::cluster::{ClusterStanding, LinkTotals};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -32,6 +32,11 @@ pub(super) struct PeerFamilies {
     wholes: Family<PeerKindLabel, Counter>,
     overruns: Family<PeerLabel, Counter>,
     in_flight: Family<PeerLabel, Gauge>,
+    routers: Gauge,
+    missing: Gauge,
+    leads: Gauge,
+    has_leader: Gauge,
+    leader_changes: Counter,
 }
 
 /// Another router at the time of a scrape.
@@ -69,6 +74,39 @@ impl PeerFamilies {
             "Requests that the other router has in flight",
             self.in_flight.clone(),
         );
+        it.register(
+            "cleave_cluster_routers",
+            "Routers that there should be, this one included",
+            self.routers.clone(),
+        );
+        it.register(
+            "cleave_cluster_routers_missing",
+            "Routers that there should be and that are not talked to",
+            self.missing.clone(),
+        );
+        it.register(
+            "cleave_cluster_leads",
+            "Whether this router plans subsets for all",
+            self.leads.clone(),
+        );
+        it.register(
+            "cleave_cluster_has_leader",
+            "Whether any router does, as this one sees it",
+            self.has_leader.clone(),
+        );
+        it.register(
+            "cleave_cluster_leader_changes",
+            "Times that another router came to lead, or none",
+            self.leader_changes.clone(),
+        );
+    }
+
+    pub(super) fn set_standing(&self, standing: &ClusterStanding, leads: bool) {
+        self.routers.set(standing.routers.into());
+        self.missing.set(standing.routers.saturating_sub(standing.present).into());
+        self.leads.set(leads.into());
+        self.has_leader.set(standing.leader.is_some().into());
+        self.leader_changes.inner().store(standing.leader_changes, Relaxed);
     }
 
     pub(super) fn set(&self, all: &[PeerGauges<'_>]) {

@@ -81,6 +81,10 @@ pub struct SubsetTotals {
 #[derive(Debug)]
 pub(super) struct Subsets {
     settings: SubsetSettings,
+    /// This router among others, of which one plans for all.
+    planner: Option<u64>,
+    /// Whether this router plans.
+    leads: bool,
     sizer: Sizer,
     meter: LoadMeter,
     demand: Sketch,
@@ -112,6 +116,8 @@ impl Subsets {
     pub(super) fn new(settings: SubsetSettings) -> Self {
         Self {
             settings,
+            planner: None,
+            leads: true,
             sizer: Sizer::new(SizerSettings::default()),
             meter: LoadMeter::new(MeterSettings { half_life: DEMAND_HALF_LIFE, keys_max: 1024 }),
             demand: Sketch::new(WORKLOADS_MAX, DEMAND_HALF_LIFE),
@@ -168,7 +174,7 @@ impl Subsets {
         if self.assignment.is_empty() {
             self.seed_sizes(now);
         }
-        if !self.orders.frozen {
+        if self.leads && !self.orders.frozen {
             self.plan_round(now, &members);
         }
         let roster = members.iter().filter(|it| !it.draining).map(|it| (it.place, it.capacity));
@@ -195,12 +201,19 @@ impl Subsets {
         let planner = Planner::new(planner_settings(self.floor()));
         let plan = planner.plan(now, &self.assignment, members, &rules, &load);
         let total = plan.churn.total.max(f64::MIN_POSITIVE);
+        let is_changed = !Arc::ptr_eq(&plan.assignment, &self.assignment);
         self.totals.rounds += 1;
-        self.totals.changes += u64::from(!Arc::ptr_eq(&plan.assignment, &self.assignment));
+        self.totals.changes += u64::from(is_changed);
         self.totals.removal += plan.churn.removal / total;
         self.totals.addition += plan.churn.addition / total;
         self.totals.choice += plan.churn.choice / total;
-        self.assignment = plan.assignment;
+        // One of several planners begins a history of its own, so that two never give one number to two plans.
+        let other =
+            self.planner.filter(|it| is_changed && !self.assignment.generation().is_by(*it));
+        self.assignment = match other {
+            Some(own) => Arc::new(Arc::unwrap_or_clone(plan.assignment).reborn_by(own)),
+            None => plan.assignment,
+        };
         self.balance = plan.balance;
         self.churn = plan.churn;
         self.deeds = plan.deeds;

@@ -237,6 +237,36 @@ impl Subsets {
         }
     }
 
+    /// Goes by an assignment that another router planned or passed on, if it is newer; tells whether it is.
+    pub(in crate::brain) fn adopt(&mut self, now: Moment, assignment: &Arc<Assignment>) -> bool {
+        let is_newer = self.assignment.generation() < assignment.generation();
+        if is_newer {
+            let told = Assignment::clone(assignment).settled_like(&self.assignment, now);
+            self.restore(now, Arc::new(told));
+            self.stale = true;
+        }
+        is_newer
+    }
+
+    /// Notes that this router is one of several; another one may plan.
+    pub(in crate::brain) const fn join_others(&mut self, own: RouterId) {
+        (self.planner, self.leads) = (Some(own.0), false);
+    }
+
+    /// Notes whether this router plans for all.
+    pub(in crate::brain) const fn lead(&mut self, leads: bool) {
+        self.stale |= self.leads != leads;
+        self.leads = leads;
+    }
+
+    pub(in crate::brain) const fn leads(&self) -> bool {
+        self.leads
+    }
+
+    pub(in crate::brain) const fn assignment(&self) -> &Arc<Assignment> {
+        &self.assignment
+    }
+
     /// Goes on from what an earlier brain had planned and seen, and leaves it without that.
     pub(in crate::brain) fn inherit(&mut self, now: Moment, old: &mut Self) {
         self.restore(now, Arc::clone(&old.assignment));
