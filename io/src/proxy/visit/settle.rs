@@ -11,6 +11,7 @@ use cleave_core::tokens::{Possible, Seen};
 use http::StatusCode;
 
 use super::Visit;
+use super::tracing::operation;
 use crate::proxy::explanations::{KeptFor, RequestOutcome};
 use crate::proxy::life::Ended;
 use crate::proxy::panics::{Panicked, attempt};
@@ -134,6 +135,8 @@ impl Visit {
                 member.metrics.on_error("cut");
             }
         }
+        let operation = operation(self.api, self.uri.path());
+        pool.metrics.gen_ai.on_ended(operation, self.model.as_deref().unwrap_or(""), &served);
         let tenant = self.whose.as_ref().and_then(|(all, at)| all.name_at(*at));
         if let Some(class) = self.class {
             let class = (class.0, pool.classes().get(class).name.as_str());
