@@ -7,7 +7,7 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use bytes::Bytes;
 use cleave_core::domain::whole;
-use cleave_io::admin::{Explained, LineSeen, OutcomeSeen, Stage, Terms, Try};
+use cleave_io::admin::{Explained, LifeStage, LineSeen, OutcomeSeen, Terms, Try};
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::admin::AdminPort;
@@ -86,7 +86,7 @@ fn page(it: &Explained) -> String {
 }
 
 /// Shows what happened from its arrival on, each beside its expectation.
-fn life(stages: &[Stage]) -> Table {
+fn life(stages: &[LifeStage]) -> Table {
     let mut table = table(&["stage", "at ms", "took ms", "expected ms", "what"], 1);
     for it in stages {
         table.add_row([

@@ -23,7 +23,7 @@ use super::placement::Candidates;
 use super::request::Booking;
 use super::{Beyond, Brain, Move};
 
-pub use course::{Course, End, Part, Remark};
+pub use course::{Course, End, Remark, TimedPart};
 pub use expected::Expected;
 pub use waited::Waited;
 

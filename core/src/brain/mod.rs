@@ -42,7 +42,7 @@ pub use admission::Cause;
 pub use books::{TtftError, WorkloadDrift};
 pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 pub use explain::{
-    Considered, Course, End, Expected, Explanation, Other, Part, Remark, Shadows, Waited, Why,
+    Considered, Course, End, Expected, Explanation, Other, Remark, Shadows, TimedPart, Waited, Why,
 };
 pub use notice::Notice;
 pub use peers::Telling;

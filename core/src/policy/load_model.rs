@@ -120,7 +120,7 @@ impl Terms {
             + self.weight_ms
     }
 
-    /// Rounds every term to a tenth of a millisecond, and gives as the price what these add up to: a reader who
+    /// Rounds every term to a tenth of a millisecond, and gives as the price what these add up to: a reader that
     /// adds what is shown finds what is shown.
     #[must_use]
     pub fn rounded(&self) -> Self {

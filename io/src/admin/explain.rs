@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::costs::CostFigures;
 use crate::proxy::{KeptDecision, KeptTry, RequestOutcome, Router, Tenants, WorkloadNames};
 
-pub use life::Stage;
+pub use life::LifeStage;
 
 /// How many decisions the list shows.
 const LISTED: usize = 50;
@@ -33,7 +33,7 @@ pub struct Explained {
     pub age_seconds: f64,
     /// What happened, from its arrival on; empty while it runs.
     #[serde(default)]
-    pub life: Vec<Stage>,
+    pub life: Vec<LifeStage>,
     /// What it went through before it was first sent or refused.
     #[serde(default)]
     pub line: Option<LineSeen>,

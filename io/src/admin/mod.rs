@@ -20,7 +20,7 @@ pub use assignment::{
     WorkloadFigures,
 };
 pub use costs::{CostErrors, CostFigures};
-pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Stage, Terms, Try, WhatIf};
+pub use explain::{Candidate, Explained, LifeStage, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use routers::{RouterFigures, RouterList, StandingFigures};
 pub use server::{AdminBindError, AdminServer};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cleave_core::brain::{Course, End, Expected, Part, Waited};
+use cleave_core::brain::{Course, End, Expected, TimedPart, Waited};
 use cleave_core::domain::span_ms;
 
 use crate::replicas::Origin;
@@ -155,7 +155,8 @@ impl Life {
     /// Puts each part beside what was expected of it.
     pub(super) fn course(&self, ended: &Ended) -> Course {
         let (asked, placed) = self.asked.unwrap_or((ended.total, ended.total));
-        let part = |took: Duration, expected_ms: f64| Part { took_ms: span_ms(took), expected_ms };
+        let part =
+            |took: Duration, expected_ms: f64| TimedPart { took_ms: span_ms(took), expected_ms };
         let sent_last = self.current.as_ref().map_or(ended.total, |it| it.placed);
         let failed = if self.past.is_empty() { placed } else { sent_last };
         let moved = self.tries().find_map(|it| it.expected.moved).map(|it| it.cause);

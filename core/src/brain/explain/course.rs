@@ -23,19 +23,19 @@ pub struct Course {
     /// Until its body was there.
     pub intake_ms: f64,
     /// Until it was first sent, or refused.
-    pub line: Part,
+    pub line: TimedPart,
     pub line_cause: Option<Cause>,
     /// Tries that failed, and the time until it was sent again after them.
     pub tries_failed: u32,
     pub failed_ms: f64,
     /// Of the last try; nothing where the answer is no stream.
-    pub first_token: Option<Part>,
+    pub first_token: Option<TimedPart>,
     /// Between two tokens, on the average.
-    pub gap: Option<Part>,
+    pub gap: Option<TimedPart>,
     pub gaps: u32,
     pub gap_longest_ms: f64,
     /// From sending to the end of an answer that is no stream.
-    pub whole: Option<Part>,
+    pub whole: Option<TimedPart>,
     /// How long the client did not take what was there for it.
     pub client_ms: f64,
     /// Why its session left its replica.
@@ -45,7 +45,7 @@ pub struct Course {
 
 /// What something took, and what it was expected to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct TimedPart {
     pub took_ms: f64,
     pub expected_ms: f64,
 }
@@ -95,7 +95,7 @@ impl Remark {
     }
 }
 
-impl Part {
+impl TimedPart {
     fn excess_ms(self) -> f64 {
         (self.took_ms - self.expected_ms).max(0.0)
     }
@@ -115,13 +115,13 @@ impl Part {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Delay {
     Body(f64),
-    Line(Part, Option<Cause>),
+    Line(TimedPart, Option<Cause>),
     Tries(u32, f64),
-    FirstToken(Part),
-    NoToken(Part),
-    Gap(Part),
+    FirstToken(TimedPart),
+    NoToken(TimedPart),
+    Gap(TimedPart),
     Pause(f64),
-    Whole(Part),
+    Whole(TimedPart),
     Reader(f64),
 }
 
@@ -219,7 +219,7 @@ impl fmt::Display for Span {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for TimedPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({}, {} expected)", Span(self.took_ms), Span(self.expected_ms))
     }
@@ -259,8 +259,8 @@ mod tests {
 
     const DONE: End = End::Answered { status: 200 };
 
-    fn part(took_ms: f64, expected_ms: f64) -> Part {
-        Part { took_ms, expected_ms }
+    fn part(took_ms: f64, expected_ms: f64) -> TimedPart {
+        TimedPart { took_ms, expected_ms }
     }
 
     /// A stream in which everything went as expected.

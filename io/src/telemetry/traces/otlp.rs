@@ -61,7 +61,7 @@ pub struct Span {
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
     #[prost(message, optional, tag = "15")]
-    pub status: Option<Status>,
+    pub status: Option<SpanStatus>,
     #[prost(fixed32, tag = "16")]
     pub flags: u32,
 }
@@ -73,7 +73,7 @@ pub const CLIENT: i32 = 3;
 pub const ERROR: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Status {
+pub struct SpanStatus {
     #[prost(string, tag = "2")]
     pub message: String,
     #[prost(int32, tag = "3")]
@@ -237,7 +237,7 @@ mod tests {
                 KeyValue::new("d", 0.5),
                 KeyValue::new("f", true),
             ],
-            status: Some(Status { message: "m".to_owned(), code: ERROR }),
+            status: Some(SpanStatus { message: "m".to_owned(), code: ERROR }),
             flags: 1,
         };
         let golden = "0a0201021201032201042a016e30033905000000000000004106000000000000004a070a0169120218074a0e0a0164120921000000000000e03f4a070a0166120210017a0512016d1802850101000000";

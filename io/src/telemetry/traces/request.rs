@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use cleave_core::domain::{SliceKey, Usage, span_ms};
 
 use super::context::TraceContext;
-use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, SERVER, Span, Status, Value};
+use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, SERVER, Span, SpanStatus, Value};
 
 /// What is told of one request. Moments are times after its arrival.
 #[derive(Clone, Debug)]
@@ -218,8 +218,8 @@ fn id_bytes(id: u64) -> Vec<u8> {
     id.to_be_bytes().to_vec()
 }
 
-fn failed(word: &str) -> Status {
-    Status { message: word.to_owned(), code: ERROR }
+fn failed(word: &str) -> SpanStatus {
+    SpanStatus { message: word.to_owned(), code: ERROR }
 }
 
 #[cfg(test)]
