@@ -15,6 +15,7 @@ mod failures;
 mod guide;
 mod hostile;
 mod kept;
+mod kubernetes;
 mod line;
 mod load;
 mod metrics;

@@ -1,9 +1,12 @@
-//! The ways to say where replicas are found, each one text: `file:PATH`, `dns:HOST:PORT`, `srv:NAME`.
+//! The ways to say where replicas are found, each one text: `file:PATH`, `dns:HOST:PORT`, `srv:NAME`,
+//! and `kubernetes`, of which the rest is said in a section of its own.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use super::kubernetes::KubernetesSettings;
 
 /// Where replicas are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,12 +17,14 @@ pub enum Source {
     Addresses { name: String, port: u16, server: Option<SocketAddr> },
     /// Every service of a name (SRV), each with its own host and port.
     Services { name: String, server: Option<SocketAddr> },
+    /// Every pod that matches.
+    Kubernetes(Box<KubernetesSettings>),
 }
 
 /// The text says no place where replicas could be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSource {
-    #[error("write it as file:PATH, dns:HOST:PORT or srv:NAME")]
+    #[error("write it as file:PATH, dns:HOST:PORT, srv:NAME or kubernetes")]
     Form,
     #[error("give the port of the replicas, as in dns:replicas.internal:8000")]
     Port,
@@ -33,6 +38,9 @@ impl FromStr for Source {
     type Err = BadSource;
 
     fn from_str(text: &str) -> Result<Self, BadSource> {
+        if text == "kubernetes" {
+            return Ok(Self::Kubernetes(Box::default()));
+        }
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(PathBuf::from(path))),
             Some(("dns", rest)) => {
@@ -85,6 +93,11 @@ impl fmt::Display for Source {
                 server(f, at)?;
                 f.write_str(name)
             }
+            Self::Kubernetes(settings) if settings.selector.is_empty() => f.write_str("kubernetes"),
+            Self::Kubernetes(settings) => {
+                let namespace = settings.namespace.as_deref().unwrap_or_default();
+                write!(f, "kubernetes:{namespace}/{}", settings.selector)
+            }
         }
     }
 }
@@ -101,6 +114,7 @@ mod tests {
             "dns://10.0.0.2:53/replicas.internal:8000",
             "srv:_http._tcp.replicas.internal",
             "srv://[::1]:5353/_http._tcp.replicas.internal",
+            "kubernetes",
         ] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
         }
