@@ -7,6 +7,7 @@ mod support;
 
 mod bytes;
 mod cluster;
+mod dashboards;
 mod discovery;
 mod engines;
 mod events;
