@@ -14,8 +14,9 @@ use anyhow::Context as _;
 use cleave_core::brain::{self, TtftError};
 use cleave_core::policy::PolicyKind;
 use cleave_io::proxy::{
-    BindError, CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings,
-    ReplicaSettings, Router, Server, Tenants, Timeouts, default_session_headers,
+    BindError, CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing,
+    PoolSettings, ProxySettings, ReplicaSettings, Router, Server, Tenants, Timeouts,
+    default_session_headers,
 };
 use cleave_io::replicas::{Access, Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
@@ -184,6 +185,7 @@ fn pool(policy: PolicyKind, origins: impl Iterator<Item = Origin>) -> PoolSettin
         hardware: Arc::default(),
         zone: None,
         access: Access::default(),
+        hosting: Hosting::default(),
     };
     PoolSettings {
         name: policy.to_string(),
@@ -191,6 +193,7 @@ fn pool(policy: PolicyKind, origins: impl Iterator<Item = Origin>) -> PoolSettin
         aliases: BTreeMap::new(),
         replicas: origins.map(replica).collect(),
         access: Access::default(),
+        classes: HardwareClasses::default(),
         cache: CacheScope::Shared,
         tokenizer: None,
         brain: brain::Settings { policy, ..brain::Settings::default() },

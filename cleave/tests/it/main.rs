@@ -7,6 +7,7 @@ mod support;
 
 mod bytes;
 mod cluster;
+mod dashboards;
 mod discovery;
 mod engines;
 mod events;
@@ -15,6 +16,7 @@ mod failures;
 mod guide;
 mod hostile;
 mod kept;
+mod kubernetes;
 mod line;
 mod load;
 mod metrics;

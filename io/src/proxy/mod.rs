@@ -54,8 +54,8 @@ pub use router::{NotAudited, Router};
 pub use salts::CacheSecret;
 pub use server::{BindError, Server};
 pub use settings::{
-    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
-    Timeouts, default_session_headers,
+    CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,
+    ProxySettings, ReplicaSettings, Timeouts, default_session_headers,
 };
 pub use sharing::{PeerView, PoolNews, Sharing};
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
