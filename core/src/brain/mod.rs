@@ -15,6 +15,7 @@ mod hearing;
 pub mod hostile;
 pub mod invariants;
 mod learning;
+mod live;
 mod notice;
 mod outcome;
 mod peers;
@@ -41,6 +42,7 @@ pub use admission::Cause;
 pub use books::{TtftError, WorkloadDrift};
 pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 pub use explain::{Considered, Explanation, Other, Shadows, Waited, Why};
+pub use live::{LiveReplica, LiveView, SessionHome, WaitingGroup};
 pub use notice::Notice;
 pub use peers::Telling;
 pub use placement::{

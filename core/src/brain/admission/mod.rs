@@ -12,6 +12,7 @@ mod lanes;
 mod reach;
 mod retry_budget;
 mod settle;
+pub(super) mod waiting;
 
 use std::time::Duration;
 
@@ -26,9 +27,8 @@ use super::event::Refusal;
 use super::request::CostEstimate;
 use super::settings::{LineSettings, RetrySettings};
 
-pub use cause::Cause;
-
 pub(super) use assess::{Arrival, Parked};
+pub use cause::Cause;
 use headroom::Headroom;
 pub(super) use headroom::Limit;
 use knee::Knees;
