@@ -19,6 +19,7 @@ mod line;
 mod load;
 mod metrics;
 mod orders;
+mod page;
 mod priced;
 mod reload;
 mod restart;

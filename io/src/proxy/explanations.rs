@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cleave_core::brain::{Considered, Explanation, Other, Refusal, Waited};
-use cleave_core::domain::{RequestId, Usage};
+use cleave_core::domain::{RequestId, SliceKey, Usage};
 use http::{HeaderMap, HeaderValue};
 use twox_hash::XxHash3_64;
 
@@ -86,6 +86,19 @@ impl Explanations {
         self.lock().kept.iter().rev().take(count).cloned().collect()
     }
 
+    /// Reads something off each that is kept, the newest first.
+    pub fn map_all<T>(&self, read: impl FnMut(&KeptDecision) -> Option<T>) -> Vec<T> {
+        self.lock().kept.iter().rev().filter_map(read).collect()
+    }
+
+    /// Finds the choices that were made for a session, with the ids of their requests, the newest first.
+    pub fn of_session(&self, key: SliceKey) -> Vec<(String, Vec<Explanation>)> {
+        self.map_all(|it| {
+            let is_of = it.choices.first().is_some_and(|it| it.key == key);
+            is_of.then(|| (it.request_id.clone(), it.choices.clone()))
+        })
+    }
+
     /// The share of requests that is kept.
     pub const fn sample(&self) -> f64 {
         self.settings.sample
@@ -153,6 +166,13 @@ impl KeptDecision {
         self.waited = self.waited.take().or(waited);
         self.choices.extend(choice);
         self.refusal = refusal.map(|it| it.as_str());
+    }
+
+    /// Tells whether it was refused, failed or broke off.
+    pub fn has_failed(&self) -> bool {
+        let failed =
+            |it: &RequestOutcome| 400 <= it.status || matches!(it.outcome, "cut" | "panicked");
+        self.refusal.is_some() || self.came.as_ref().is_some_and(failed)
     }
 
     /// Tells whether anything was decided about it.
