@@ -66,6 +66,18 @@ export async function order(path, body) {
 }
 
 /**
+ * Reads a part of an address; one that is no text is taken as it stands.
+ * @param {string} part
+ */
+export function unescaped(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/**
  * A path from parts that may hold anything.
  * @param {...string} parts
  */

@@ -12,6 +12,12 @@ const TERMS = /** @type {Record<string, [string, number]>} */ ({
 });
 const NOT_TERMS = ["ttft_ms", "price_ms"];
 
+/** How wide a drawing may be, so that its text has the size of other text. */
+function room() {
+  const wide = Math.max(300, Math.min(1100, (document.getElementById("main")?.clientWidth ?? 900) - 90));
+  return { wide, isNarrow: wide < 600 };
+}
+
 /** @typedef {{ name: string, from: number, to: number, hue: string, said: string, expected?: number | null }} Stretch */
 
 /**
@@ -54,11 +60,11 @@ export function life(it) {
   if (!it.outcome && !it.refusal) return h("p", { class: "none" }, "It runs. Its life is drawn once it is over.");
   const { stretches: all, marks, end } = stretches(it);
   const most = Math.max(end, ...marks.map((one) => one.at), ...all.map((one) => one.from + (one.expected ?? 0))) * 1.02;
-  const wide = 900, left = 130, row = 30, top = 8, right = 90;
+  const { wide, isNarrow } = room(), left = isNarrow ? 104 : 130, row = 30, top = 8, right = isNarrow ? 56 : 90;
   const sx = (/** @type {number} */ at) => left + (wide - left - right) * (at / most);
   const drawn = [];
   const tall = top + all.length * row + 26;
-  for (const at of ticks(0, most, false, 6)) drawn.push(s("line", { class: "grid", x1: sx(at), x2: sx(at), y1: top, y2: tall - 22 }), s("text", { x: sx(at), y: tall - 8, "text-anchor": "middle" }, time(at)));
+  for (const at of ticks(0, most, false, isNarrow ? 3 : 6)) drawn.push(s("line", { class: "grid", x1: sx(at), x2: sx(at), y1: top, y2: tall - 22 }), s("text", { x: sx(at), y: tall - 8, "text-anchor": "middle" }, time(at)));
   all.forEach((one, at) => {
     const y = top + at * row;
     const width = Math.max(2, sx(one.to) - sx(one.from));
@@ -99,7 +105,7 @@ export function decision(one, at, it) {
   if (one.failed) out.append(h("p", {}, badge(`failed there: ${one.failed}`, "bad")));
   out.append(h("div", { class: "figures" },
     figure("First token predicted", time(one.ttft_ms)), figure("First token came", time(real), real === null ? (isLast ? "it was not streamed" : "it failed there") : one.ttft_ms > 0 ? `${digits(real / one.ttft_ms)}× the prediction` : ""),
-    figure("Prompt", `${digits(one.prompt_tokens)} tokens`, one.terms ? `${percent(one.terms.cached_tokens / Math.max(1, one.prompt_tokens))} cached there` : ""), figure("Candidates", String(one.candidates_total), one.policy)));
+    figure("Prompt", `${digits(one.prompt_tokens)} tok`, one.terms ? `${percent(one.terms.cached_tokens / Math.max(1, one.prompt_tokens))} cached there` : ""), figure("Candidates", String(one.candidates_total), one.policy)));
   const priced = one.candidates.filter((/** @type {any} */ candidate) => candidate.terms);
   if (priced.length) out.append(h("h3", {}, "What each replica would have cost"), bars(one, priced));
   else out.append(h("p", { class: "note" }, `The policy ${one.policy} prices nothing.`));
@@ -122,17 +128,17 @@ const figure = (name, value, note = "") => h("div", { class: "figure" }, h("span
  * @param {any[]} priced
  */
 function bars(one, priced) {
-  const wide = 900, left = 190, right = 150, row = 26, top = 4;
+  const { wide, isNarrow } = room(), left = isNarrow ? 128 : 190, right = isNarrow ? 58 : 190, row = 26, top = 4;
   const most = Math.max(...priced.map((it) => it.terms.price_ms), 1) * 1.03;
   const sx = (/** @type {number} */ ms) => left + (wide - left - right) * (ms / most);
   const tall = top + priced.length * row + 24;
   const drawn = [];
-  for (const at of ticks(0, most, false, 5)) drawn.push(s("line", { class: "grid", x1: sx(at), x2: sx(at), y1: top, y2: tall - 20 }), s("text", { x: sx(at), y: tall - 6, "text-anchor": "middle" }, time(at)));
+  for (const at of ticks(0, most, false, isNarrow ? 2 : 5)) drawn.push(s("line", { class: "grid", x1: sx(at), x2: sx(at), y1: top, y2: tall - 20 }), s("text", { x: sx(at), y: tall - 6, "text-anchor": "middle" }, time(at)));
   const seen = new Map();
   priced.forEach((it, at) => {
     const y = top + at * row, chosen = it.replica === one.replica;
     if (chosen) drawn.push(s("rect", { class: "chosen", x: 2, y: y + 1, width: wide - 4, height: row - 2, rx: 5 }));
-    drawn.push(s("text", { x: left - 8, y: y + 17, "text-anchor": "end", class: chosen ? "row-name strong" : "row-name" }, `${chosen ? "◆ " : ""}${clip(short(it.replica), 26)}`, s("title", {}, it.replica)));
+    drawn.push(s("text", { x: left - 8, y: y + 17, "text-anchor": "end", class: chosen ? "row-name strong" : "row-name" }, `${chosen ? "◆ " : ""}${clip(short(it.replica), isNarrow ? 17 : 26)}`, s("title", {}, it.replica)));
     let from = 0;
     for (const term of termsOf(it.terms)) {
       seen.set(term.name, term.hue);
@@ -144,7 +150,7 @@ function bars(one, priced) {
       seen.set("other terms", "var(--faint)");
       drawn.push(s("rect", { class: "stack", x: sx(from), y: y + 5, width: Math.max(0.8, sx(it.terms.price_ms) - sx(from)), height: row - 10, vars: { "--hue": "var(--faint)" } }, s("title", {}, `other terms: ${time(rest)}`)));
     }
-    drawn.push(s("text", { x: sx(Math.max(from, it.terms.price_ms)) + 6, y: y + 17, class: "value" }, `${time(it.terms.price_ms)}`, s("tspan", { class: "soft" }, `  ${percent(it.terms.cached_tokens / Math.max(1, one.prompt_tokens))} cached${it.beyond ? `, ${it.beyond}` : ""}`)));
+    drawn.push(s("text", { x: sx(Math.max(from, it.terms.price_ms)) + 6, y: y + 17, class: "value" }, `${time(it.terms.price_ms)}`, isNarrow ? null : s("tspan", { class: "soft" }, `  ${percent(it.terms.cached_tokens / Math.max(1, one.prompt_tokens))} cached${it.beyond ? `, ${it.beyond}` : ""}`)));
   });
   const rest = one.candidates_total - priced.length;
   const label = priced.map((it) => `${short(it.replica)} ${time(it.terms.price_ms)}${it.replica === one.replica ? ", chosen" : ""}`).join("; ");

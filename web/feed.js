@@ -4,7 +4,7 @@
 
 import { NeedsToken, open } from "./api.js";
 
-const HOUR_S = 3600, EVENTS_MAX = 1024, SILENCE_MS = 5000, PAUSE_MAX_MS = 5000;
+const HOUR_S = 3600, EVENTS_MAX = 1024, SILENCE_MS = 10_000, PAUSE_MAX_MS = 5000;
 
 /** Everything that views draw from. */
 export const state = {

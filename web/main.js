@@ -64,7 +64,7 @@ function turnTheme() {
 
 /** Shows the view that the address names. */
 function route() {
-  const [id, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");
+  const [id, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
   const home = state.fleet?.compared.length ? "compare" : "fleet";
   const found = VIEWS.find((it) => it.id === (id || home)) ?? VIEWS.find((it) => it.id === "fleet");
   if (!found) return;
@@ -84,7 +84,7 @@ function route() {
   main.dataset.view = found.id;
   document.title = `${found.name} · Cleave`;
   found.view.draw(main, rest.join("/"));
-  links.get(found.id).firstChild.scrollIntoView({ block: "nearest", inline: "nearest" });
+  if (isAnother) links.get(found.id).firstChild.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 function status() {

@@ -4,6 +4,17 @@ import { state } from "./feed.js";
 
 /** @typedef {import("./types").Past} Past */
 
+/**
+ * How long a sample is, in seconds: a router that is short of time takes them late.
+ * @param {Past} past
+ * @param {number} at
+ */
+export function spanOf(past, at) {
+  const step = state.fleet?.sample_seconds ?? 5;
+  const since = at > 0 ? past.at_s[at] - past.at_s[at - 1] : step;
+  return since > 12 * step ? step : Math.max(step, since);
+}
+
 /** @param {number[]} of */
 export const sum = (of) => of.reduce((all, it) => all + it, 0);
 
@@ -66,9 +77,8 @@ export function typical(values, weights) {
  * @param {number} [to]
  */
 export function over(past, from, to = past.at_s.length) {
-  const step = state.fleet?.sample_seconds ?? 5;
   const cut = (/** @type {any[]} */ it) => it.slice(from, to);
-  const seconds = Math.max(1, to - from) * step;
+  const seconds = Math.max(1, sum(past.at_s.slice(from, to).map((_, at) => spanOf(past, from + at))));
   const answered = cut(past.answered), input = sum(cut(past.input));
   return {
     seconds, answered: sum(answered),

@@ -18,7 +18,7 @@ const FIGURES = /** @type {[string, string, (it: any) => string, -1 | 1][]} */ (
   ["Answer tokens", "output", (it) => `${digits(it)} /s`, 1], ["Requests answered", "requests", (it) => `${digits(it)} /s`, 1],
 ]);
 
-const ROWS = /** @type {[string, string, (past: Past, i: number, step: number) => number | null, (it: number) => string, any][]} */ ([
+const ROWS = /** @type {[string, string, (past: Past, i: number) => number | null, (it: number) => string, any][]} */ ([
   ["first", "First token p50 and p99", (past, i) => past.p50_ms[i], time, { logY: true }],
   ["hits", "Cache hits", (past, i) => (past.input[i] ? past.cached[i] / past.input[i] : null), percent, { maxY: 1 }],
   ["flight", "In flight", (past, i) => past.in_flight[i], digits, {}],
@@ -62,7 +62,6 @@ function change(before, after) {
 
 function update() {
   if (!parts) return;
-  const step = state.fleet?.sample_seconds ?? 5;
   const halves = parts.pools.map((/** @type {string} */ pool) => {
     const past = state.past.get(pool);
     return past && past.answered.some((it) => it > 0) ? { past, ...busy(past) } : null;
@@ -73,12 +72,12 @@ function update() {
   parts.heads.forEach((/** @type {any} */ it, /** @type {number} */ at) => say(it.lastChild, !halves[at] ? "comes next" : running === parts.pools[at] ? "now" : "over"));
   const faster = one?.p50_ms && other?.p50_ms ? one.p50_ms / other.p50_ms : null;
   say(parts.verdict, faster === null ? `${parts.pools[0]} is measured first; ${parts.pools[1]} follows.` : `First tokens come ${faster >= 1 ? `${digits(faster)} times sooner` : `${digits(1 / faster)} times later`} under ${parts.pools[1]}, and ${percent(other?.hits)} of prompt tokens are found in a cache instead of ${percent(one?.hits)}.`);
-  const longest = Math.max(20, ...halves.map((/** @type {any} */ it) => (it ? (it.end - it.first) * step : 0)));
+  const longest = Math.max(20, ...halves.map((/** @type {any} */ it) => (it ? it.past.at_s[it.end - 1] - it.past.at_s[it.first] : 0)));
   for (const [id, title, of, show, options] of ROWS) {
     const curves = halves.map((/** @type {any} */ it) => {
       if (!it) return [];
-      const points = (/** @type {(i: number) => number | null} */ value) => it.past.at_s.slice(it.first, it.end).map((/** @type {number} */ _, /** @type {number} */ i) => [i * step, value(it.first + i)]);
-      const all = [{ name: id === "first" ? "p50" : title, hue: "var(--c1)", points: points((i) => of(it.past, i, step)), area: id !== "first" }];
+      const points = (/** @type {(i: number) => number | null} */ value) => it.past.at_s.slice(it.first, it.end).map((/** @type {number} */ at, /** @type {number} */ i) => [at - it.past.at_s[it.first], value(it.first + i)]);
+      const all = [{ name: id === "first" ? "p50" : title, hue: "var(--c1)", points: points((i) => of(it.past, i)), area: id !== "first" }];
       if (id === "first") all.push({ name: "p99", hue: "var(--c2)", points: points((i) => it.past.p99_ms[i]), area: false });
       return all;
     });

@@ -30,9 +30,9 @@ const keyOf = (/** @type {Replica} */ it) => `${it.pool} ${it.url}`;
  */
 export function troubleOf(it) {
   if (it.state !== "up") return [it.note?.reason ? `${it.state}: ${it.note.reason}` : it.state, toneOf(it.state)];
-  if (it.pace >= SLOW_PACE) return [`slow, takes ${it.pace.toFixed(1)}× its time`, "warn"];
+  if (it.pace >= SLOW_PACE) return [`slow, ${it.pace.toFixed(1)}× its time`, "warn"];
   const { first_token_ms: now, first_token_hour_ms: hour } = it;
-  if (now !== null && hour !== null && now >= SLOW_MIN_MS && now >= SLOW_HOUR * hour) return [`first token ${(now / hour).toFixed(1)}× its hour`, "warn"];
+  if (now !== null && hour !== null && now >= SLOW_MIN_MS && now >= SLOW_HOUR * hour) return [`${(now / hour).toFixed(1)}× its hour`, "warn"];
   if (it.fill >= 1) return ["past its knee", "warn"];
   return null;
 }

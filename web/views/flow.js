@@ -5,7 +5,7 @@ import { state } from "../feed.js";
 import { clock, digits, percent, short, time } from "../format.js";
 import { badge, card, choice, head, pick } from "../parts.js";
 import { plot, timeTicks } from "../plot.js";
-import { together } from "../sums.js";
+import { spanOf, together } from "../sums.js";
 
 let minutes = "", pool = "", alerts = "all";
 /** @type {any} */
@@ -98,7 +98,7 @@ function update() {
     const points = rows(of);
     return { name, hue: `var(--c${hue})`, points, area, last: last(points, show) };
   };
-  const rate = (/** @type {number[]} */ column) => (/** @type {number} */ i) => column[i] / step;
+  const rate = (/** @type {number[]} */ column) => (/** @type {number} */ i) => column[i] / spanOf(past, i);
   const common = {
     minX: low, maxX: high, x: (/** @type {number} */ it) => clock(it, Number(minutes) < 60), marks,
     none: "No sample yet. The first comes within five seconds.",
@@ -117,7 +117,7 @@ function update() {
   draw("requests", requests, { label: "Requests a second", y: perSecond });
   draw("first", [curve("p50", 1, (i) => past.p50_ms[i], time), curve("p90", 4, (i) => past.p90_ms[i], time), curve("p99", 2, (i) => past.p99_ms[i], time)], { label: "Time to first token", y: time, logY: true, none: past.at_s.length ? "No stream began in this span." : common.none });
   const tokens = (/** @type {number} */ it) => `${digits(it)} /s`;
-  draw("tokens", [curve("prompt, computed", 2, (i) => Math.max(0, past.input[i] - past.cached[i]) / step, tokens), curve("prompt, cached", 3, rate(past.cached), tokens), curve("answers", 1, rate(past.output), tokens)], { label: "Tokens a second", y: tokens });
+  draw("tokens", [curve("prompt, computed", 2, (i) => Math.max(0, past.input[i] - past.cached[i]) / spanOf(past, i), tokens), curve("prompt, cached", 3, rate(past.cached), tokens), curve("answers", 1, rate(past.output), tokens)], { label: "Tokens a second", y: tokens });
   draw("hits", [curve("hits", 3, (i) => (past.input[i] > 0 ? past.cached[i] / past.input[i] : null), percent, true)], { label: "Cache hits", y: percent, maxY: 1, none: past.at_s.length ? "No prompt was counted in this span." : common.none });
   draw("busy", [curve("in flight", 1, (i) => past.in_flight[i], digits, true), curve("in the line", 2, (i) => past.waiting[i], digits)], { label: "Requests in flight and in the line", y: digits });
   drawEvents();

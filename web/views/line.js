@@ -36,8 +36,7 @@ function build(place) {
     { name: "Class", of: (/** @type {any} */ it) => [h("b", {}, it.name), it.pools > 1 ? h("small", {}, it.pool) : null] },
     { name: "First token", of: (it) => (it.first_token_ms === null ? "–" : `in ${time(it.first_token_ms)}`), figure: true },
     { name: "Longest wait", of: (it) => time(it.wait_max_ms), figure: true },
-    { name: "Waiting", of: (it) => whole(it.waiting), by: (it) => it.waiting, figure: true },
-    { name: "Work", of: (it) => `${digits(it.mu)} MU`, by: (it) => it.mu, figure: true },
+    { name: "Waiting", of: (it) => [whole(it.waiting), it.mu > 0 ? h("small", {}, `${digits(it.mu)} MU`) : null], by: (it) => it.waiting, figure: true },
   ], { none: "There is no pool." });
   const setLine = table(line, "Waiting now", [
     { name: "Tenant", of: (/** @type {any} */ it) => h("b", {}, it.tenant), by: (it) => it.tenant },

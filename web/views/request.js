@@ -1,6 +1,6 @@
 // A request: the newest, the slowest, those that failed, or one by its id. Its life on a time axis, and why it went where it went.
 
-import { path, read } from "../api.js";
+import { path, read, unescaped } from "../api.js";
 import { h, put } from "../dom.js";
 import { state } from "../feed.js";
 import { ago, digits, percent, short, time } from "../format.js";
@@ -75,7 +75,7 @@ export const request = {
       opened = null;
       asking = poll(async () => { const lines = await read(`requests?order=${order}`); parts?.set(lines); }, 2000, (error) => parts?.wrong.say(error));
     }
-    const id = rest ? decodeURIComponent(rest) : null;
+    const id = rest ? unescaped(rest) : null;
     if (id === opened) return;
     opened = id;
     if (id) void open(id);

@@ -38,7 +38,7 @@ function build(place) {
   ], { none: "No workload has sent anything lately.", most: 50 });
   const changed = card("What the last plan changed", "Slices of the key space whose replicas are new in this generation.");
   const setChanged = table(changed, "Changes of the last plan", [
-    { name: "Workload", of: (/** @type {any} */ it) => h("b", {}, it.workload) }, { name: "Replicas", of: (it) => it.replicas.map(short).join(", ") },
+    { name: "Workload", of: (/** @type {any} */ it) => h("b", {}, it.workload) }, { name: "Replicas", of: (it) => [plural(it.replicas.length, "replica"), h("small", {}, it.replicas.slice(0, 3).map(short).join(", "), it.replicas.length > 3 ? ", …" : "")] },
     { name: "Why", of: (it) => badge(it.why.replaceAll("_", " ")) }, { name: "Before", of: (it) => (it.previous ? short(it.previous) : "–") },
     { name: "Load", of: (it) => `${digits(it.mu_per_min)} MU/min`, figure: true },
   ], { none: "Nothing: every workload has what it had.", most: 20 });

@@ -95,11 +95,13 @@ impl LatelyCache {
 impl Now {
     pub(super) fn of(router: &Router, views: Vec<LiveView>, lately: &LatelyCache) -> Self {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let any_up = views.iter().flat_map(|it| &it.replicas).any(|it| it.state == "up");
+        let is_joining = router.sharing().is_some_and(|it| it.is_joining());
         let (pools, now) = (router.pools(), router.now());
         let pools = pools.iter().zip(views).map(|(pool, it)| PoolNow::of(pool, it, now, lately));
         Self {
             at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
-            ready: router.is_ready(),
+            ready: any_up && !router.is_draining() && !is_joining,
             draining: router.is_draining(),
             connections: router.metrics.connections.get(),
             pools: pools.collect(),
@@ -110,15 +112,18 @@ impl Now {
 impl PoolNow {
     fn of(pool: &Pool, view: LiveView, now: Moment, lately: &LatelyCache) -> Self {
         let (mut troubles, mut orders) = (pool.troubles(), pool.orders());
-        let names = pool.origins();
         let mut columns = Columns::default();
         let mut notes = BTreeMap::new();
         for (at, it) in view.replicas.iter().enumerate() {
             columns.add(it, now, lately.known.get(&it.id).copied().unwrap_or_default());
-            let Some(name) = names.get(&it.id).filter(|_| it.state != "up") else { continue };
-            let trouble = troubles.remove(name);
+            // Only of few is there anything to say, so that few names are looked up.
+            if it.state == "up" {
+                continue;
+            }
+            let Some(name) = pool.address_of(it.id) else { continue };
+            let trouble = troubles.remove(&name);
             let reason = it.reason.or(trouble.as_ref().map(|it| it.word));
-            let (detail, drained) = (trouble.map(|it| it.detail), orders.drained.remove(name));
+            let (detail, drained) = (trouble.map(|it| it.detail), orders.drained.remove(&name));
             notes.insert(at, Note { reason, detail, drained });
         }
         Self {

@@ -41,9 +41,11 @@ impl Pool {
         load.into_iter().map(member).collect()
     }
 
-    /// Its replicas' addresses.
-    pub fn origins(&self) -> BTreeMap<ReplicaId, String> {
-        self.members.load().iter().map(|it| (it.id, it.origin.as_str().to_owned())).collect()
+    /// Names one of its replicas.
+    pub fn address_of(&self, replica: ReplicaId) -> Option<String> {
+        let members = self.members.load();
+        let at = members.binary_search_by_key(&replica, |it| it.id).ok()?;
+        Some(members[at].origin.as_str().to_owned())
     }
 
     /// How its replicas do lately.
@@ -64,8 +66,6 @@ impl Pool {
     /// Names the replica that served a session last, and says how long ago that was.
     pub fn session_home(&self, key: SliceKey) -> Option<(String, Duration)> {
         let home = self.look(|brain, now| brain.session_home(now, key))?;
-        let members = self.members.load();
-        let member = members.iter().find(|it| it.id == home.replica)?;
-        Some((member.origin.as_str().to_owned(), home.served))
+        Some((self.address_of(home.replica)?, home.served))
     }
 }
