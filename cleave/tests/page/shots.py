@@ -35,6 +35,11 @@ def of_fleet(page: browser.Browser, folder: Path) -> None:
         slowest = httpx.get(f"{made.admin}/requests?order=slowest").json()
         # One that could have gone to several replicas shows the most.
         chosen = max(slowest[:20], key=lambda it: candidates(made, it["request_id"]))["request_id"]
+        # Those that the README shows.
+        for view, theme in [("fleet", "light"), (f"request/{chosen}", "dark")]:
+            page.theme(theme)
+            page.run("location.hash = arguments[0]", f"#{view}")
+            shoot(page, folder, f"readme-{view.split('/')[0]}", theme, 1280, whole=False)
         for theme, width in SIZES:
             page.theme(theme)
             for view in VIEWS:
