@@ -21,6 +21,7 @@ mod line;
 mod load;
 mod metrics;
 mod orders;
+mod page;
 mod priced;
 mod reload;
 mod restart;

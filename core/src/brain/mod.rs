@@ -15,6 +15,7 @@ mod hearing;
 pub mod hostile;
 pub mod invariants;
 mod learning;
+mod live;
 mod notice;
 mod outcome;
 mod peers;
@@ -44,6 +45,7 @@ pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 pub use explain::{
     Considered, Course, End, Expected, Explanation, Other, Part, Remark, Shadows, Waited, Why,
 };
+pub use live::{LiveReplica, LiveView, SessionHome, WaitingGroup};
 pub use notice::Notice;
 pub use peers::Telling;
 pub use placement::{

@@ -98,17 +98,13 @@ pub struct ReplicaLoad {
 impl Brain {
     pub fn snapshot(&self) -> Snapshot {
         let replicas = self.fleet.iter().map(|it| {
-            let state = it.state();
+            let (state, reason) = self.state_of(it);
             ReplicaSnapshot {
                 id: it.id,
                 name: it.name.clone(),
                 weight: it.weight,
-                state: match (state.name, self.placement.is_drained(it.place), it.in_flight) {
-                    ("up", true, 0) => "drained",
-                    ("up", true, _) => "draining",
-                    (name, ..) => name,
-                },
-                reason: state.reason.map(crate::fleet::Reason::as_str),
+                state,
+                reason,
                 in_flight: it.in_flight,
                 sessions: self.placement.sessions_at(it.id),
                 sent_total: it.sent_total,

@@ -7,6 +7,7 @@ mod events;
 mod explain;
 mod load;
 mod origin;
+mod page;
 mod routers;
 mod server;
 mod settings;

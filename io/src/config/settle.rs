@@ -158,6 +158,7 @@ fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSetti
         tokens: trust::settle_tokens(only, tokens, findings),
         tls: access::settle_tls("admin.tls", tls, findings),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
+        compared: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod flow;
 mod keeping;
 mod metering;
 mod ordering;
@@ -30,6 +31,7 @@ use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
 use super::explanations::Explanations;
+use super::flow::FlowHistory;
 use super::kept_ids::KeptIdTable;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
@@ -37,13 +39,15 @@ use super::settings::{PoolSettings, ProxySettings};
 use super::sharing::Sharing;
 use super::table::Table;
 use super::tenants::Tenants;
-use super::workloads::WorkloadNames;
+use super::workloads::{WorkloadNames, seeds};
 
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
 /// How many ticks pass between two events that tell of sessions which moved.
 const TICKS_TO_TELL: u32 = 240;
+/// How many ticks make a second.
+const TICKS_PER_SECOND: u32 = 4;
 /// Questions of one pool to its replicas that wait to be put.
 const QUESTIONS_MAX: usize = 256;
 
@@ -58,6 +62,8 @@ pub struct Router {
     pub traces: Traces,
     /// Decisions that are kept.
     pub explanations: Explanations,
+    /// How the last hour went.
+    pub flow: FlowHistory,
     /// What operators are told.
     pub events: Arc<Events>,
     /// The room for request bodies, and what each caller has of it.
@@ -110,6 +116,7 @@ impl Router {
             metrics,
             traces,
             explanations,
+            flow: FlowHistory::default(),
             events: Arc::default(),
             buffers,
             callers: Callers::default(),
@@ -210,6 +217,11 @@ impl Router {
         WorkloadNames::of(pool, &self.tenants())
     }
 
+    /// Names the workloads of a pool, each with the number that its sessions are hashed with.
+    pub fn workload_seeds(&self, pool: &Pool) -> Vec<(String, u64)> {
+        seeds(pool, &self.tenants())
+    }
+
     pub(super) fn next_request(&self) -> RequestId {
         RequestId(self.requests.fetch_add(1, Relaxed))
     }
@@ -297,6 +309,9 @@ impl Router {
                 self.keep_costs(&mut kept_costs);
                 self.notice_drained(&mut drained);
                 self.kept_ids.keep();
+            }
+            if tick.is_multiple_of(TICKS_PER_SECOND * self.flow.sample_seconds()) {
+                self.sample_flow();
             }
             if tick.is_multiple_of(TICKS_TO_TELL) {
                 self.tell_moves(&mut told);

@@ -132,6 +132,13 @@ impl KeptDecision {
         }
     }
 
+    /// Tells whether it was refused, failed or broke off.
+    pub fn has_failed(&self) -> bool {
+        let failed =
+            |it: &RequestOutcome| 400 <= it.status || matches!(it.outcome, "cut" | "panicked");
+        self.refusal.is_some() || self.came.as_ref().is_some_and(failed)
+    }
+
     pub(in crate::proxy) fn on_placed(
         &mut self,
         pool: &str,

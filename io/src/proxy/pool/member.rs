@@ -10,6 +10,7 @@ use cleave_core::protocol::Model;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::proxy::flow::ReplicaFlow;
 use crate::proxy::settings::{Hosting, ReplicaSettings};
 use crate::replicas::{Access, Origin, Trouble};
 use crate::telemetry::ReplicaHandles;
@@ -20,6 +21,8 @@ pub(in crate::proxy) struct Member {
     pub id: ReplicaId,
     pub origin: Origin,
     pub(in crate::proxy) metrics: ReplicaHandles,
+    /// How it does lately.
+    pub(in crate::proxy) flow: ReplicaFlow,
     pub place: Place,
     /// What opens it; may change while it is there.
     access: ArcSwap<Access>,
@@ -67,6 +70,7 @@ impl Member {
             id,
             origin,
             metrics,
+            flow: ReplicaFlow::default(),
             place,
             access,
             denied,
