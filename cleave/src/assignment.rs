@@ -2,12 +2,9 @@
 //! workloads and slices with their replicas. It asks a running router's admin port.
 
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use crate::admin::AdminPort;
@@ -15,8 +12,6 @@ use crate::admin::AdminPort;
 /// Cells of the bar.
 const CELLS: usize = 64;
 const SHADES: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-const WAIT: Duration = Duration::from_secs(5);
-const BYTES_MAX: u64 = 64 << 20;
 
 /// Show which replicas may serve which workloads
 ///
@@ -93,31 +88,13 @@ struct SliceLine {
 impl Args {
     #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let text = get(&self.port, "/assignment")?;
-        let all: Assignments = serde_json::from_str(&text).context("read the router's answer")?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let page = runtime.block_on(self.port.client()?.read("/assignment"))?;
+        let all: Assignments = serde_json::from_slice(&page).context("read the router's answer")?;
         for pool in &all.pools {
             print!("{}", table(pool, self.slices));
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Asks the admin port one question.
-fn get(port: &AdminPort, path: &str) -> anyhow::Result<String> {
-    let (address, token) = (port.authority()?, port.token()?);
-    let mut stream = TcpStream::connect(address)
-        .with_context(|| format!("cannot reach a router's admin port at {address}"))?;
-    stream.set_read_timeout(Some(WAIT))?;
-    let token = token.map_or_else(String::new, |it| format!("authorization: Bearer {it}\r\n"));
-    write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n{token}\r\n")?;
-    let mut answer = String::new();
-    stream.take(BYTES_MAX).read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is not HTTP")?;
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    match status {
-        "200" => Ok(body.to_owned()),
-        "401" => bail!("the router wants its admin token: give --token-file"),
-        _ => bail!("the router answered {status}: {}", body.trim()),
     }
 }
 

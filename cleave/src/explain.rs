@@ -4,29 +4,27 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use bytes::Bytes;
 use cleave_core::domain::whole;
-use cleave_io::admin::{Explained, LineSeen, OutcomeSeen, Terms, Try};
+use cleave_io::admin::{Explained, LineSeen, OutcomeSeen, Stage, Terms, Try};
 use comfy_table::{CellAlignment, Table, presets};
-use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 
 use crate::admin::AdminPort;
 
-const ANSWER_BYTES_MAX: usize = 32 << 20;
-
 /// Explain why a request went where it went
 ///
-/// Without an id, lists the latest decisions that are kept. A decision is kept for one request in a
-/// hundred (`explain.sample`), and for every request with the header `x-cleave-explain: 1`.
+/// Without an id, lists the latest decisions that are kept: those of requests that failed, were tried again, were
+/// slow, held or moved, of one request in a hundred (`explain.sample`), and of every request whose header
+/// `x-cleave-explain` asks for it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The request's id, as in `x-request-id` of its answer and in the access log
     #[arg(value_name = "REQUEST_ID")]
     request: Option<String>,
+    /// List only those kept for this: failed, retried, slow, held, moved, asked or lot
+    #[arg(long, value_name = "KIND", conflicts_with = "request")]
+    kept_for: Option<String>,
     #[command(flatten)]
     port: AdminPort,
     /// Print the answer as it came, for machines
@@ -51,25 +49,9 @@ impl Args {
     }
 
     async fn fetch(&self) -> anyhow::Result<Bytes> {
-        let admin = self.port.url()?;
         let id = self.request.as_ref().map_or(String::new(), |it| format!("/{it}"));
-        let mut request = Request::get(format!("{admin}/explain{id}"));
-        if let Some(token) = self.port.token()? {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-        let asked = client.request(request.body(Full::default())?).await;
-        let answer = asked.with_context(|| format!("no answer from {admin}"))?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
-        let words = String::from_utf8_lossy(&body);
-        match status {
-            StatusCode::OK => Ok(body),
-            StatusCode::UNAUTHORIZED => bail!("the admin port asks for a token: give --token-file"),
-            StatusCode::NOT_FOUND => bail!("{}", words.trim()),
-            other => bail!("the admin port answered {other}: {}", words.trim()),
-        }
+        let kind = self.kept_for.as_ref().map_or(String::new(), |it| format!("?kept_for={it}"));
+        self.port.client()?.read(&format!("/explain{id}{kind}")).await
     }
 }
 
@@ -81,8 +63,14 @@ fn page(it: &Explained) -> String {
         it.pool,
         humantime::format_duration(std::time::Duration::from_secs(whole(it.age_seconds.floor())))
     );
+    if let Some(verdict) = &it.verdict {
+        writeln!(text, "verdict: {verdict}").expect("text grows");
+    }
     if let Some(line) = &it.line {
         text.push_str(&waited(line));
+    }
+    if !it.life.is_empty() {
+        writeln!(text, "\n{}", life(&it.life)).expect("text grows");
     }
     for (at, one) in it.tries.iter().enumerate() {
         write_try(&mut text, at + 1, one);
@@ -95,6 +83,24 @@ fn page(it: &Explained) -> String {
         Some(outcome) => text.push_str(&came(outcome, it.tries.last())),
     }
     text
+}
+
+/// Shows what happened from its arrival on, each beside its expectation.
+fn life(stages: &[Stage]) -> Table {
+    let mut table = table(&["stage", "at ms", "took ms", "expected ms", "what"], 1);
+    for it in stages {
+        table.add_row([
+            it.stage.clone(),
+            number(Some(it.at_ms)),
+            number(it.took_ms),
+            number(it.expected_ms),
+            it.detail.clone(),
+        ]);
+    }
+    if let Some(words) = table.column_mut(4) {
+        words.set_cell_alignment(CellAlignment::Left);
+    }
+    table
 }
 
 /// Says what it went through before it was sent or refused.
@@ -120,6 +126,9 @@ fn waited(it: &LineSeen) -> String {
 }
 
 fn write_try(text: &mut String, number: usize, it: &Try) {
+    if it.candidates.is_empty() && it.policy.is_empty() {
+        return write_unexplained(text, number, it);
+    }
     let Try { replica, because, policy, prompt_tokens, workload, .. } = it;
     let expected =
         it.output_tokens_expected.map_or("an unknown number of".to_owned(), |it| it.to_string());
@@ -139,6 +148,18 @@ fn write_try(text: &mut String, number: usize, it: &Try) {
     if !it.what_if.is_empty() {
         writeln!(text, "what others would have done\n{}", what_if(it)).expect("text grows");
     }
+}
+
+/// Shows a try whose reasons were not written down.
+fn write_unexplained(text: &mut String, number: usize, it: &Try) {
+    let Try { replica, because, prompt_tokens, ttft_ms, .. } = it;
+    writeln!(
+        text,
+        "\ntry {number}: {replica}: {because}\n{}\
+         prompt of {prompt_tokens} tokens, first token expected after {ttft_ms:.1} ms",
+        moved(it)
+    )
+    .expect("text grows");
 }
 
 /// Says why it could leave its subset.
@@ -162,11 +183,14 @@ fn candidates(it: &Try) -> Table {
         "ttft ms",
         "wait",
         "prefill",
+        "late",
         "evict",
+        "crowd",
         "slow",
+        "weight",
         "cached",
         "in flight",
-        "weight",
+        "share",
         "beyond",
     ];
     let mut table = table(&names, 2);
@@ -181,8 +205,11 @@ fn candidates(it: &Try) -> Table {
             term(|it| it.ttft_ms),
             term(|it| it.wait_ms),
             term(|it| it.prefill_ms),
+            term(|it| it.late_ms),
             term(|it| it.evict_ms),
+            term(|it| it.crowd_ms),
             term(|it| it.slow_ms),
+            term(|it| it.weight_ms),
             cached,
             candidate.in_flight.to_string(),
             candidate.weight.to_string(),
@@ -223,19 +250,24 @@ fn came(it: &OutcomeSeen, last: Option<&Try>) -> String {
 
 /// Shows many requests, a line each.
 fn list(all: &[Explained]) -> String {
-    let names = ["request", "replica", "why", "tries", "ttft ms", "predicted", "outcome"];
+    let names =
+        ["request", "kept for", "replica", "tries", "ttft ms", "predicted", "total ms", "verdict"];
     let mut table = table(&names, 3);
     for it in all {
         let last = it.tries.last();
         table.add_row([
             it.request_id.clone(),
+            it.kept_for.clone(),
             last.map_or("-".to_owned(), |it| it.replica.clone()),
-            last.map_or(it.refusal.clone().unwrap_or_default(), |it| it.why.clone()),
             it.tries.len().to_string(),
             number(it.outcome.as_ref().and_then(|it| it.ttft_ms)),
             number(last.map(|it| it.ttft_ms)),
-            it.outcome.as_ref().map_or("running".to_owned(), |it| it.outcome.clone()),
+            number(it.outcome.as_ref().map(|it| it.total_ms)),
+            it.verdict.clone().unwrap_or_else(|| "it is still running".to_owned()),
         ]);
+    }
+    if let Some(words) = table.column_mut(7) {
+        words.set_cell_alignment(CellAlignment::Left);
     }
     format!("{table}\n")
 }

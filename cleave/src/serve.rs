@@ -133,6 +133,11 @@ impl Serve {
             beside.keep("cluster", move || Arc::clone(&own).run(Arc::clone(&listener)));
             cluster
         });
+        let traced = Arc::clone(&router);
+        beside.keep("traces", move || {
+            let router = Arc::clone(&traced);
+            async move { router.traces.run().await }
+        });
         beside.keep("tick", move || Arc::clone(&router).tick());
         let handing = Arc::new(Handing {
             listener: server.share_listener()?,
@@ -156,6 +161,7 @@ impl Serve {
         if let Some(cluster) = cluster {
             cluster.leave().await;
         }
+        beside.router.traces.finish().await;
         if cut == 0 {
             info!("drained, nothing cut");
         } else {

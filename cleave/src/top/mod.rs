@@ -45,7 +45,7 @@ impl Args {
     }
 
     async fn watch(self) -> anyhow::Result<()> {
-        let admin = Admin::new(self.port.url()?, self.port.token()?);
+        let admin = Admin(self.port.client()?);
         let events = Arc::new(Log::default());
         let mut beside = JoinSet::new();
         beside.spawn(follow(admin.clone(), Arc::clone(&events)));

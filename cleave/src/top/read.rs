@@ -1,22 +1,12 @@
 //! What the admin port says, as far as the view shows it. Fields that an older or newer router leaves
 //! out are simply not shown.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, bail};
-use bytes::Bytes;
-use http::{Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use anyhow::Context as _;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
-const LIMIT: Duration = Duration::from_secs(5);
-const PAGE_BYTES_MAX: usize = 64 << 20;
+use crate::admin::AdminClient;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -154,44 +144,18 @@ impl LoadPage {
 
 /// The admin port of one router.
 #[derive(Clone, Debug)]
-pub(super) struct Admin {
-    client: Client<HttpConnector, Empty<Bytes>>,
-    base: String,
-    token: Option<String>,
-}
+pub(super) struct Admin(pub(super) AdminClient);
 
 impl Admin {
-    pub(super) fn new(base: String, token: Option<String>) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { client, base, token }
-    }
-
     /// Reads one page.
     pub(super) async fn read<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        let page = async {
-            let body = Limited::new(self.open(path).await?, PAGE_BYTES_MAX);
-            let body = body.collect().await.map_err(anyhow::Error::from_boxed)?;
-            Ok(serde_json::from_slice(&body.to_bytes())?)
-        };
-        let read = timeout(LIMIT, page).await.context("no answer in time").flatten();
-        read.with_context(|| format!("cannot read {}{path}", self.base))
+        let page = async { Ok(serde_json::from_slice(&self.0.read(path).await?)?) };
+        let read: anyhow::Result<T> = page.await;
+        read.with_context(|| format!("cannot read {}", self.0.url(path)))
     }
 
     /// Opens a page that may never end.
     pub(super) async fn open(&self, path: &str) -> anyhow::Result<Incoming> {
-        let uri: Uri = format!("{}{path}", self.base).parse()?;
-        let mut request = Request::get(uri);
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let answer = self.client.request(request.body(Empty::new())?).await?;
-        match answer.status() {
-            StatusCode::OK => Ok(answer.into_body()),
-            StatusCode::UNAUTHORIZED => bail!("the admin port asks for its token: --token-file"),
-            StatusCode::FORBIDDEN => {
-                bail!("it does not go by this name: give its address, or list it in admin.hosts")
-            }
-            status => bail!("answered {status}"),
-        }
+        self.0.open(path).await
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-use crate::support::{Mock, Request, Router, Scripted};
+use crate::support::{Authority, Mock, Request, Router, Scripted, Tap};
 
 /// A file that ends with the test.
 struct List(std::path::PathBuf);
@@ -119,4 +119,29 @@ async fn every_address_of_a_name_is_a_replica_and_one_that_stays_away_leaves() {
     // An empty list is not believed at once: the last replica goes on serving.
     names.there.lock().unwrap().clear();
     assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn replicas_under_tls_are_found_by_name_and_checked_by_that_name() {
+    let authority = Authority::new();
+    let engine = Mock::start(&["--speed", "inf"]);
+    let server = authority.server(&authority.sign("found.test", 4000), false);
+    let door = Tap::under_tls(engine.address, server).await;
+    let names = Names::start(&[Ipv4Addr::LOCALHOST]).await;
+    let start = |name: &str| {
+        Router::start_with(&format!(
+            "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\nhealth.interval = \"100ms\"\n\
+             engine_tls.ca = \"{}\"\n[[pools]]\nname = \"found\"\n\
+             discover = \"dns+https://{}/{name}:{}\"\n",
+            authority.file.display(),
+            names.address,
+            door.address.port()
+        ))
+    };
+    let router = start("found.test");
+    router.until("it is up", |it| it.count(|it| it.state == "up") == 1).await;
+    assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
+    let other = start("other.test");
+    other.until("it is found", |it| it.replicas().count() == 1).await;
+    other.until("why is said", |it| it.count(|it| it.reason.as_deref() == Some("tls")) == 1).await;
 }

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::support::{
     Answer, Json, Mock, Request, Router, Scripted, Wire, ask, config, eventually, json_answer,
+    sse_head,
 };
 
 async fn explained(router: &Router, path: &str) -> Answer {
@@ -76,6 +77,15 @@ async fn a_second_turn_goes_where_its_cache_is_and_says_so() {
     };
     let (first, second) = (decision().await, decision().await);
     assert!(first.contains(" cached_tokens=0 "), "{first}");
+    for shown in [&first, &second] {
+        let term = |name: &str| -> f64 {
+            let mut words = shown.split(' ').filter_map(|it| it.strip_prefix(name));
+            words.find_map(|it| it.strip_prefix("_ms=")).unwrap().parse().unwrap()
+        };
+        let terms = ["wait", "prefill", "late", "evict", "crowd", "slow", "weight"];
+        let sum: f64 = terms.into_iter().map(term).sum();
+        assert!((sum - term("price")).abs() < 1e-6, "{shown}");
+    }
     assert!(second.contains(" why=cache ") || second.contains(" why=only "), "{second}");
     let home = |it: &str| it.split(' ').next().map(str::to_owned);
     assert!(urls.iter().any(|it| Some(it) == home(&first).as_ref()), "{first}");
@@ -167,6 +177,79 @@ async fn every_try_is_explained() {
     let list = explained(&router, "/explain").await.json();
     let mut tries = list.as_array().unwrap().iter().flat_map(|it| it["tries"].as_array().unwrap());
     assert!(tries.any(|it| it["why"] == "retry"), "{list}");
+}
+
+/// Asks for a stream under an id.
+fn streamed(id: &str) -> Request {
+    let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+    Request::post("/v1/chat/completions", body).header("x-request-id", id)
+}
+
+const TOKEN: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+
+#[tokio::test]
+async fn a_slow_request_is_always_kept_and_its_verdict_says_what_was_slow() {
+    // Longer than is noticed, and many times what is expected of an idle replica.
+    let pause = std::time::Duration::from_millis(800);
+    let replica = Scripted::start(move |mut exchange| async move {
+        exchange.body().await;
+        let first = exchange.head.header("x-request-id") == Some("late");
+        exchange.send(sse_head()).await;
+        tokio::time::sleep(if first { pause } else { Default::default() }).await;
+        exchange.chunk(TOKEN).await;
+        tokio::time::sleep(if first { Default::default() } else { pause }).await;
+        exchange.chunk(TOKEN).await;
+        exchange.send("0\r\n\r\n").await;
+    })
+    .await;
+    let router = Router::start(&[replica.url()], "explain.sample = 0").await;
+    for (id, verdict) in [("late", "slow first token: "), ("slow", "slow replica: ")] {
+        assert_eq!(router.ask(&streamed(id)).await.status(), 200);
+        let page = explained(&router, &format!("/explain/{id}")).await;
+        let it = page.json();
+        assert_eq!(it["kept_for"], "slow", "{it}");
+        assert!(it["verdict"].as_str().unwrap().starts_with(verdict), "{it}");
+        let stages = it["life"].as_array().unwrap().iter();
+        let stages: Vec<&str> = stages.map(|it| it["stage"].as_str().unwrap()).collect();
+        let (begin, rest) = stages.split_at(5);
+        assert_eq!(begin, ["arrival", "line", "try", "answer", "first_token"], "{it}");
+        assert!(rest.contains(&"gaps") && rest.last() == Some(&"end"), "{it}");
+        let at = |it: &Json| it["at_ms"].as_f64().unwrap();
+        let life = it["life"].as_array().unwrap();
+        assert!(life[..5].is_sorted_by(|a, b| at(a) <= at(b)), "{it}");
+        assert!(life[4]["expected_ms"].is_number() && life[4]["took_ms"].is_number(), "{it}");
+        let (shown, _) = command(&router, &[id]);
+        assert!(shown.contains(&format!("verdict: {verdict}")), "{shown}");
+    }
+    let (list, _) = command(&router, &["--kept-for", "slow"]);
+    assert!(list.contains("late") && list.contains("slow replica: "), "{list}");
+    assert!(!command(&router, &["--kept-for", "held"]).0.contains("late"));
+}
+
+#[tokio::test]
+async fn failed_and_retried_requests_are_always_kept() {
+    let well = Scripted::answering(json_answer(200, "{}")).await;
+    let ill = Scripted::answering(json_answer(503, "{}")).await;
+    let settings = "policy = \"round_robin\"\nexplain.sample = 0";
+    let router = Router::start(&[ill.url(), well.url()], settings).await;
+    // One of the first two comes to the one that is not well, if not both.
+    for number in 0..2 {
+        let request = Request::chat("hi").header("x-request-id", &format!("r-{number}"));
+        assert_eq!(router.ask(&request).await.status(), 200);
+    }
+    let list = explained(&router, "/explain?kept_for=retried").await.json();
+    assert!(!list.as_array().unwrap().is_empty(), "{list}");
+    let tries = &list[0]["tries"];
+    assert_eq!((&tries[0]["failed"], &tries[0]["why"]), (&"status".into(), &"unexplained".into()));
+    assert_eq!(tries[0]["replica"], ill.url());
+    assert_eq!((&tries[1]["why"], &tries[1]["replica"]), (&"retry".into(), &well.url().into()));
+    assert!(list[0]["verdict"].is_string(), "{list}");
+    drop(well);
+    let alone = Router::start(&[ill.url()], "explain.sample = 0").await;
+    alone.ask(&Request::chat("hi").header("x-request-id", "f")).await;
+    let it = explained(&alone, "/explain/f").await.json();
+    assert_eq!(it["life"].as_array().unwrap().last().unwrap()["stage"], "end", "{it}");
+    assert!(["failed", "retried"].contains(&it["kept_for"].as_str().unwrap()), "{it}");
 }
 
 #[tokio::test]

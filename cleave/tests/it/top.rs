@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{Mock, Router};
+use crate::support::{Authority, Mock, Request, Router, Scripted, config, eventually, json_answer};
 
 #[tokio::test]
 async fn one_picture_shows_every_replica_and_its_state() {
@@ -18,6 +18,33 @@ async fn one_picture_shows_every_replica_and_its_state() {
     let row = text.lines().find(|it| it.starts_with(&mock.address.to_string()));
     assert!(row.is_some_and(|it| it.contains(" up ")), "{text}");
     assert!(text.starts_with("cleave ") && !text.contains('\u{1b}'), "{text}");
+}
+
+#[tokio::test]
+async fn an_admin_port_under_tls_is_watched_and_asked_with_its_ca() {
+    let authority = Authority::new();
+    let identity = authority.sign("localhost", 4000);
+    let [cert, key] = identity.files.each_ref().map(|it| it.display().to_string());
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let tls = format!("admin.tls.cert = \"{cert}\"\nadmin.tls.key = \"{key}\"\nexplain.sample = 1");
+    let router = Router::start_with(&config(&[(&replica.url(), 1.0)], &tls));
+    let ca = authority.file.display().to_string();
+    let admin = format!("https://localhost:{}", router.admin.port());
+    let run = |command: &str, more: &[&str]| {
+        let mut cleave = Command::new(env!("CARGO_BIN_EXE_cleave"));
+        let output = cleave.arg(command).args(["--admin", &admin]).args(more).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        (output.status.success(), said.concat())
+    };
+    let is_up = async || run("top", &["--once", "--ca", &ca]).1.contains(" up ");
+    eventually("the replica is up", is_up).await;
+    let request = Request::chat("hi").header("x-request-id", "over-tls");
+    assert_eq!(router.ask(&request).await.status(), 200);
+    let (found, said) = run("explain", &["--ca", &ca]);
+    assert!(found && said.contains("over-tls"), "{said}");
+    assert!(run("assignment", &["--ca", &ca]).0);
+    let (found, said) = run("explain", &[]);
+    assert!(!found && !said.contains("over-tls"), "another CA signs it: {said}");
 }
 
 #[tokio::test]

@@ -128,7 +128,7 @@ impl Brain {
         if there.is_empty() {
             ticket.expires_at = ticket.expires_at.min(now + REPLICA_WAIT_MAX);
         }
-        self.explain_joining(now, &ticket, there);
+        self.explain_joining(now, &ticket, &parked, there);
         let mut displaced = Vec::new();
         let joined = self.admission.join(now, ticket, parked, &mut displaced);
         for (request, refusal) in displaced {
@@ -232,6 +232,7 @@ impl Brain {
         let before = is_turn.then(|| self.placement.remember(now, key, replica)).flatten();
         booking.moved_from = before.filter(|it| *it != replica);
         booking.past.is_first |= before.is_none();
+        booking.moved = moved;
         if let Some(moved) = moved {
             let cached = booking.account.cached_tokens;
             self.placement.on_moved(moved, booking.outline.prompt_tokens.saturating_sub(cached));
@@ -337,10 +338,14 @@ impl Brain {
         });
     }
 
-    /// Writes down why a request cannot go at once.
-    fn explain_joining(&mut self, now: Moment, ticket: &Ticket, there: &Fills) {
+    /// Writes down why a request cannot go at once: of one that is not marked too, because it will be asked why
+    /// it was slow.
+    fn explain_joining(&mut self, now: Moment, ticket: &Ticket, parked: &Parked, there: &Fills) {
         if !self.explaining.is_marked(ticket.request) {
-            return;
+            if !self.explaining.mark_held(ticket.request) {
+                return;
+            }
+            self.explain_arrival(now, ticket.request, parked);
         }
         let open = self.placement.open(now, &self.fleet);
         let prospect = self.admission.prospect(now, ticket, there, open);

@@ -5,6 +5,8 @@
 //! The other policies are asked one request at a time: they see the fleet as the choices of this router
 //! made it, not as theirs would have. Over many requests that flatters them.
 
+mod course;
+mod expected;
 mod waited;
 
 use indexmap::IndexMap;
@@ -21,10 +23,14 @@ use super::placement::Candidates;
 use super::request::Booking;
 use super::{Beyond, Brain, Move};
 
+pub use course::{Course, End, Part, Remark};
+pub use expected::Expected;
 pub use waited::Waited;
 
 /// Requests that can be marked at once; beyond it a mark is without effect.
 const MARKED_MAX: usize = 1024;
+/// Of these, how many may be requests that wait in the line and were not marked.
+const HELD_MAX: usize = MARKED_MAX / 2;
 /// Candidates that are written down, the cheapest first.
 const CONSIDERED_MAX: usize = 16;
 /// Policies that are asked as well, for comparison.
@@ -162,6 +168,8 @@ pub(super) struct Explaining {
 struct Marked {
     waited: Option<Waited>,
     choice: Option<Explanation>,
+    /// Only its wait is written down, not why it goes where it goes.
+    is_held: bool,
 }
 
 impl Default for Explaining {
@@ -183,8 +191,9 @@ impl Brain {
     /// Has the next choice for a request written down; asked before the brain is told of the request,
     /// or of its failure.
     pub fn explain(&mut self, request: RequestId) {
-        if self.explaining.marked.len() < MARKED_MAX {
-            self.explaining.marked.insert(request, Marked::default());
+        let marked = &mut self.explaining.marked;
+        if marked.len() < MARKED_MAX || marked.contains_key(&request) {
+            marked.insert(request, Marked::default());
         }
     }
 
@@ -207,7 +216,7 @@ impl Brain {
         there: &Candidates,
         moved: Option<Move>,
     ) {
-        if !self.explaining.is_marked(request) {
+        if !self.explaining.is_explained(request) {
             return;
         }
         let explanation = Explanation { moved, ..self.explanation(now, booking, there) };
@@ -300,6 +309,11 @@ impl Brain {
 impl Explaining {
     pub(super) fn is_marked(&self, request: RequestId) -> bool {
         self.marked.contains_key(&request)
+    }
+
+    /// Tells whether the reasons of its next choice are written down.
+    fn is_explained(&self, request: RequestId) -> bool {
+        self.marked.get(&request).is_some_and(|it| !it.is_held)
     }
 
     /// Removes the mark of a request that ended before its explanation was taken.

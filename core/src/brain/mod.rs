@@ -16,6 +16,7 @@ mod hearing;
 pub mod hostile;
 pub mod invariants;
 mod learning;
+mod live;
 mod notice;
 mod outcome;
 mod peers;
@@ -42,7 +43,10 @@ use crate::tokens::TOKENS_MAX;
 pub use admission::Cause;
 pub use books::{TtftError, WorkloadDrift};
 pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
-pub use explain::{Considered, Explanation, Other, Shadows, Waited, Why};
+pub use explain::{
+    Considered, Course, End, Expected, Explanation, Other, Part, Remark, Shadows, Waited, Why,
+};
+pub use live::{LiveReplica, LiveView, SessionHome, WaitingGroup};
 pub use notice::Notice;
 pub use peers::Telling;
 pub use placement::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cost::learned::Learned;
-use crate::domain::{Moment, ReplicaId, Report, RequestId, RouterId};
+use crate::domain::{Moment, ReplicaId, Report, RouterId};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
 use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
@@ -102,17 +102,13 @@ pub struct ReplicaLoad {
 impl Brain {
     pub fn snapshot(&self) -> Snapshot {
         let replicas = self.fleet.iter().map(|it| {
-            let state = it.state();
+            let (state, reason) = self.state_of(it);
             ReplicaSnapshot {
                 id: it.id,
                 name: it.name.clone(),
                 weight: it.weight,
-                state: match (state.name, self.placement.is_drained(it.place), it.in_flight) {
-                    ("up", true, 0) => "drained",
-                    ("up", true, _) => "draining",
-                    (name, ..) => name,
-                },
-                reason: state.reason.map(crate::fleet::Reason::as_str),
+                state,
+                reason,
                 in_flight: it.in_flight,
                 sessions: self.placement.sessions_at(it.id),
                 sent_total: it.sent_total,
@@ -169,12 +165,6 @@ impl Brain {
     /// How far predictions were off, for each workload seen lately.
     pub fn workload_drifts(&self) -> Vec<WorkloadDrift> {
         self.books.drifts().collect()
-    }
-
-    /// Names the replica that served the session of a request before it moved to where it is now, and so may
-    /// still have its state.
-    pub fn moved_from(&self, request: RequestId) -> Option<ReplicaId> {
-        self.books.get(request)?.moved_from
     }
 
     /// Counts the rounds that were planned.

@@ -88,16 +88,55 @@ pub struct Terms {
     pub replica: ReplicaId,
     /// Prompt tokens believed to be in its cache.
     pub cached_tokens: u32,
-    /// Reading the prompts ahead of this one.
-    pub wait_ms: f64,
-    /// Reading what is new of this prompt.
-    pub prefill_ms: f64,
-    /// Computing again what this placement pushes out of the cache.
-    pub evict_ms: f64,
-    /// What others there are held up.
-    pub slow_ms: f64,
     /// The time to the first token, as predicted.
     pub ttft_ms: f64,
-    /// What all of it comes to with the rule's weights. The lowest wins.
+    /// Reading the prompts ahead of this one.
+    pub wait_ms: f64,
+    /// Reading what is new of this prompt, and loading its adapter.
+    pub prefill_ms: f64,
+    /// What is added for a long time to the first token, beyond its length.
+    pub late_ms: f64,
+    /// Computing again what this placement pushes out of the cache, as far as it is asked for again.
+    pub evict_ms: f64,
+    /// How much later requests are delayed by this one's prefill.
+    pub crowd_ms: f64,
+    /// How much the answers being written there are slowed, as time to the first token.
+    pub slow_ms: f64,
+    /// What the replica's weight adds.
+    pub weight_ms: f64,
+    /// What was compared: the terms from `wait_ms` to `weight_ms` added up. The lowest wins.
     pub price_ms: f64,
+}
+
+impl Terms {
+    /// Adds up the terms of the price.
+    pub fn sum_ms(&self) -> f64 {
+        self.wait_ms
+            + self.prefill_ms
+            + self.late_ms
+            + self.evict_ms
+            + self.crowd_ms
+            + self.slow_ms
+            + self.weight_ms
+    }
+
+    /// Rounds every term to a tenth of a millisecond, and gives as the price what these add up to: a reader who
+    /// adds what is shown finds what is shown.
+    #[must_use]
+    pub fn rounded(&self) -> Self {
+        let tenths = |ms: f64| (ms * 10.0).round() / 10.0;
+        let mut shown = Self {
+            ttft_ms: tenths(self.ttft_ms),
+            wait_ms: tenths(self.wait_ms),
+            prefill_ms: tenths(self.prefill_ms),
+            late_ms: tenths(self.late_ms),
+            evict_ms: tenths(self.evict_ms),
+            crowd_ms: tenths(self.crowd_ms),
+            slow_ms: tenths(self.slow_ms),
+            weight_ms: tenths(self.weight_ms),
+            ..*self
+        };
+        shown.price_ms = tenths(shown.sum_ms());
+        shown
+    }
 }

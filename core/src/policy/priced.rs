@@ -94,12 +94,27 @@ struct Traffic {
 
 impl Price {
     fn total_ms(&self) -> f64 {
+        let felt = self.wait + self.own + self.late();
+        felt + self.again() + self.crowd() + self.slower()
+    }
+
+    /// What is added for a long TTFT.
+    fn late(&self) -> f64 {
         let ttft = self.wait + self.own;
-        let felt = ttft + ttft * ttft / self.traffic.long_ttft_ms;
-        let again = ASKED_AGAIN * self.evict;
-        // A slow replica gets fewer requests, so a millisecond there delays fewer.
-        let crowd = self.traffic.delayed * self.speed * (self.own + again);
-        felt + again + crowd + self.traffic.tokens_per_first * self.hold_up
+        ttft * ttft / self.traffic.long_ttft_ms
+    }
+
+    fn again(&self) -> f64 {
+        ASKED_AGAIN * self.evict
+    }
+
+    /// A slow replica gets fewer requests, so a millisecond there delays fewer.
+    fn crowd(&self) -> f64 {
+        self.traffic.delayed * self.speed * (self.own + self.again())
+    }
+
+    fn slower(&self) -> f64 {
+        self.traffic.tokens_per_first * self.hold_up
     }
 }
 
@@ -162,12 +177,15 @@ impl Policy for Priced {
             Terms {
                 replica: candidate.id,
                 cached_tokens,
-                wait_ms: price.wait,
-                prefill_ms: price.own,
-                evict_ms: price.evict,
-                slow_ms: price.hold_up,
                 ttft_ms: candidate.load.ttft_ms(new, cached_tokens)
                     + self.adapter_ms(ask.outline, candidate),
+                wait_ms: price.wait,
+                prefill_ms: price.own,
+                late_ms: price.late(),
+                evict_ms: price.again(),
+                crowd_ms: price.crowd(),
+                slow_ms: price.slower(),
+                weight_ms: price.total_ms() * (1.0 / candidate.weight - 1.0),
                 price_ms: price.total_ms() / candidate.weight,
             }
         }));

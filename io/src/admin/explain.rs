@@ -1,6 +1,8 @@
 //! Decisions as JSON, for `/explain` and `cleave explain`: times in milliseconds, replicas by their
 //! address. Both ends of the wire are this one definition.
 
+mod life;
+
 use std::time::Duration;
 
 use cleave_core::brain::{Considered, Explanation, LeaveCause, Waited};
@@ -9,7 +11,9 @@ use cleave_core::policy;
 use serde::{Deserialize, Serialize};
 
 use super::costs::CostFigures;
-use crate::proxy::{KeptDecision, RequestOutcome, Router, Tenants, WorkloadNames};
+use crate::proxy::{KeptDecision, KeptTry, RequestOutcome, Router, Tenants, WorkloadNames};
+
+pub use life::Stage;
 
 /// How many decisions the list shows.
 const LISTED: usize = 50;
@@ -19,8 +23,17 @@ const LISTED: usize = 50;
 pub struct Explained {
     pub request_id: String,
     pub pool: String,
+    /// Why it is kept: `asked`, `lot`, or for what came of it: `failed`, `retried`, `slow`, `held`, `moved`.
+    #[serde(default)]
+    pub kept_for: String,
+    /// What made it slow, or that nothing did; null while it runs.
+    #[serde(default)]
+    pub verdict: Option<String>,
     /// How long ago it came.
     pub age_seconds: f64,
+    /// What happened, from its arrival on; empty while it runs.
+    #[serde(default)]
+    pub life: Vec<Stage>,
     /// What it went through before it was first sent or refused.
     #[serde(default)]
     pub line: Option<LineSeen>,
@@ -87,6 +100,12 @@ pub struct Try {
     pub output_tokens_expected: Option<u32>,
     /// The time to the first token, as predicted when it was booked.
     pub ttft_ms: f64,
+    /// The time between two tokens, as predicted then; null while it runs.
+    #[serde(default)]
+    pub gap_ms: Option<f64>,
+    /// Why it failed there, if it did.
+    #[serde(default)]
+    pub failed: Option<String>,
     /// The costs that predict it; null where learning is off.
     #[serde(default)]
     pub costs: Option<CostFigures>,
@@ -125,8 +144,15 @@ pub struct Terms {
     pub ttft_ms: f64,
     pub wait_ms: f64,
     pub prefill_ms: f64,
+    #[serde(default)]
+    pub late_ms: f64,
     pub evict_ms: f64,
+    #[serde(default)]
+    pub crowd_ms: f64,
     pub slow_ms: f64,
+    #[serde(default)]
+    pub weight_ms: f64,
+    /// What the terms from `wait_ms` to `weight_ms` add up to.
     pub price_ms: f64,
     pub cached_tokens: u32,
 }
@@ -144,10 +170,10 @@ pub struct OutcomeSeen {
     pub output_tokens: Option<u32>,
 }
 
-/// Lists the latest decisions, the newest first.
-pub(super) fn latest(router: &Router) -> Vec<Explained> {
-    let now = router.now();
-    router.explanations.latest(LISTED).iter().map(|it| Explained::of(router, it, now)).collect()
+/// Lists the latest decisions, the newest first; of one kind, where it is given.
+pub(super) fn latest(router: &Router, kept_for: Option<&str>) -> Vec<Explained> {
+    let (now, kept) = (router.now(), router.explanations.latest(LISTED, kept_for));
+    kept.iter().map(|it| Explained::of(router, it, now)).collect()
 }
 
 /// Finds one decision, or says how to have it kept.
@@ -156,8 +182,9 @@ pub(super) fn find(router: &Router, request_id: &str) -> Result<Explained, Strin
     kept.map(|it| Explained::of(router, &it, router.now())).ok_or_else(|| {
         let percent = 100.0 * router.explanations.sample();
         format!(
-            "no decision is kept under this id: {percent}% of all are (explain.sample), and of those \
-             the latest (explain.kept_max); send a request whose header `x-cleave-explain` carries the \
+            "no decision is kept under this id: {percent}% of all are (explain.sample), and those of \
+             requests that failed, were tried again, slow, held or moved, and of each kind the latest \
+             (explain.kept_max); send a request whose header `x-cleave-explain` carries the \
              admin token, or 1 where clients may ask (explain.clients), to have it kept\n"
         )
     })
@@ -168,19 +195,37 @@ impl Explained {
         let pools = router.pools();
         let pool = pools.iter().find(|it| it.name == kept.pool);
         let names = pool.map(|it| router.workload_names(it)).unwrap_or_default();
-        let arrived = kept.waited.as_ref().map(|it| it.arrived_at);
-        let first = arrived.or(kept.choices.first().map(|it| it.at)).unwrap_or(now);
         let tenants = router.tenants();
         Self {
             request_id: kept.request_id.clone(),
             pool: kept.pool.clone(),
-            age_seconds: now.since(first).as_secs_f64(),
+            kept_for: kept.kept_for.as_str().to_owned(),
+            verdict: kept.life.as_ref().map(|it| it.course.verdict()),
+            life: kept.life.as_ref().map_or_else(Vec::new, |it| life::stages(kept, it)),
+            age_seconds: now.since(kept.arrived_at).as_secs_f64(),
             line: kept.waited.as_ref().map(|it| LineSeen::of(it, &tenants)),
-            tries: kept.choices.iter().map(|it| Try::of(it, &names)).collect(),
+            tries: tries(kept, &names),
             refusal: kept.refusal.map(str::to_owned),
             outcome: kept.came.as_ref().map(OutcomeSeen::of),
         }
     }
+}
+
+/// Lists the times that it was sent. Of one that is kept for what came of it, the reasons of the last ones are
+/// there, or of none.
+fn tries(kept: &KeptDecision, names: &WorkloadNames) -> Vec<Try> {
+    let Some(life) = &kept.life else {
+        return kept.choices.iter().map(|it| Try::of(it, names)).collect();
+    };
+    let unexplained = life.tries.len().saturating_sub(kept.choices.len());
+    let sent = life.tries.iter().enumerate();
+    let tries = sent.map(|(at, it)| {
+        let choice = at.checked_sub(unexplained).and_then(|at| kept.choices.get(at));
+        let one = choice.map_or_else(|| Try::unexplained(it), |it| Try::of(it, names));
+        let failed = it.failed.map(|it| it.1.to_owned());
+        Try { gap_ms: Some(it.expected.gap_ms), failed, ..one }
+    });
+    tries.collect()
 }
 
 impl LineSeen {
@@ -227,11 +272,41 @@ impl Try {
             prompt_tokens: choice.prompt_tokens,
             output_tokens_expected: choice.output_tokens,
             ttft_ms: choice.ttft_ms,
+            gap_ms: None,
+            failed: None,
             costs: choice.costs.as_ref().map(CostFigures::of),
             terms: choice.terms.map(Terms::of),
             candidates_total: choice.candidates,
             candidates: choice.considered.iter().map(Candidate::of).collect(),
             what_if: what_if.collect(),
+        }
+    }
+
+    /// What is known of a try whose reasons were not written down.
+    fn unexplained(it: &KeptTry) -> Self {
+        let overload = it.expected.moved.filter(|it| it.cause == LeaveCause::Overloaded);
+        Self {
+            replica: it.replica.clone(),
+            why: "unexplained".to_owned(),
+            because: "its reasons were not written down".to_owned(),
+            beyond: None,
+            home: it.home.clone(),
+            moved: it.expected.moved.map(|it| it.cause.as_str().to_owned()),
+            moved_because: it.expected.moved.map(|it| it.cause.sentence().to_owned()),
+            moved_for_ms: overload.map(|it| it.over_ms),
+            policy: String::new(),
+            workload: String::new(),
+            session: String::new(),
+            prompt_tokens: it.expected.prompt_tokens,
+            output_tokens_expected: it.expected.output_tokens,
+            ttft_ms: it.expected.ttft_ms,
+            gap_ms: None,
+            failed: None,
+            costs: None,
+            terms: None,
+            candidates_total: 0,
+            candidates: Vec::new(),
+            what_if: Vec::new(),
         }
     }
 }
@@ -246,12 +321,16 @@ impl Candidate {
 
 impl Terms {
     fn of(it: policy::Terms) -> Self {
+        let it = it.rounded();
         Self {
             ttft_ms: it.ttft_ms,
             wait_ms: it.wait_ms,
             prefill_ms: it.prefill_ms,
+            late_ms: it.late_ms,
             evict_ms: it.evict_ms,
+            crowd_ms: it.crowd_ms,
             slow_ms: it.slow_ms,
+            weight_ms: it.weight_ms,
             price_ms: it.price_ms,
             cached_tokens: it.cached_tokens,
         }

@@ -7,6 +7,7 @@ mod events;
 mod explain;
 mod load;
 mod origin;
+mod page;
 mod routers;
 mod server;
 mod settings;
@@ -20,7 +21,7 @@ pub use assignment::{
     WorkloadFigures,
 };
 pub use costs::{CostErrors, CostFigures};
-pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
+pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Stage, Terms, Try, WhatIf};
 pub use load::{Booked, ElsewhereFigures, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use routers::{RouterFigures, RouterList, StandingFigures};
 pub use server::{AdminBindError, AdminServer};

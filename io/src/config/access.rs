@@ -102,6 +102,18 @@ impl EngineTlsBook {
     }
 }
 
+/// Reads how a collector is reached over TLS; nothing where its files do not serve.
+pub(super) fn read_engine_tls(
+    path: &str,
+    section: EngineTlsSection,
+    findings: &mut Findings,
+) -> Option<Arc<EngineTls>> {
+    let files = settle_files(section, path, findings);
+    let read = EngineTlsBook::default().read(&files, findings);
+    let remedy = "give PEM files that can be read: ca for the CA that signs its certificate";
+    read.map_err(|message| findings.report(path, Wrong::new(message, remedy))).ok()
+}
+
 fn settle_files(raw: EngineTlsSection, path: &str, findings: &mut Findings) -> EngineTlsFiles {
     let EngineTlsSection { ca, cert, key, server_name } = raw;
     let identity = match (cert, key) {

@@ -7,6 +7,7 @@ mod access;
 mod cluster;
 mod costs;
 mod fit;
+mod kubernetes;
 mod overlay;
 mod problem;
 mod raw;
@@ -18,6 +19,7 @@ mod subsets;
 mod tenancy;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod tree;
 mod trust;
 

@@ -4,6 +4,7 @@
 
 use super::Config;
 use crate::proxy::{Limits, PoolSettings, Timeouts};
+use crate::telemetry::TraceSettings;
 
 /// Names the settings that differ and take effect only after a restart.
 pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
@@ -27,6 +28,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("explain.sample", from.explain.sample.to_bits() != to.explain.sample.to_bits()),
         ("explain.kept_max", from.explain.kept_max != to.explain.kept_max),
         ("explain.clients", from.explain.clients != to.explain.clients),
+        ("traces", differ(from.traces.as_ref(), to.traces.as_ref())),
         ("keys.cache_secret", from.cache_secret != to.cache_secret),
         ("log.format", old.telemetry.format != new.telemetry.format),
         ("log.level", old.telemetry.level != new.telemetry.level),
@@ -44,6 +46,13 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
     names.sort_unstable();
     names.dedup();
     names
+}
+
+/// Tells whether traces are to go elsewhere, or otherwise. TLS that was read again is the same for that.
+fn differ(old: Option<&TraceSettings>, new: Option<&TraceSettings>) -> bool {
+    let plain =
+        |it: Option<&TraceSettings>| it.cloned().map(|it| TraceSettings { tls: None, ..it });
+    plain(old) != plain(new)
 }
 
 fn limits(old: Limits, new: Limits) -> [(&'static str, bool); 4] {

@@ -23,7 +23,7 @@ const DATAGRAM_BYTES_MAX: usize = 4096;
 /// Asks for the replicas, and how long the answer holds.
 pub(super) async fn resolve(source: &Source) -> io::Result<(BTreeSet<Origin>, Duration)> {
     match source {
-        Source::Addresses { name, port, server } => {
+        Source::Addresses { name, port, server, is_secure } => {
             let (v4, v6) =
                 tokio::join!(ask(*server, name, QueryKind::A), ask(*server, name, QueryKind::Aaaa));
             // A name server that has no idea of one kind may well know the other.
@@ -33,12 +33,14 @@ pub(super) async fn resolve(source: &Source) -> io::Result<(BTreeSet<Origin>, Du
             };
             let addresses = answers.iter().flat_map(|it| &it.records);
             let there = addresses.filter_map(|it| match it {
-                DnsRecord::Address(ip) => origin(&SocketAddr::new(*ip, *port).to_string()),
+                DnsRecord::Address(ip) => {
+                    origin(*is_secure, &SocketAddr::new(*ip, *port).to_string())
+                }
                 DnsRecord::Service { .. } => None,
             });
             Ok((there.collect(), ttl(&answers)))
         }
-        Source::Services { name, server } => {
+        Source::Services { name, server, is_secure } => {
             let answers = [ask(*server, name, QueryKind::Srv).await?];
             let services = || {
                 answers[0].records.iter().filter_map(|it| match it {
@@ -50,15 +52,16 @@ pub(super) async fn resolve(source: &Source) -> io::Result<(BTreeSet<Origin>, Du
             let first = services().map(|it| it.0).min();
             let there = services()
                 .filter(|it| Some(it.0) == first)
-                .filter_map(|(_, port, host)| origin(&format!("{host}:{port}")));
+                .filter_map(|(_, port, host)| origin(*is_secure, &format!("{host}:{port}")));
             Ok((there.collect(), ttl(&answers)))
         }
-        Source::File(_) => Err(io::ErrorKind::Unsupported.into()),
+        Source::File(_) | Source::Kubernetes(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
-fn origin(authority: &str) -> Option<Origin> {
-    format!("http://{authority}").parse().ok()
+fn origin(is_secure: bool, authority: &str) -> Option<Origin> {
+    let scheme = if is_secure { "https" } else { "http" };
+    format!("{scheme}://{authority}").parse().ok()
 }
 
 fn ttl(answers: &[DnsAnswer]) -> Duration {
@@ -150,6 +153,16 @@ mod tests {
         socket.send_to(&write(&buffer[..length]), from).await.unwrap();
     }
 
+    /// Has a source of services ask this server.
+    fn with_server(source: Source, at: SocketAddr) -> Source {
+        match source {
+            Source::Services { name, is_secure, .. } => {
+                Source::Services { name, server: Some(at), is_secure }
+            }
+            other => other,
+        }
+    }
+
     fn origins(there: &BTreeSet<Origin>) -> Vec<&str> {
         there.iter().map(Origin::as_str).collect()
     }
@@ -158,7 +171,8 @@ mod tests {
     async fn services_of_the_first_priority_are_found_with_their_ports() {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let server = Some(socket.local_addr().unwrap());
-        let source = Source::Services { name: "_http._tcp.fleet".to_owned(), server };
+        let source =
+            Source::Services { name: "_http._tcp.fleet".to_owned(), server, is_secure: false };
         let records = [
             (QueryKind::Srv, 9, service(1, 8001, "gpu-1")),
             (QueryKind::Srv, 7, service(1, 8000, "gpu-0")),
@@ -177,7 +191,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let socket = UdpSocket::bind(address).await.unwrap();
         let source =
-            Source::Services { name: "_http._tcp.fleet".to_owned(), server: Some(address) };
+            "srv+https:_http._tcp.fleet".parse().map(|it| with_server(it, address)).unwrap();
         let truncated = |question: &[u8]| {
             let mut message = reply(question, &[]);
             message[2] |= 0x02;
@@ -193,7 +207,7 @@ mod tests {
         };
         let (found, (), ()) =
             tokio::join!(resolve(&source), answer_one(&socket, truncated), over_tcp);
-        assert_eq!(origins(&found.unwrap().0), ["http://gpu-0:1"]);
+        assert_eq!(origins(&found.unwrap().0), ["https://gpu-0:1"]);
     }
 
     #[test]

@@ -1,9 +1,13 @@
-//! The ways to say where replicas are found, each one text: `file:PATH`, `dns:HOST:PORT`, `srv:NAME`.
+//! The ways to say where replicas are found, each one text: `file:PATH`, `dns:HOST:PORT`, `srv:NAME`;
+//! `dns+https:HOST:PORT` and `srv+https:NAME` for replicas under TLS; and `kubernetes`, of which the rest is
+//! said in a section of its own.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use super::kubernetes::KubernetesSettings;
 
 /// Where replicas are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,15 +15,19 @@ pub enum Source {
     /// A list of addresses, one on a line, read again when it changes.
     File(PathBuf),
     /// Every address that a name has (A and AAAA), on one port.
-    Addresses { name: String, port: u16, server: Option<SocketAddr> },
+    Addresses { name: String, port: u16, server: Option<SocketAddr>, is_secure: bool },
     /// Every service of a name (SRV), each with its own host and port.
-    Services { name: String, server: Option<SocketAddr> },
+    Services { name: String, server: Option<SocketAddr>, is_secure: bool },
+    /// Every pod that matches.
+    Kubernetes(Box<KubernetesSettings>),
 }
 
 /// The text says no place where replicas could be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSource {
-    #[error("write it as file:PATH, dns:HOST:PORT or srv:NAME")]
+    #[error(
+        "write it as file:PATH, dns:HOST:PORT, srv:NAME (dns+https: or srv+https: for TLS) or kubernetes"
+    )]
     Form,
     #[error("give the port of the replicas, as in dns:replicas.internal:8000")]
     Port,
@@ -29,21 +37,39 @@ pub enum BadSource {
     Name,
 }
 
+impl Source {
+    /// The name that replicas under TLS show though they are found by their addresses.
+    pub fn server_name(&self) -> Option<&str> {
+        match self {
+            Self::Addresses { name, is_secure: true, .. } => Some(name),
+            Self::File(_)
+            | Self::Addresses { .. }
+            | Self::Services { .. }
+            | Self::Kubernetes(_) => None,
+        }
+    }
+}
+
 impl FromStr for Source {
     type Err = BadSource;
 
     fn from_str(text: &str) -> Result<Self, BadSource> {
+        if text == "kubernetes" {
+            return Ok(Self::Kubernetes(Box::default()));
+        }
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(PathBuf::from(path))),
-            Some(("dns", rest)) => {
+            Some((kind @ ("dns" | "dns+https"), rest)) => {
+                let is_secure = kind != "dns";
                 let (server, rest) = split_server(rest)?;
                 let (name, port) = rest.rsplit_once(':').ok_or(BadSource::Port)?;
                 let port = port.parse().map_err(|_| BadSource::Port)?;
-                Ok(Self::Addresses { name: check_name(name)?, port, server })
+                Ok(Self::Addresses { name: check_name(name)?, port, server, is_secure })
             }
-            Some(("srv", rest)) => {
+            Some((kind @ ("srv" | "srv+https"), rest)) => {
+                let is_secure = kind != "srv";
                 let (server, name) = split_server(rest)?;
-                Ok(Self::Services { name: check_name(name)?, server })
+                Ok(Self::Services { name: check_name(name)?, server, is_secure })
             }
             _ => Err(BadSource::Form),
         }
@@ -75,15 +101,20 @@ impl fmt::Display for Source {
         };
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
-            Self::Addresses { name, port, server: at } => {
-                f.write_str("dns:")?;
+            Self::Addresses { name, port, server: at, is_secure } => {
+                f.write_str(if *is_secure { "dns+https:" } else { "dns:" })?;
                 server(f, at)?;
                 write!(f, "{name}:{port}")
             }
-            Self::Services { name, server: at } => {
-                f.write_str("srv:")?;
+            Self::Services { name, server: at, is_secure } => {
+                f.write_str(if *is_secure { "srv+https:" } else { "srv:" })?;
                 server(f, at)?;
                 f.write_str(name)
+            }
+            Self::Kubernetes(settings) if settings.selector.is_empty() => f.write_str("kubernetes"),
+            Self::Kubernetes(settings) => {
+                let namespace = settings.namespace.as_deref().unwrap_or_default();
+                write!(f, "kubernetes:{namespace}/{}", settings.selector)
             }
         }
     }
@@ -100,7 +131,10 @@ mod tests {
             "dns:replicas.internal:8000",
             "dns://10.0.0.2:53/replicas.internal:8000",
             "srv:_http._tcp.replicas.internal",
+            "dns+https:replicas.internal:8443",
+            "srv+https:_https._tcp.replicas.internal",
             "srv://[::1]:5353/_http._tcp.replicas.internal",
+            "kubernetes",
         ] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
         }

@@ -1,74 +1,41 @@
-//! Decisions that are kept, to be asked about: those drawn by lot, and those whose client asked for it.
-//! Bounded in number and in bytes, the oldest makes room. They hold no text of prompts or answers, and
-//! no session's name. The brain says why; this room only keeps it and adds what came of it.
+//! Decisions that are kept, to be asked about: those drawn by lot, those whose client asked for it, and those of
+//! requests that failed, were tried again, were slow, were held or moved. Each kind is bounded in number and in
+//! bytes, and its oldest makes room, so that a flood of one kind leaves the others. They hold no text of prompts
+//! or answers, and no session's name. The brain says why; this room only keeps it and adds what came of it.
+
+mod kept;
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use cleave_core::brain::{Considered, Explanation, Other, Refusal, Waited};
-use cleave_core::domain::{RequestId, Usage};
+use cleave_core::brain::Explanation;
+use cleave_core::domain::{RequestId, SliceKey};
 use http::{HeaderMap, HeaderValue};
 use twox_hash::XxHash3_64;
 
 use super::headers::EXPLAIN;
 use super::settings::ExplainSettings;
 
-/// What all that is kept may take together.
+pub(super) use kept::Visibility;
+pub use kept::{KeptDecision, KeptFor, KeptLife, KeptTry, RequestOutcome};
+
+/// What the decisions that were asked for or drawn may take together.
 const BYTES_MAX: usize = 16 << 20;
+/// The same for each kind that is kept for what came of it.
+const KIND_BYTES_MAX: usize = 4 << 20;
 
 /// What is kept.
 #[derive(Debug)]
 pub struct Explanations {
     settings: ExplainSettings,
-    kept: Mutex<KeptDecisions>,
+    kept: Mutex<[KeptDecisions; KeptFor::KINDS]>,
 }
 
-/// The newest last.
+/// Those of one kind, the newest last.
 #[derive(Debug, Default)]
 struct KeptDecisions {
     kept: VecDeque<KeptDecision>,
     bytes: usize,
-}
-
-/// How much of a decision is shown in an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Visibility {
-    /// All of it, with the admin token.
-    Whole,
-    /// What is the request's own. Not where it went, nor any figure that tells what others have sent:
-    /// what is cached, and what a prefill takes for that.
-    Own,
-}
-
-/// One request: each time it was placed, and what came of it.
-#[derive(Clone, Debug)]
-pub struct KeptDecision {
-    request: RequestId,
-    /// As the client knows it.
-    pub request_id: String,
-    pub pool: String,
-    /// What it went through before it was first sent or refused.
-    pub waited: Option<Waited>,
-    /// One for each time it was sent.
-    pub choices: Vec<Explanation>,
-    /// Why it was not sent, or not sent again.
-    pub refusal: Option<&'static str>,
-    /// `None` while it runs.
-    pub came: Option<RequestOutcome>,
-}
-
-/// What came of a request.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestOutcome {
-    pub outcome: &'static str,
-    pub status: u16,
-    /// From the last decision to the first piece of a stream.
-    pub ttft: Option<Duration>,
-    /// From its arrival to its end.
-    pub total: Duration,
-    pub usage: Usage,
 }
 
 impl Explanations {
@@ -78,12 +45,37 @@ impl Explanations {
 
     /// Finds what is kept of a request; the newest, if a client used the id twice.
     pub fn find(&self, request_id: &str) -> Option<KeptDecision> {
-        self.lock().kept.iter().rev().find(|it| it.request_id == request_id).cloned()
+        let all = self.lock();
+        let found = all.iter().flat_map(|it| &it.kept).filter(|it| it.request_id == request_id);
+        found.max_by_key(|it| it.request).cloned()
     }
 
-    /// Lists what was kept last, the newest first.
-    pub fn latest(&self, count: usize) -> Vec<KeptDecision> {
-        self.lock().kept.iter().rev().take(count).cloned().collect()
+    /// Lists those that came last, the newest first; only those that are kept for `kept_for`, where it is given.
+    pub fn latest(&self, count: usize, kept_for: Option<&str>) -> Vec<KeptDecision> {
+        let is_wanted =
+            |it: &KeptDecision| kept_for.is_none_or(|word| it.kept_for.as_str() == word);
+        let mut left = count;
+        self.map_all(|it| {
+            let is_taken = 0 < left && is_wanted(it);
+            left -= usize::from(is_taken);
+            is_taken.then(|| it.clone())
+        })
+    }
+
+    /// Reads something off each that is kept, the newest first.
+    pub fn map_all<T>(&self, read: impl FnMut(&KeptDecision) -> Option<T>) -> Vec<T> {
+        let all = self.lock();
+        let mut sorted: Vec<_> = all.iter().flat_map(|it| &it.kept).collect();
+        sorted.sort_unstable_by_key(|it| std::cmp::Reverse(it.request));
+        sorted.into_iter().filter_map(read).collect()
+    }
+
+    /// Finds the choices that were made for a session, with the ids of their requests, the newest first.
+    pub fn of_session(&self, key: SliceKey) -> Vec<(String, Vec<Explanation>)> {
+        self.map_all(|it| {
+            let is_of = it.choices.first().is_some_and(|it| it.key == key);
+            is_of.then(|| (it.request_id.clone(), it.choices.clone()))
+        })
     }
 
     /// The share of requests that is kept.
@@ -113,7 +105,7 @@ impl Explanations {
 
     /// Keeps what is known of a request so far, in place of what was known before.
     pub(super) fn put(&self, kept: &KeptDecision) {
-        let mut all = self.lock();
+        let all = &mut self.lock()[kept.kept_for.kind()];
         let known = all.kept.iter().rposition(|it| it.request == kept.request);
         all.bytes += kept.bytes();
         if let Some(at) = known {
@@ -125,139 +117,28 @@ impl Explanations {
             // It had to make room while it ran.
             all.bytes -= kept.bytes();
         }
-        while self.settings.kept_max < all.kept.len() || BYTES_MAX < all.bytes {
+        self.make_room(kept.kept_for, all);
+    }
+
+    /// Keeps a request for what came of it, of which nothing was kept while it ran.
+    pub(super) fn add(&self, kept: KeptDecision) {
+        let kept_for = kept.kept_for;
+        let all = &mut self.lock()[kept_for.kind()];
+        all.bytes += kept.bytes();
+        all.kept.push_back(kept);
+        self.make_room(kept_for, all);
+    }
+
+    fn make_room(&self, kept_for: KeptFor, all: &mut KeptDecisions) {
+        let bytes_max = if let KeptFor::Remark(_) = kept_for { KIND_BYTES_MAX } else { BYTES_MAX };
+        while self.settings.kept_max < all.kept.len() || bytes_max < all.bytes {
             let Some(oldest) = all.kept.pop_front() else { return };
             all.bytes -= oldest.bytes();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, KeptDecisions> {
+    fn lock(&self) -> MutexGuard<'_, [KeptDecisions; KeptFor::KINDS]> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl KeptDecision {
-    pub(super) fn new(request: RequestId, request_id: String) -> Self {
-        let (pool, choices) = (String::new(), Vec::new());
-        Self { request, request_id, pool, waited: None, choices, refusal: None, came: None }
-    }
-
-    pub(super) fn on_placed(
-        &mut self,
-        pool: &str,
-        waited: Option<Waited>,
-        choice: Option<Explanation>,
-        refusal: Option<&Refusal>,
-    ) {
-        pool.clone_into(&mut self.pool);
-        self.waited = self.waited.take().or(waited);
-        self.choices.extend(choice);
-        self.refusal = refusal.map(|it| it.as_str());
-    }
-
-    /// Tells whether anything was decided about it.
-    pub(super) const fn is_placed(&self) -> bool {
-        !self.choices.is_empty() || self.refusal.is_some()
-    }
-
-    /// Writes the last decision in one line, for a header. `apart` says that what is cached for the
-    /// request is its tenant's own.
-    pub(super) fn line(&self, sight: Visibility, apart: bool) -> Option<String> {
-        match sight {
-            Visibility::Whole => self.whole_line(),
-            Visibility::Own => self.own_line(apart),
-        }
-    }
-
-    fn own_line(&self, apart: bool) -> Option<String> {
-        let mut line = match self.choices.last() {
-            None => self.refusal?.to_owned(),
-            Some(it) => {
-                let mut line = format!("sent try={}", self.choices.len());
-                if let Some(terms) = it.terms.filter(|_| apart) {
-                    write!(line, " cached_tokens={}", terms.cached_tokens).expect("text grows");
-                }
-                write!(line, " prompt_tokens={}", it.prompt_tokens).expect("text grows");
-                line
-            }
-        };
-        let Some(it) = &self.waited else { return Some(line) };
-        if let Some(cause) = it.cause {
-            let (cause, ms) = (cause.as_str(), it.span().as_millis());
-            write!(line, " class={} waited_for={cause} waited_ms={ms}", it.class)
-                .expect("text grows");
-        }
-        if let Some(within) = it.first_token_within {
-            write!(line, " first_token_within_ms={}", within.as_millis()).expect("text grows");
-        }
-        Some(line)
-    }
-
-    fn whole_line(&self) -> Option<String> {
-        let Some(it) = self.choices.last() else {
-            return self.refusal.map(|it| format!("{it}{}", self.waited_words()));
-        };
-        let (tries, candidates) = (self.choices.len(), it.candidates);
-        let mut line =
-            format!("{} why={} try={tries} candidates={candidates}", it.name, it.why.as_str());
-        let chosen = it.considered.iter().find(|one| one.replica == it.replica);
-        if let Some(beyond) = chosen.and_then(|it| it.beyond) {
-            write!(line, " beyond={}", beyond.as_str()).expect("text grows");
-        }
-        let prompt = it.prompt_tokens;
-        if let Some(terms) = it.terms {
-            let (price, cached) = (terms.price_ms, terms.cached_tokens);
-            write!(
-                line,
-                " wait_ms={:.1} prefill_ms={:.1} evict_ms={:.1} slow_ms={:.1} \
-                 price_ms={price:.1} cached_tokens={cached}",
-                terms.wait_ms, terms.prefill_ms, terms.evict_ms, terms.slow_ms,
-            )
-            .expect("text grows");
-        }
-        write!(line, " prompt_tokens={prompt} ttft_ms={:.1}", it.ttft_ms).expect("text grows");
-        Some(line + &self.waited_words())
-    }
-
-    /// Writes what it waited for, and what was predicted against its deadline; nothing for one that did
-    /// neither wait nor have a deadline.
-    fn waited_words(&self) -> String {
-        let mut words = String::new();
-        let Some(it) = &self.waited else { return words };
-        if let Some(cause) = it.cause {
-            write!(
-                words,
-                " class={} waited_for={} waited_ms={} wait_expected_ms={} ahead_mu={:.2}",
-                it.class,
-                cause.as_str(),
-                it.span().as_millis(),
-                it.wait_expected.as_millis(),
-                it.ahead_mu,
-            )
-            .expect("text grows");
-        }
-        if let Some(within) = it.first_token_within {
-            let (ms, expected_ms) = (within.as_millis(), it.first_token_ms);
-            write!(words, " first_token_within_ms={ms} first_token_expected_ms={expected_ms:.1}")
-                .expect("text grows");
-        }
-        words
-    }
-
-    /// Measures what it takes.
-    fn bytes(&self) -> usize {
-        let choice = |it: &Explanation| {
-            let considered = it.considered.iter().map(|it| size_of::<Considered>() + it.name.len());
-            let others = it.others.iter().map(|it| size_of::<Other>() + it.name.len());
-            let home = it.home.as_ref().map_or(0, String::len);
-            size_of::<Explanation>()
-                + it.name.len()
-                + home
-                + considered.chain(others).sum::<usize>()
-        };
-        let class = self.waited.as_ref().map_or(0, |it| it.class.len());
-        let own = size_of::<Self>() + self.request_id.len() + self.pool.len() + class;
-        own + self.choices.iter().map(choice).sum::<usize>()
     }
 }
 
@@ -269,6 +150,11 @@ pub(crate) fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use cleave_core::brain::Remark;
+    use cleave_core::domain::{Moment, Usage};
+
     use super::*;
 
     fn keeping(kept_max: usize) -> Explanations {
@@ -276,7 +162,8 @@ mod tests {
     }
 
     fn kept(number: u64, id: &str) -> KeptDecision {
-        let mut kept = KeptDecision::new(RequestId(number), id.to_owned());
+        let mut kept =
+            KeptDecision::new(RequestId(number), id.to_owned(), Moment::ZERO, KeptFor::Lot);
         kept.refusal = Some("no_replica");
         kept
     }
@@ -288,7 +175,7 @@ mod tests {
             explanations.put(&kept(number, &format!("r-{number}")));
         }
         let latest: Vec<String> =
-            explanations.latest(9).into_iter().map(|it| it.request_id).collect();
+            explanations.latest(9, None).into_iter().map(|it| it.request_id).collect();
         assert_eq!(latest, ["r-4", "r-3", "r-2"]);
         assert!(explanations.find("r-1").is_none());
         let (ttft, total, usage) = (None, Duration::from_secs(1), Usage::default());
@@ -297,7 +184,7 @@ mod tests {
         explanations.put(&KeptDecision { came, ..kept(1, "r-1") });
         assert!(explanations.find("r-3").is_some_and(|it| it.came.is_some()));
         assert!(explanations.find("r-1").is_none(), "what made room stays away");
-        assert_eq!(explanations.latest(9).len(), 3);
+        assert_eq!(explanations.latest(9, None).len(), 3);
     }
 
     #[test]
@@ -305,9 +192,31 @@ mod tests {
         let explanations = keeping(usize::MAX);
         let long = "x".repeat(1 << 20);
         (0..40).for_each(|it| explanations.put(&kept(it, &long)));
+        for remark in Remark::ALL {
+            let kept_for = KeptFor::Remark(remark);
+            (0..40).for_each(|it| explanations.add(KeptDecision { kept_for, ..kept(it, &long) }));
+        }
         let all = explanations.lock();
-        assert!(all.bytes <= BYTES_MAX && 10 < all.kept.len());
-        assert_eq!(all.bytes, all.kept.iter().map(KeptDecision::bytes).sum::<usize>());
+        for (kind, it) in all.iter().enumerate() {
+            let bytes_max = if kind == 0 { BYTES_MAX } else { KIND_BYTES_MAX };
+            assert!(it.bytes <= bytes_max && 2 < it.kept.len(), "kind {kind}");
+            assert_eq!(it.bytes, it.kept.iter().map(KeptDecision::bytes).sum::<usize>());
+        }
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_leaves_the_others() {
+        let explanations = keeping(3);
+        let of = |kept_for, number| KeptDecision { kept_for, ..kept(number, &number.to_string()) };
+        explanations.put(&of(KeptFor::Asked, 0));
+        explanations.add(of(KeptFor::Remark(Remark::Failed), 1));
+        (2..99).for_each(|it| explanations.add(of(KeptFor::Remark(Remark::Held), it)));
+        let ids = |kept_for| -> Vec<u64> {
+            explanations.latest(9, kept_for).into_iter().map(|it| it.request.0).collect()
+        };
+        assert_eq!(ids(None), [98, 97, 96, 1, 0]);
+        assert_eq!(ids(Some("failed")), [1]);
+        assert!(explanations.find("0").is_some() && explanations.find("50").is_none());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) const EXPLAIN: HeaderName = HeaderName::from_static("x-cleave-explain
 /// Shows it.
 pub(super) const DECISION: HeaderName = HeaderName::from_static("x-cleave-decision");
 pub(super) const WAITED_MS: HeaderName = HeaderName::from_static("x-cleave-waited-ms");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -41,25 +41,6 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 /// What is between router and replica alone.
 const NOT_FOR_CLIENTS: [HeaderName; 3] = [DECISION, PREVIOUS_REPLICA, header::ALT_SVC];
 
-/// The id of a trace, in 32 hexadecimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TraceId([u8; 32]);
-
-impl TraceId {
-    /// Reads the trace that a request is part of, as W3C's `traceparent` names it.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        let given = headers.get(TRACEPARENT)?.as_bytes();
-        let id: [u8; 32] = given.get(3..35)?.try_into().ok()?;
-        let is_digit = |it: &u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
-        let is_sound = given.get(2) == Some(&b'-') && given.get(35) == Some(&b'-');
-        (is_sound && id.iter().all(is_digit) && id != [b'0'; 32]).then_some(Self(id))
-    }
-
-    pub(super) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default()
-    }
-}
-
 /// How the body that follows is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framed {
@@ -69,12 +50,13 @@ pub(super) enum Framed {
 }
 
 /// Writes the client's headers for the replica, after the request line and the host, with the empty
-/// line that ends them.
+/// line that ends them. Where `is_traced`, each try names its own span in place of the client's.
 pub(super) fn write_for_replica(
     headers: &HeaderMap,
     request_id: &HeaderValue,
     framed: Framed,
     passing: Passing,
+    is_traced: bool,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let named = NamedInConnection::of(headers);
@@ -84,7 +66,8 @@ pub(super) fn write_for_replica(
             || *name == header::EXPECT
             || *name == REQUEST_ID
             || *name == EXPLAIN
-            || *name == PREVIOUS_REPLICA;
+            || *name == PREVIOUS_REPLICA
+            || (is_traced && *name == TRACEPARENT);
         if !ours
             && !HOP_BY_HOP.contains(name)
             && !named.contains(name)
@@ -234,7 +217,8 @@ mod tests {
 
     fn written(headers: &HeaderMap, passing: Passing) -> String {
         let id = HeaderValue::from_static("r");
-        String::from_utf8(write_for_replica(headers, &id, Framed::Length(7), passing)).unwrap()
+        String::from_utf8(write_for_replica(headers, &id, Framed::Length(7), passing, false))
+            .unwrap()
     }
 
     #[test]
@@ -260,23 +244,6 @@ mod tests {
         ]);
         clean_for_client(&mut headers, true);
         assert_eq!(headers, map(&[("server", "engine"), ("x-accel-buffering", "no")]));
-    }
-
-    #[test]
-    fn a_trace_is_read_as_it_stands_and_nothing_else_is_one() {
-        let of = |it: &'static str| TraceId::of(&map(&[("traceparent", it)]));
-        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
-        let read = of("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
-        assert_eq!(read.as_str(), id);
-        for bad in [
-            "",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736",
-            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-            "00-4bf92f3577b34da6a3ce929d0e0e47_6-00f067aa0ba902b7-01",
-        ] {
-            assert_eq!(of(bad), None, "{bad}");
-        }
     }
 
     #[test]

@@ -130,9 +130,10 @@ impl Relay {
             } else {
                 let Some(body) = &mut self.body else { return Poll::Ready(None) };
                 let polled = body.poll_piece(cx);
+                let awaited = self.waiting.is_some();
                 self.note_waiting(polled.is_pending());
                 match polled {
-                    Poll::Ready(Some(Ok(piece))) => self.on_piece(piece).map(Ok),
+                    Poll::Ready(Some(Ok(piece))) => self.on_piece(piece, awaited).map(Ok),
                     Poll::Ready(Some(Err(error))) => self.cut(error, Failure::Lost),
                     Poll::Ready(None) if self.is_short() => {
                         self.cut(io::ErrorKind::UnexpectedEof.into(), Failure::Lost)
@@ -193,8 +194,9 @@ impl Relay {
     }
 
     /// Takes in a piece; returns what of it is passed on now.
-    fn on_piece(&mut self, piece: Bytes) -> Option<Bytes> {
-        self.last_piece = Instant::now();
+    fn on_piece(&mut self, piece: Bytes, awaited: bool) -> Option<Bytes> {
+        let now = Instant::now();
+        let gap = now.duration_since(std::mem::replace(&mut self.last_piece, now));
         let piece = match &mut self.resume_buffer {
             None => piece,
             Some(resume_buffer) => {
@@ -209,7 +211,7 @@ impl Relay {
         if piece.is_empty() {
             return None;
         }
-        self.visit().on_piece(&piece);
+        self.visit().on_piece(&piece, gap, awaited);
         self.finish_if_done();
         Some(piece)
     }

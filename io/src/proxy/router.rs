@@ -1,6 +1,7 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod flow;
 mod keeping;
 mod metering;
 mod ordering;
@@ -24,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::telemetry::{AccessLog, AuditLog, Events, Incident, Metrics};
+use crate::telemetry::{AccessLog, AuditLog, Events, Incident, Metrics, Traces};
 use crate::tls::ServerTls;
 
 use super::announce::moved;
@@ -32,6 +33,7 @@ use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
 use super::explanations::Explanations;
+use super::flow::FlowHistory;
 use super::kept_ids::KeptIdTable;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
@@ -39,13 +41,15 @@ use super::settings::{PoolSettings, ProxySettings};
 use super::sharing::{ALL_POOLS, Sharing};
 use super::table::Table;
 use super::tenants::Tenants;
-use super::workloads::WorkloadNames;
+use super::workloads::{WorkloadNames, seeds};
 
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
 /// How many ticks pass between two events that tell of sessions which moved.
 const TICKS_TO_TELL: u32 = 240;
+/// How many ticks make a second.
+const TICKS_PER_SECOND: u32 = 4;
 /// Questions of one pool to its replicas that wait to be put.
 const QUESTIONS_MAX: usize = 256;
 
@@ -56,8 +60,12 @@ pub struct Router {
     pub(super) access: AccessLog,
     audit: AuditLog,
     pub metrics: Metrics,
+    /// Spans of requests on their way to a collector.
+    pub traces: Traces,
     /// Decisions that are kept.
     pub explanations: Explanations,
+    /// How the last hour went.
+    pub flow: FlowHistory,
     /// What operators are told.
     pub events: Arc<Events>,
     /// The room for request bodies, and what each caller has of it.
@@ -94,6 +102,9 @@ impl Router {
         let tls = ArcSwapOption::from_pointee(settings.tls.clone());
         let audit = AuditLog(settings.audit_file.clone());
         let (bytes_max, port) = (settings.kept_ids_bytes_max, settings.listen.port());
+        let metrics = Metrics::default();
+        let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+        let traces = Traces::new(settings.traces.clone(), seed, metrics.span_counters());
         let kept_ids = KeptIdTable::new(bytes_max, settings.state_dir.as_deref(), port);
         Arc::new(Self {
             settings,
@@ -104,8 +115,10 @@ impl Router {
             clock: Clock::start(),
             access,
             audit,
-            metrics: Metrics::default(),
+            metrics,
+            traces,
             explanations,
+            flow: FlowHistory::default(),
             events: Arc::default(),
             buffers,
             callers: Callers::default(),
@@ -232,6 +245,11 @@ impl Router {
         WorkloadNames::of(pool, &self.tenants())
     }
 
+    /// Names the workloads of a pool, each with the number that its sessions are hashed with.
+    pub fn workload_seeds(&self, pool: &Pool) -> Vec<(String, u64)> {
+        seeds(pool, &self.tenants())
+    }
+
     pub(super) fn next_request(&self) -> RequestId {
         RequestId(self.requests.fetch_add(1, Relaxed))
     }
@@ -319,6 +337,9 @@ impl Router {
                 self.keep_costs(&mut kept_costs);
                 self.notice_drained(&mut drained);
                 self.kept_ids.keep();
+            }
+            if tick.is_multiple_of(TICKS_PER_SECOND * self.flow.sample_seconds()) {
+                self.sample_flow();
             }
             if tick.is_multiple_of(TICKS_TO_TELL) {
                 self.tell_moves(&mut told);

@@ -12,8 +12,8 @@ use crate::replicas::{Access, ProbeSettings};
 use crate::telemetry::{AccessLog, LogFormat};
 
 use super::settings::{
-    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
-    Timeouts,
+    CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,
+    ProxySettings, ReplicaSettings, Timeouts,
 };
 use super::{Router, default_session_headers};
 
@@ -70,6 +70,7 @@ pub(super) fn settings() -> ProxySettings {
         audit_file: None,
         kept_ids_bytes_max: 1 << 16,
         explain: ExplainSettings { sample: 0.0, kept_max: 100, token: None, clients: false },
+        traces: None,
         cache_secret: None,
         paths_allowed: Vec::new(),
     }
@@ -87,6 +88,7 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         hardware: Arc::default(),
         zone: None,
         access: Access::default(),
+        hosting: Hosting::default(),
     };
     PoolSettings {
         name: name.to_owned(),
@@ -96,6 +98,7 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         tokenizer: None,
         replicas: replicas.iter().map(replica).collect(),
         access: Access::default(),
+        classes: HardwareClasses::default(),
         brain,
         probe: ProbeSettings::default(),
         resume: false,

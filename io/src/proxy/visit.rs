@@ -1,25 +1,29 @@
 //! One request from its arrival to its end, and the guard that settles it: the brain's books, the
 //! metrics and the access line are closed when this is dropped, once, whatever happened.
 
+mod placing;
 mod settle;
+mod tracing;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use cleave_core::brain::{Event, Failure, Outcome, Refusal, streamed_is_due};
-use cleave_core::domain::{Extent, Outline, RequestId, SliceKey, Usage};
+use cleave_core::brain::{Event, Outcome, streamed_is_due};
+use cleave_core::domain::{Extent, Moment, RequestId, SliceKey, Usage};
 use cleave_core::protocol::{Api, KeptPath, Meter, SessionId};
-use cleave_core::queue::{Claim, ClassId, Tenant};
+use cleave_core::queue::{ClassId, Tenant};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::replicas::Origin;
+use crate::telemetry::TraceContext;
 
 use super::cancel::CancelSignal;
-use super::explanations::{KeptDecision, Visibility};
-use super::headers::{DECISION, REQUEST_ID, SESSION_ID, TraceId, WAITED_MS, write_rate_limits};
+use super::explanations::{KeptDecision, KeptFor, Visibility};
+use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
 use super::kept_ids::{IdNotes, Named};
+use super::life::Life;
 use super::pool::{Member, Pool};
 use super::rescue::ServeError;
 use super::router::Router;
@@ -41,6 +45,7 @@ pub(super) struct Visit {
     arrived: Instant,
     /// When it was placed last.
     placed: Instant,
+    life: Life,
     /// What is kept of its decisions, where any are.
     kept: Option<Box<KeptDecision>>,
     /// How much of it the client wants to see, and may.
@@ -61,7 +66,7 @@ pub(super) struct Visit {
     pub(super) whose: Option<(Arc<Tenants>, usize)>,
     pub(super) model: Option<Box<str>>,
     class: Option<ClassId>,
-    pub(super) trace: Option<TraceId>,
+    pub(super) trace: Option<TraceContext>,
     /// Why it was not placed.
     refused: Option<&'static str>,
     /// Why the router answers itself.
@@ -88,20 +93,6 @@ pub(super) struct Visit {
     outcome: Option<Outcome>,
 }
 
-/// Names a failure in metrics.
-const fn word_of(failure: Failure) -> &'static str {
-    match failure {
-        Failure::Unreachable => "unreachable",
-        Failure::Late => "late",
-        Failure::Lost => "lost",
-        Failure::Died => "died",
-        Failure::Hung => "hung",
-        Failure::Status => "status",
-        Failure::Busy => "busy",
-        Failure::Ours => "ours",
-    }
-}
-
 impl Visit {
     pub(super) fn new(
         router: Arc<Router>,
@@ -121,6 +112,7 @@ impl Visit {
             api,
             arrived: Instant::now(),
             placed: Instant::now(),
+            life: Life::default(),
             kept: None,
             shows: None,
             pool: None,
@@ -157,73 +149,25 @@ impl Visit {
     pub(super) fn explain(&mut self, headers: &HeaderMap) {
         let explanations = &self.router.explanations;
         self.shows = explanations.asks(headers);
-        if self.shows.is_some() || explanations.samples(self.request) {
-            let id = self.request_id.to_str().unwrap_or("-").to_owned();
-            self.kept = Some(Box::new(KeptDecision::new(self.request, id)));
+        if self.shows.is_some() {
+            self.keep(KeptFor::Asked);
+        } else if explanations.samples(self.request) {
+            self.keep(KeptFor::Lot);
         }
     }
 
-    /// Has the request placed for the first time.
-    pub(super) async fn place(
-        &mut self,
-        pool: Arc<Pool>,
-        key: SliceKey,
-        (outline, extent): (Outline, Extent),
-        claim: Claim,
-    ) -> Result<Arc<Member>, Refusal> {
-        self.pool = Some(Arc::clone(&pool));
-        self.key = Some(key);
-        self.tenant = claim.tenant;
-        self.class = Some(claim.class.unwrap_or(pool.classes().default_id()));
-        self.extent = extent;
-        let arrived = Event::Arrived { request: self.request, key, outline, extent, claim };
-        let placed = self.ask(arrived).await?;
-        self.previous = pool.moved_from(self.request);
-        Ok(placed)
+    /// Has what is decided about it from now on kept.
+    fn keep(&mut self, kept_for: KeptFor) {
+        self.kept = Some(self.new_kept(kept_for));
     }
 
-    /// Reports that the try failed, and has the request placed elsewhere.
-    pub(super) async fn place_again(&mut self, failure: Failure) -> Result<Arc<Member>, Refusal> {
-        if let Some(member) = &self.member {
-            member.metrics.on_error(word_of(failure));
-        }
-        let member = self.ask(Event::Failed { request: self.request, failure }).await?;
-        if let Some(pool) = &self.pool {
-            pool.metrics.retries.inc();
-        }
-        Ok(member)
-    }
-
-    /// Asks the brain, and waits for its verdict. Until it refuses, the request is on its books:
-    /// dropping this while it waits takes it off.
-    async fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
-        let pool = Arc::clone(self.pool.as_ref().expect("a visit is placed in a pool"));
-        self.booked = true;
-        if self.kept.is_some() {
-            pool.explain(self.request);
-        }
-        let asked = Instant::now();
-        let placed = pool.place(self.request, &self.cancel, event).await;
-        self.placed = Instant::now();
-        self.waited += self.placed - asked;
-        pool.metrics.waited.observe(self.waited.as_secs_f64());
-        if let Some(kept) = &mut self.kept {
-            let (waited, choice) = pool.take_explanation(self.request);
-            kept.on_placed(&pool.name, waited, choice, placed.as_ref().err());
-            self.router.explanations.put(kept);
-        }
-        match &placed {
-            Ok(member) => {
-                self.tries += 1;
-                self.member = Some(member.clone());
-            }
-            Err(refusal) => {
-                self.booked = false;
-                self.refused = Some(refusal.as_str());
-                pool.metrics.on_refused(refusal.as_str());
-            }
-        }
-        placed
+    fn new_kept(&self, kept_for: KeptFor) -> Box<KeptDecision> {
+        let id = self.request_id.to_str().unwrap_or("-").to_owned();
+        let age = self.arrived.elapsed().as_nanos();
+        let now = self.router.now().as_nanos();
+        let arrived_at = now.saturating_sub(u64::try_from(age).unwrap_or(u64::MAX));
+        let arrived_at = Moment::from_nanos(arrived_at);
+        Box::new(KeptDecision::new(self.request, id, arrived_at, kept_for))
     }
 
     /// Notes the head of the answer that will be passed on. Of a good one the figures are read, unless
@@ -231,6 +175,7 @@ impl Visit {
     pub(super) fn answering(&mut self, status: StatusCode, stream: bool, is_encoded: bool) {
         self.status = status;
         self.stream = stream;
+        self.life.on_head(self.arrived.elapsed());
         if status.is_success() && !is_encoded {
             self.meter = Meter::new(self.api, stream);
             let path = KeptPath::read(self.uri.path());
@@ -262,7 +207,9 @@ impl Visit {
         self.outcome = Some(Outcome::Done);
     }
 
-    pub(super) fn on_piece(&mut self, piece: &[u8]) {
+    /// Notes a piece of the answer that came `gap` after the one before; `awaited` says that the replica was
+    /// waited for meanwhile, and not the client.
+    pub(super) fn on_piece(&mut self, piece: &[u8], gap: Duration, awaited: bool) {
         let before = self.streamed_tokens();
         if let (Some(notes), Some(member)) = (&mut self.id_notes, &self.member) {
             notes.on_piece(&self.router.kept_ids, member.place, piece);
@@ -271,9 +218,16 @@ impl Visit {
         if self.first_byte.is_none() {
             self.first_byte = Some(self.arrived.elapsed());
             self.first_token = self.first_byte.filter(|_| !self.awaits_token);
+            if let Some(at) = self.first_token {
+                self.life.on_first_token(at);
+            }
+        } else if self.first_token.is_some() {
+            self.life.on_gap(gap, awaited, || self.arrived.elapsed());
         }
         if self.awaits_token && !self.meter.awaits_content() {
-            self.first_token.get_or_insert_with(|| self.arrived.elapsed());
+            let at = self.arrived.elapsed();
+            self.first_token.get_or_insert(at);
+            self.life.on_first_token(at);
             self.tell_answering();
         }
         if self.stream && streamed_is_due(before, self.streamed_tokens()) {
@@ -284,6 +238,7 @@ impl Visit {
 
     /// Notes that another replica has begun to go on with the answer.
     pub(super) fn resumed(&mut self) {
+        self.life.on_head(self.arrived.elapsed());
         self.meter.await_content();
         self.await_token();
         self.on_sign_of_life();
@@ -312,6 +267,7 @@ impl Visit {
     pub(super) fn settle(&mut self) {
         let usage = self.usage();
         self.read_usage = Some(usage);
+        self.life.on_answered(self.arrived.elapsed());
         self.close(self.outcome.unwrap_or(Outcome::Cancelled), self.lesson(usage));
     }
 

@@ -139,9 +139,14 @@ impl Worker {
 
     /// Makes a unique id.
     pub(super) fn fresh_id(&self) -> String {
+        let bytes = self.chance().to_le_bytes();
+        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+    }
+
+    pub(super) fn chance(&self) -> u128 {
         let mut bytes = [0; 16];
         self.chance.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+        u128::from_le_bytes(bytes)
     }
 
     async fn sweep(self: Arc<Self>) {

@@ -1,4 +1,4 @@
-//! How the router speaks of itself: metrics, logs, one line per request. It knows nothing of what it
+//! How the router speaks of itself: metrics, logs, one line per request, traces. It knows nothing of what it
 //! reports on; other rooms hand it plain values.
 
 mod access;
@@ -7,6 +7,7 @@ mod events;
 mod logs;
 mod metrics;
 mod settings;
+mod traces;
 mod writer;
 
 pub use access::{AccessLog, AccessRecord};
@@ -15,6 +16,10 @@ pub use events::{Entry, Events, Incident};
 pub use logs::{finish, last_words, start};
 pub use metrics::{
     AssignmentGauges, Clients, Metrics, MetricsFormat, PeerGauges, PoolGauges, PoolMetrics,
-    ReplicaGauges, ReplicaHandles, ServedRequest, TenantGauges, TenantMetrics,
+    ReplicaGauges, ReplicaHandles, ServedRequest, TenantGauges, TenantMetrics, TracedHistogram,
 };
 pub use settings::{LogFormat, LogSettings};
+pub use traces::{
+    SpanCounters, TraceContext, TraceProtocol, TraceSettings, TracedRequest, TracedTry, Traces,
+    otlp,
+};

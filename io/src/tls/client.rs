@@ -65,6 +65,20 @@ impl EngineTls {
         &self.connector
     }
 
+    /// The same for a connection that speaks another protocol than engines do.
+    pub fn connector_for(&self, protocol: &[u8]) -> TlsConnector {
+        let mut config = ClientConfig::clone(self.connector.config());
+        config.alpn_protocols = vec![protocol.to_vec()];
+        TlsConnector::from(Arc::new(config))
+    }
+
+    /// The same for replicas that go by this name, unless another was given.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Self {
+        let server_name = self.server_name.clone().or_else(|| name_of(name));
+        Self { connector: self.connector.clone(), server_name }
+    }
+
     /// The name that a replica at this host must have in its certificate.
     pub fn server_name(&self, host: &str) -> Option<ServerName<'static>> {
         self.server_name.clone().or_else(|| name_of(host))

@@ -28,7 +28,8 @@ const GRANTS: &[Grant] = &[
             "sharding", "tokens",
         ],
     ),
-    ("io", "telemetry", &[]),
+    // Traces go to a collector that may be behind TLS.
+    ("io", "telemetry", &["tls"]),
     ("io", "tls", &[]),
     ("io", "replicas", &["telemetry", "tls"]),
     ("io", "tokenizer", &[]),

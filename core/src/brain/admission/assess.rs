@@ -5,7 +5,7 @@ use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey};
 use crate::policy::Ask;
 use crate::queue::{Claim, GateAnswer};
 
-use super::super::request::{Booking, CostEstimate, Due, Fingerprint, target};
+use super::super::request::{Booking, CostEstimate, Due, Fingerprint, PromptSize, target};
 use super::Admission;
 use super::lanes::LaneKey;
 use super::settle::work_of;
@@ -33,6 +33,7 @@ pub(in crate::brain) struct Parked {
     /// Whether its workload may use only some of the replicas.
     pub(in crate::brain) is_divided: bool,
     pub(super) gate: GateAnswer,
+    pub(in crate::brain) arrived_at: Moment,
     pub(in crate::brain) estimate: CostEstimate,
 }
 
@@ -41,7 +42,7 @@ impl Parked {
         LaneKey {
             class: self.estimate.class.0,
             is_fresh: self.gate == GateAnswer::Wait,
-            is_long: self.estimate.is_long && !self.waits_for_keeper(),
+            prompt: if self.waits_for_keeper() { PromptSize::Usual } else { self.estimate.prompt },
             is_kept: self.waits_for_keeper(),
             workload: self.is_divided.then(|| self.key.workload()),
             home: self.home,
@@ -93,6 +94,13 @@ impl Admission {
         let classes = &self.settings.classes;
         let class = claim.class.unwrap_or(classes.default_id());
         let promise = classes.promise(class);
+        let size = if self.headroom.is_long(class.index(), prefill_ms) {
+            PromptSize::Long
+        } else if prefill_ms < promise.token_gap_ms() {
+            PromptSize::Short
+        } else {
+            PromptSize::Usual
+        };
         let estimate = CostEstimate {
             class,
             promise,
@@ -100,13 +108,14 @@ impl Admission {
             weight: claim.weight,
             work: work_of(hardware, prefill_ms + decode_ms),
             tokens: u64::from(prompt) + u64::from(output),
-            is_long: self.headroom.is_long(class.index(), prefill_ms),
+            prompt: size,
             due: Due::new(&claim, first_token_ms, hardware, output),
             target: promise.first_token.map(|it| target(now, it, first_token_ms)),
             first_token_ms,
             bytes: claim.bytes,
             held: None,
         };
-        Parked { key, outline, extent, fingerprint, home, is_divided, gate, estimate }
+        let arrived_at = now;
+        Parked { key, outline, extent, fingerprint, home, is_divided, gate, arrived_at, estimate }
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use crate::domain::{Moment, span_of_ms};
 use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 
+use super::super::request::PromptSize;
 use super::lanes::{Fill, LaneKey};
 use super::reading;
 
@@ -56,18 +57,14 @@ impl Limit {
 
     /// Moves the limit by a factor.
     pub(super) fn times(self, factor: f64) -> Self {
-        Self {
-            fill: self.fill * factor,
-            wait_ms: self.wait_ms * factor,
-            reading: self.reading * factor,
-        }
+        self.with(self, |it, _| it * factor)
     }
 
-    fn and(self, other: Self) -> Self {
+    fn with(self, other: Self, join: impl Fn(f64, f64) -> f64) -> Self {
         Self {
-            fill: self.fill.min(other.fill),
-            wait_ms: self.wait_ms.min(other.wait_ms),
-            reading: self.reading.min(other.reading),
+            fill: join(self.fill, other.fill),
+            wait_ms: join(self.wait_ms, other.wait_ms),
+            reading: join(self.reading, other.reading),
         }
     }
 }
@@ -171,7 +168,7 @@ impl Headroom {
     /// Takes in what waits and what the fleet can do.
     pub(super) fn look(&mut self, now: Moment, line: &Line, capacity_per_min: Work) {
         let mut waiting = [false; CLASSES_MAX];
-        for lane in line.lanes().map(LaneKey::from).filter(|it| !it.is_long) {
+        for lane in line.lanes().map(LaneKey::from).filter(|it| !it.is_long()) {
             waiting[usize::from(lane.class)] = true;
         }
         for (it, waits) in self.demands.iter_mut().zip(waiting) {
@@ -188,7 +185,7 @@ impl Headroom {
             } else {
                 it.own()
             };
-            self.limits[class] = left.and(own);
+            self.limits[class] = left.with(own, f64::min);
             if it.waits_since.is_some() {
                 // Lower classes may not go where this one may not, or they would overtake it.
                 left = self.limits[class];
@@ -197,7 +194,7 @@ impl Headroom {
             if share < ABSENT_SHARE || is_alone {
                 continue;
             }
-            left = left.and(it.leaves(now));
+            left = left.with(it.leaves(now), f64::min);
             if self.first.is_none() {
                 self.first = Some(class);
                 self.doors_share = if it.is_overrun(now) { 0.0 } else { share / DOORS_FILL };
@@ -208,11 +205,7 @@ impl Headroom {
     /// Says how far the class with the widest limits may fill a replica.
     pub(super) fn widest(&self) -> Limit {
         let none = Limit { fill: 0.0, wait_ms: 0.0, reading: 0.0 };
-        self.limits.iter().fold(none, |all, it| Limit {
-            fill: all.fill.max(it.fill),
-            wait_ms: all.wait_ms.max(it.wait_ms),
-            reading: all.reading.max(it.reading),
-        })
+        self.limits.iter().fold(none, |all, it| all.with(*it, f64::max))
     }
 
     /// Tells whether the line is long enough that it matters how much replicas read.
@@ -227,6 +220,13 @@ impl Headroom {
 
     pub(super) fn limit(&self, class: usize) -> Limit {
         self.limits[self.known(class)]
+    }
+
+    /// The same for the requests of a lane.
+    pub(super) fn limit_in(&self, lane: LaneKey) -> Limit {
+        let limit = self.limit(lane.class.into());
+        let reading = if lane.prompt == PromptSize::Short { f64::INFINITY } else { limit.reading };
+        Limit { reading, ..limit }
     }
 
     /// Tells whether a prompt is long, so that it must leave some replicas free: its prefill takes longer
@@ -288,8 +288,8 @@ mod tests {
     }
 
     fn waiting(request: u64, class: u8) -> Ticket {
-        let (is_fresh, is_long, is_kept) = (false, false, false);
-        let lane = LaneKey { class, is_fresh, is_long, is_kept, workload: None, home: None };
+        let (is_fresh, is_kept, prompt) = (false, false, PromptSize::Usual);
+        let lane = LaneKey { class, is_fresh, prompt, is_kept, workload: None, home: None };
         Ticket {
             request: RequestId(request),
             class: ClassId(class),
@@ -336,7 +336,10 @@ mod tests {
         assert!(limits.is_sorted_by(|one, next| next <= one), "{limits:?}");
         // Forty model units are six seconds of this fleet, and the target is five.
         assert!(limits[0] < 2_500.0 && (limits[79] - 625.0).abs() < 1e-9, "{limits:?}");
-        assert!((headroom.limit(1).reading - 1.0).abs() < 1e-9, "answers come first by then");
+        let usual = LaneKey::from(waiting(0, 1).lane);
+        let reading = |prompt| headroom.limit_in(LaneKey { prompt, ..usual }).reading;
+        assert!((reading(PromptSize::Usual) - 1.0).abs() < 1e-9, "answers come first by then");
+        assert!(reading(PromptSize::Short).is_infinite(), "a short prompt holds up none");
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::cell::Cell;
 use crate::domain::ReplicaId;
 use crate::queue::{Gate, Lane};
 
+use super::super::request::PromptSize;
 use super::cause::Cause;
 use super::headroom::{Headroom, Limit};
 use super::reach::Reaches;
 
-const HOME_BITS: u32 = 24;
+const HOME_BITS: u32 = 23;
 
 /// The conditions under which a request can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +20,19 @@ pub(super) struct LaneKey {
     pub(super) class: u8,
     /// It begins a session and was not let in yet.
     pub(super) is_fresh: bool,
-    /// Its prompt is long: it must leave some replicas free.
-    pub(super) is_long: bool,
+    pub(super) prompt: PromptSize,
     /// It can go to its home and nowhere else.
     pub(super) is_kept: bool,
     /// The workload whose replicas it may use; any replica if none is named.
     pub(super) workload: Option<u32>,
     /// Where its cache is.
     pub(super) home: Option<ReplicaId>,
+}
+
+impl LaneKey {
+    pub(super) fn is_long(&self) -> bool {
+        self.prompt == PromptSize::Long
+    }
 }
 
 impl From<LaneKey> for Lane {
@@ -36,22 +42,27 @@ impl From<LaneKey> for Lane {
         let home = if home < 1 << HOME_BITS { home } else { 0 };
         let is_divided = key.workload.is_some();
         let flags = u64::from(key.is_fresh)
-            | u64::from(key.is_long) << 1
+            | u64::from(key.prompt == PromptSize::Long) << 1
             | u64::from(is_divided) << 2
-            | u64::from(key.is_kept) << 3;
-        let low = u64::from(home) << 8 | u64::from(key.class & 15) << 4 | flags;
+            | u64::from(key.is_kept) << 3
+            | u64::from(key.prompt == PromptSize::Short) << 4;
+        let low = u64::from(home) << 9 | u64::from(key.class & 15) << 5 | flags;
         Self(u64::from(key.workload.unwrap_or(0)) << 32 | low)
     }
 }
 
 impl From<Lane> for LaneKey {
     fn from(Lane(bits): Lane) -> Self {
-        let home = u32::try_from(bits >> 8 & ((1 << HOME_BITS) - 1)).unwrap_or(0);
+        let home = u32::try_from(bits >> 9 & ((1 << HOME_BITS) - 1)).unwrap_or(0);
         let workload = u32::try_from(bits >> 32).unwrap_or(0);
         Self {
-            class: u8::try_from(bits >> 4 & 15).unwrap_or(0),
+            class: u8::try_from(bits >> 5 & 15).unwrap_or(0),
             is_fresh: bits & 1 != 0,
-            is_long: bits & 2 != 0,
+            prompt: match (bits & 2 != 0, bits & 16 != 0) {
+                (true, _) => PromptSize::Long,
+                (false, true) => PromptSize::Short,
+                (false, false) => PromptSize::Usual,
+            },
             is_kept: bits & 8 != 0,
             workload: (bits & 4 != 0).then_some(workload),
             home: home.checked_sub(1).map(ReplicaId),
@@ -132,7 +143,7 @@ impl<'a> Scene<'a> {
         let class = usize::from(lane.class);
         if lane.is_kept {
             // Where its replica takes nothing, it goes as soon as any request can, and is told so.
-            let limit = self.headroom.limit(class);
+            let limit = self.headroom.limit_in(lane);
             return home.map_or_else(|| self.has_room(), |it| limit.admits(it));
         }
         match lane.workload.and_then(|it| self.reaches.get(it)) {
@@ -150,7 +161,7 @@ impl<'a> Scene<'a> {
         lane: LaneKey,
         mut fills: impl Iterator<Item = &'a Fill> + Clone,
     ) -> bool {
-        let limit = self.headroom.limit(lane.class.into());
+        let limit = self.headroom.limit_in(lane);
         self.lets_in(lane, fills.clone()) && fills.any(|it| limit.admits(it))
     }
 
@@ -166,13 +177,13 @@ impl<'a> Scene<'a> {
         lane: LaneKey,
         mut fills: impl Iterator<Item = &'a Fill> + Clone,
     ) -> Cause {
-        let limit = self.headroom.limit(lane.class.into());
+        let limit = self.headroom.limit_in(lane);
         let mut all = self.fills.iter();
         if lane.is_fresh && !self.gate.is_open() {
             Cause::Sessions
         } else if !fills.clone().any(|it| limit.admits(it)) {
             if all.any(|it| limit.admits(it)) { Cause::Subset } else { Cause::Knee }
-        } else if lane.is_long && !self.headroom.has_door(fills.by_ref()) {
+        } else if lane.is_long() && !self.headroom.has_door(fills.by_ref()) {
             Cause::Door
         } else {
             Cause::Turn
@@ -181,7 +192,8 @@ impl<'a> Scene<'a> {
 
     /// Tells whether memory and classes that matter more let a request in.
     fn lets_in(self, lane: LaneKey, fills: impl Iterator<Item = &'a Fill>) -> bool {
-        (!lane.is_fresh || self.gate.is_open()) && (!lane.is_long || self.headroom.has_door(fills))
+        (!lane.is_fresh || self.gate.is_open())
+            && (!lane.is_long() || self.headroom.has_door(fills))
     }
 }
 
@@ -193,18 +205,20 @@ mod tests {
     fn a_lane_says_what_was_put_into_it() {
         for home in [None, Some(ReplicaId(0)), Some(ReplicaId(12_345))] {
             for workload in [None, Some(0), Some(u32::MAX)] {
-                for (class, is_fresh, is_long) in
-                    [(0, false, true), (15, true, false), (3, true, true)]
-                {
-                    let is_kept = is_fresh && is_long;
-                    let key = LaneKey { class, is_fresh, is_long, is_kept, workload, home };
+                for (class, is_fresh, prompt) in [
+                    (0, false, PromptSize::Long),
+                    (15, true, PromptSize::Usual),
+                    (3, true, PromptSize::Short),
+                ] {
+                    let is_kept = is_fresh && prompt == PromptSize::Short;
+                    let key = LaneKey { class, is_fresh, prompt, is_kept, workload, home };
                     assert_eq!(LaneKey::from(Lane::from(key)), key);
                 }
             }
         }
         let home = Some(ReplicaId(1 << 30));
-        let (is_fresh, is_long, is_kept) = Default::default();
-        let far = LaneKey { class: 1, is_fresh, is_long, is_kept, workload: None, home };
+        let (is_fresh, prompt, is_kept) = Default::default();
+        let far = LaneKey { class: 1, is_fresh, prompt, is_kept, workload: None, home };
         assert_eq!(LaneKey::from(Lane::from(far)).home, None);
     }
 }

@@ -13,6 +13,7 @@ mod reach;
 mod reading;
 mod retry_budget;
 mod settle;
+pub(super) mod waiting;
 
 use std::time::Duration;
 
@@ -27,9 +28,8 @@ use super::event::Refusal;
 use super::request::CostEstimate;
 use super::settings::{LineSettings, RetrySettings};
 
-pub use cause::Cause;
-
 pub(super) use assess::{Arrival, Parked};
+pub use cause::Cause;
 use headroom::Headroom;
 pub(super) use headroom::Limit;
 use knee::Knees;
@@ -321,7 +321,7 @@ impl Admission {
 
     /// Says how far a request may fill a replica, and its own replica.
     pub(super) fn limits(&self, parked: &Parked) -> (Limit, Limit) {
-        let mut limit = self.headroom.limit(parked.estimate.class.index());
+        let mut limit = self.headroom.limit_in(parked.lane());
         if parked.estimate.held.is_some_and(|it| it.usage == Use::BestEffort) {
             limit = limit.times(IDLE_PART);
         } else if self.headroom.is_alone() && self.line.is_empty() {

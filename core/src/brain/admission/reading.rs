@@ -3,7 +3,8 @@
 //! they cannot, some requests are late whatever the router does, and a line that fills every gap with the next
 //! prompt makes all answers slow as well: they hold their KV memory for longer, and in the end
 //! few requests keep both promises. So the longer the line, the more it leaves to the answers: a prompt
-//! goes only where the time between tokens stays within what is promised. A short line limits nothing.
+//! goes only where the time between tokens stays within what is promised. A short line limits nothing, and
+//! no line limits prompts that are read in less than the promised time between two tokens.
 
 use crate::cost::StepWork;
 use crate::domain::{Moment, float};

@@ -17,6 +17,7 @@ mod contracts;
 mod divided;
 mod kept;
 mod traffic;
+mod waits;
 
 type Verdict = Result<ReplicaId, Refusal>;
 
@@ -65,6 +66,16 @@ impl Bench {
 
     /// Has a request arrive; returns its number and what was decided.
     fn arrive(&mut self, session: u64, tokens: u32, claim: Claim) -> (u64, Vec<(u64, Verdict)>) {
+        self.brain.explain(RequestId(self.requests));
+        self.arrive_unmarked(session, tokens, claim)
+    }
+
+    fn arrive_unmarked(
+        &mut self,
+        session: u64,
+        tokens: u32,
+        claim: Claim,
+    ) -> (u64, Vec<(u64, Verdict)>) {
         let request = self.requests;
         self.requests += 1;
         let outline = Outline {
@@ -75,7 +86,6 @@ impl Bench {
             ..Outline::default()
         };
         let (key, extent) = (SliceKey(session), Extent { streams: true, ..Extent::default() });
-        self.brain.explain(RequestId(request));
         let arrived = Event::Arrived { request: RequestId(request), key, outline, extent, claim };
         (request, self.tell(arrived))
     }
@@ -370,27 +380,4 @@ fn without_a_line_too_what_cannot_be_in_time_is_not_sent() {
     let first_token_by = Some(bench.now + Duration::from_secs(20));
     let (request, verdicts) = bench.arrive(2, 100, Claim { first_token_by, ..of(1, 1) });
     assert_eq!(sent(&verdicts), [request]);
-}
-
-#[test]
-fn what_a_request_waited_for_is_written_down_with_what_was_predicted() {
-    let mut bench = Bench::new(1, holding());
-    let full = bench.fill();
-    let first_token_by = Some(bench.now + Duration::from_secs(9));
-    let (request, _) = bench.arrive(1, 1_000, Claim { first_token_by, ..of(7, 1) });
-    let (behind, _) = bench.arrive(2, 1_000, Claim { first_token_by, ..of(7, 1) });
-    bench.wait(0.5);
-    bench.answer(full);
-    let waited = bench.waited(request);
-    assert_eq!((waited.class.as_str(), waited.tenant), ("standard", Tenant(7)));
-    assert_eq!(waited.cause, Some(Cause::Knee));
-    assert_eq!(waited.span(), Duration::from_millis(500));
-    let expected = waited.wait_expected.as_secs_f64();
-    assert!((2.0..5.0).contains(&expected), "a long prompt is read before it: {expected}");
-    assert_eq!(waited.first_token_within, Some(Duration::from_secs(9)));
-    let idle_ms = waited.first_token_ms;
-    assert!((10.0..500.0).contains(&idle_ms), "{waited:?}");
-    let sent_within = waited.sent_within.unwrap().as_secs_f64() * 1e3;
-    assert!((sent_within + idle_ms - 9_000.0).abs() < 1.0, "{waited:?}");
-    assert!(waited.ahead_mu < 1e-9 && 0.0 < bench.waited(behind).ahead_mu);
 }

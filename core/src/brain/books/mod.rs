@@ -254,6 +254,7 @@ pub(super) fn quote(
         cached_tokens: cached,
         sent_at: now,
         ttft_ms: candidate.load.ttft_ms(new, cached),
+        gap_ms: candidate.load.gap_ms(),
         expected_ms: 0,
         is_read: false,
         first: None,

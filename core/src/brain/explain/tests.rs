@@ -75,6 +75,38 @@ fn a_session_goes_where_its_cache_is_and_its_terms_add_up() {
 }
 
 #[test]
+fn prices_add_up_to_what_is_shown_as_their_sum() {
+    let mut fleet = Fleet::new(PolicyKind::PRICED, 5);
+    for number in 0..5 {
+        let weight = [1.0, 0.3, 2.5, 1.0, 0.7][usize::try_from(number).unwrap()];
+        fleet.tell(Event::Weighed { replica: ReplicaId(number), weight });
+    }
+    for number in 0..60 {
+        let (_, it) = fleet.send(number % 4, number % 9 * 1000);
+        for terms in it.considered.iter().filter_map(|it| it.terms) {
+            let off = (terms.sum_ms() - terms.price_ms).abs();
+            assert!(off <= 1e-9 * terms.price_ms.max(1.0), "{terms:?}");
+            let shown = terms.rounded();
+            assert!((shown.sum_ms() - shown.price_ms).abs() < 1e-6, "{shown:?}");
+            assert!((shown.price_ms - terms.price_ms).abs() < 0.4, "{shown:?}");
+        }
+    }
+}
+
+#[test]
+fn of_a_request_that_is_not_marked_the_books_say_what_was_expected() {
+    let mut fleet = Fleet::new(PolicyKind::PRICED, 2);
+    let (request, explained) = fleet.send(1, 0);
+    let (expected, waited) = fleet.brain.take_expected(request);
+    let expected = expected.unwrap();
+    assert_eq!((expected.prompt_tokens, expected.output_tokens), (6500, Some(100)));
+    assert!((expected.ttft_ms - explained.ttft_ms).abs() < 1e-9 && 0.0 < expected.gap_ms);
+    assert_eq!((expected.moved_from, waited), (None, None));
+    fleet.end(request);
+    assert_eq!(fleet.brain.take_expected(request), (None, None), "it is over");
+}
+
+#[test]
 fn leaving_the_cache_for_a_shorter_line_is_said_to_be_that() {
     let mut fleet = Fleet::new(PolicyKind::PRICED, 2);
     let (request, first) = fleet.send(1, 0);

@@ -20,6 +20,8 @@ pub(in crate::brain) struct Account {
     pub(in crate::brain) sent_at: Moment,
     /// The time to the first token, as predicted.
     pub(in crate::brain) ttft_ms: f64,
+    /// The time between two tokens of its answer, as predicted.
+    pub(in crate::brain) gap_ms: f64,
     /// How long it should take in all, as other routers were told; 0 where none were.
     pub(in crate::brain) expected_ms: u32,
     /// Whether its prompt is taken to be read, and its answer to be written.

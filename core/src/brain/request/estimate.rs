@@ -21,8 +21,7 @@ pub(in crate::brain) struct CostEstimate {
     pub(in crate::brain) work: Work,
     /// Tokens of prompt and answer.
     pub(in crate::brain) tokens: u64,
-    /// Whether its prompt is long: its prefill must leave other replicas free, as `headroom` defines.
-    pub(in crate::brain) is_long: bool,
+    pub(in crate::brain) prompt: PromptSize,
     /// Its deadlines.
     pub(in crate::brain) due: Due,
     /// When it should be sent to meet its class's target.
@@ -38,6 +37,17 @@ impl CostEstimate {
     pub(in crate::brain) const fn is_held(&self) -> bool {
         self.held.is_some()
     }
+}
+
+/// How much a prompt holds up others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::brain) enum PromptSize {
+    /// It is read in less time than is promised between two tokens.
+    Short,
+    #[default]
+    Usual,
+    /// Its prefill must leave other replicas free, as `headroom` defines.
+    Long,
 }
 
 /// Works out when a request should be sent to meet its class's target.

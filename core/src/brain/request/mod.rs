@@ -11,8 +11,10 @@ use crate::domain::{Extent, Moment, Outline, ReplicaId, SliceKey};
 use crate::fleet::Reason;
 use crate::policy::Ask;
 
+use super::Move;
+
 pub(super) use account::{Account, First};
-pub(super) use estimate::{CostEstimate, Due, target};
+pub(super) use estimate::{CostEstimate, Due, PromptSize, target};
 pub use fingerprint::Fingerprint;
 pub(super) use seen::{Mark, PromptsRead, TimesSeen};
 
@@ -28,6 +30,8 @@ pub(super) struct Booking {
     pub(super) past: Past,
     /// The replica that served its session before, if that was another.
     pub(super) moved_from: Option<ReplicaId>,
+    /// Why its session left its replica, if it did.
+    pub(super) moved: Option<Move>,
     /// The replicas where it failed before.
     pub(super) tried: Vec<ReplicaId>,
     /// Replicas among `tried` that answered with an error or lost it. They are blamed only if another replica
@@ -71,7 +75,7 @@ impl Booking {
         replica: ReplicaId,
         estimate: CostEstimate,
     ) -> Self {
-        let (account, trial, moved_from) = (Account::default(), false, None);
+        let (account, trial, moved_from, moved) = (Account::default(), false, None, None);
         let (tried, suspects, mark) = (Vec::new(), Vec::new(), None);
         Self {
             key,
@@ -82,6 +86,7 @@ impl Booking {
             trial,
             past: Past::default(),
             moved_from,
+            moved,
             tried,
             suspects,
             fingerprint,

@@ -5,11 +5,13 @@
 
 mod cluster;
 mod engine;
+mod kubernetes;
 mod ports;
 mod sections;
 mod subsets;
 mod tenancy;
 mod text;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,6 +29,7 @@ use crate::proxy::CacheScope;
 use crate::replicas::Origin;
 pub(super) use cluster::ClusterSection;
 pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
+pub(super) use kubernetes::{KubernetesSection, PodKeysSection};
 pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};
 pub(super) use sections::{
     BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection, QuarantineSection,
@@ -35,6 +38,7 @@ pub(super) use sections::{
 pub(super) use subsets::{SubsetsSection, WorkloadSection};
 pub(super) use tenancy::{ClassSection, ContractSection, Keys, LineSection, TenantSection};
 pub(super) use text::{AdminRights, Text, TextValue, check};
+pub(super) use traces::TracesSection;
 
 /// A list in which a refused element leaves an empty slot, so that the others keep their index
 /// and later problems name the right one.
@@ -105,6 +109,7 @@ pub(super) struct Raw {
     pub quarantine: QuarantineSection,
     pub explain: ExplainSection,
     pub log: LogSection,
+    pub traces: TracesSection,
     pub cluster: ClusterSection,
     pub line: LineSection,
     /// The classes of service, in place of `interactive`, `standard` and `batch`.
@@ -184,8 +189,11 @@ pub(super) struct PoolSection {
     #[schemars(with = "Vec<Replica>")]
     pub replicas: Slots<Replica>,
     /// Where more of the pool's replicas are found: `file:PATH` (an address on each line, read again
-    /// when it changes), `dns:HOST:PORT` (every address of the name) or `srv:NAME` (every service).
+    /// when it changes), `dns:HOST:PORT` (every address of the name), `srv:NAME` (every service) or `kubernetes` (every
+    /// pod that the section `kubernetes` of the pool describes); `dns+https:HOST:PORT` and `srv+https:NAME` for replicas
+    /// under TLS.
     pub discover: Option<Text<Source>>,
+    pub kubernetes: Option<KubernetesSection>,
 }
 
 /// A model's name as clients send it.
@@ -257,6 +265,7 @@ impl Default for Raw {
             quarantine: QuarantineSection::default(),
             explain: ExplainSection::default(),
             log: LogSection::default(),
+            traces: TracesSection::default(),
             cluster: ClusterSection::default(),
             line: LineSection::default(),
             classes: Vec::new(),

@@ -275,12 +275,13 @@ impl From<HealthSection> for ProbeSettings {
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct ExplainSection {
-    /// The share of requests whose decision is kept with its reasons.
+    /// The share of requests whose decision is kept with its reasons. Requests that failed, were tried again,
+    /// were slow, held or moved are always kept, with what is known of them.
     /// One whose header `x-cleave-explain` carries the admin token is always kept, and its answer shows
     /// the decision in `x-cleave-decision`.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub sample: f64,
-    /// How many decisions are kept; the oldest makes room. Each takes a few KiB at most.
+    /// How many decisions of each kind are kept; the oldest makes room. Each takes a few KiB at most.
     #[schemars(range(min = 1, max = 100_000))]
     pub kept_max: usize,
     /// Lets any client have its decision kept, by the header `x-cleave-explain: 1`. Its answer then shows

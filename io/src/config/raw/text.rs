@@ -16,13 +16,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use tracing_subscriber::EnvFilter;
 
 use super::subsets::WorkloadId;
+use super::traces::{CollectorUrl, HeaderText};
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
 use crate::coordination::PeerAddress;
-use crate::discovery::Source;
+use crate::discovery::{EnginePort, Source};
 use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
 use crate::replicas::Origin;
-use crate::telemetry::LogFormat;
+use crate::telemetry::{LogFormat, TraceProtocol};
 
 /// Longer than any sensible value; keeps sums and doublings of durations far from overflow.
 const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -57,6 +58,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         Duration::FORMAT => reads::<Duration>(text),
         Origin::FORMAT => reads::<Origin>(text),
         Source::FORMAT => reads::<Source>(text),
+        EnginePort::FORMAT => reads::<EnginePort>(text),
         HeaderName::FORMAT => reads::<HeaderName>(text),
         PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
         AllowedPath::FORMAT => reads::<AllowedPath>(text),
@@ -66,6 +68,8 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         HashedKey::FORMAT => reads::<HashedKey>(text),
         HostName::FORMAT => reads::<HostName>(text),
         WorkloadId::FORMAT => reads::<WorkloadId>(text),
+        CollectorUrl::FORMAT => reads::<CollectorUrl>(text),
+        HeaderText::FORMAT => reads::<HeaderText>(text),
         _ => Ok(()),
     }
 }
@@ -130,6 +134,26 @@ impl TextValue for Source {
 
     fn read(text: &str) -> Result<Self, Wrong> {
         text.parse().map_err(|error| Wrong::new("is no place to find replicas", error))
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl TextValue for EnginePort {
+    const FORMAT: &'static str = "port-name";
+    const EXAMPLE: &'static str = "http";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+        let port = Self::from(text);
+        let is_sound = match &port {
+            Self::Named(name) => (1..=15).contains(&name.len()) && name.bytes().all(is_part),
+            Self::Numbered(number) => *number != 0,
+        };
+        let remedy = "give its name (up to 15 lower-case letters, digits, hyphens) or its number";
+        is_sound.then_some(port).ok_or_else(|| Wrong::new("is not a port of a container", remedy))
     }
 
     fn write(&self) -> String {
@@ -319,6 +343,7 @@ choice!(AdminRights: "read" => Read, "order" => Order);
 choice!(UnknownKeys: "refuse" => Refuse, "share" => Share);
 choice!(CacheScope: "shared" => Shared, "per_tenant" => PerTenant);
 choice!(LogFormat: "text" => Text, "json" => Json);
+choice!(TraceProtocol: "http" => Http, "grpc" => Grpc);
 
 impl TextValue for PolicyKind {
     const FORMAT: &'static str = "";

@@ -202,8 +202,10 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[("CLEAVE__WORKLOADS__0", workload)]), ["workloads"]);
     let cluster = "{ listen = \"127.0.0.1:1\" }";
     assert_eq!(changes(ENOUGH, &[("CLEAVE__CLUSTER", cluster)]), ["cluster"]);
+    let collector = ("CLEAVE__TRACES__ENDPOINT", "http://127.0.0.1:4318");
+    assert_eq!(changes(ENOUGH, &[collector]), ["traces"]);
     // These come to light under another name: the token, the policy, the classes, the
-    // workloads, the other routers.
+    // workloads, the other routers, the traces.
     let tested_above = [
         "admin.token_file",
         "admin.tokens.name",
@@ -223,6 +225,18 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         "keys.cache_secret_file",
         "line.default_class",
         "pools.policy",
+        "traces.endpoint",
+        "traces.follow_parent",
+        "traces.headers",
+        "traces.interval",
+        "traces.protocol",
+        "traces.sample",
+        "traces.service_name",
+        "traces.timeout",
+        "traces.tls.ca",
+        "traces.tls.cert",
+        "traces.tls.key",
+        "traces.tls.server_name",
         "workloads.cap",
         "workloads.floor",
         "workloads.isolation",

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use cleave_core::brain::{
-    AssignmentView, Brain, Explanation, ReplicaLoad, Shadows, Snapshot, TenantSnapshot, Waited,
-    WorkloadDrift,
+    AssignmentView, Brain, Expected, Explanation, ReplicaLoad, Shadows, Snapshot, TenantSnapshot,
+    Waited, WorkloadDrift,
 };
 use cleave_core::cost::learned::Learned;
-use cleave_core::domain::{Moment, RequestId};
+use cleave_core::domain::{Moment, ReplicaId, RequestId};
 use cleave_core::queue::{ContractUsage, Tenant};
 
 use crate::proxy::panics::attempt;
@@ -52,9 +52,16 @@ impl Pool {
         self.look(Brain::assignment)
     }
 
-    /// Names the replica that served the session of a request before, if it has moved.
-    pub(in crate::proxy) fn moved_from(&self, request: RequestId) -> Option<Origin> {
-        let replica = self.look(|brain, _| brain.moved_from(request))?;
+    /// Says what is expected of a request that was just placed, and what is known of its wait if it was held.
+    pub(in crate::proxy) fn take_expected(
+        &self,
+        request: RequestId,
+    ) -> (Option<Expected>, Option<Waited>) {
+        self.mark(|brain, _| brain.take_expected(request)).unwrap_or_default()
+    }
+
+    /// Names a replica that is there.
+    pub(in crate::proxy) fn origin_of(&self, replica: ReplicaId) -> Option<Origin> {
         let members = self.members.load();
         members.iter().find(|it| it.id == replica).map(|it| it.origin.clone())
     }

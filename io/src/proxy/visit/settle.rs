@@ -4,18 +4,19 @@
 use std::thread;
 use std::time::Duration;
 
-use cleave_core::brain::Outcome;
+use cleave_core::brain::{Course, End, Outcome};
 use cleave_core::domain::Usage;
 use cleave_core::protocol::{Api, Effect, Route};
 use cleave_core::tokens::{Possible, Seen};
 use http::StatusCode;
 
 use super::Visit;
-use crate::proxy::explanations::RequestOutcome;
-use crate::proxy::headers::TraceId;
+use crate::proxy::explanations::{KeptFor, RequestOutcome};
+use crate::proxy::flow::FlowEnd;
+use crate::proxy::life::Ended;
 use crate::proxy::panics::{Panicked, attempt};
 use crate::proxy::pool::Pool;
-use crate::telemetry::{AccessRecord, ServedRequest};
+use crate::telemetry::{AccessRecord, ServedRequest, TraceContext};
 
 /// What an answer has beside its text, where its form is not read.
 const ENVELOPE_BYTES: u64 = 512;
@@ -50,7 +51,15 @@ impl Visit {
         let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
         self.close(outcome, self.lesson(usage));
         let total = self.arrived.elapsed();
-        self.keep_end(usage, total);
+        let course = self.pool.is_some().then(|| self.course(usage, total));
+        let recorded = self.recorded(course.as_ref().and_then(Course::remark));
+        if let Some(context) = recorded {
+            self.trace_end(context, course.as_ref(), usage, total);
+        }
+        if let Some(course) = course {
+            self.keep_end(course, usage, total);
+        }
+        let trace = recorded.as_ref().map(TraceContext::id);
         if let Some(pool) = &self.pool {
             let metrics = &pool.metrics;
             match self.outcome {
@@ -64,12 +73,12 @@ impl Visit {
             metrics.tokens_cached.inc_by(usage.cached.unwrap_or(0).into());
             metrics.tokens_output.inc_by(usage.output.unwrap_or(0).into());
             if let Some(first_byte) = self.first_byte {
-                metrics.first_byte.observe(first_byte.as_secs_f64());
+                metrics.first_byte.observe(first_byte, trace);
             }
             if let Some(first_token) = self.shown_first_token() {
-                metrics.first_token.observe(first_token.as_secs_f64());
+                metrics.first_token.observe(first_token, trace);
             }
-            metrics.total[usize::from(self.stream)].observe(total.as_secs_f64());
+            metrics.total[usize::from(self.stream)].observe(total, trace);
             self.count_served(pool, usage, total);
         }
         if let Some(code) = self.code {
@@ -102,7 +111,7 @@ impl Visit {
             first_token: self.shown_first_token(),
             total,
             outcome: self.outcome_word(),
-            trace_id: self.trace.as_ref().map(TraceId::as_str),
+            trace_id: self.trace.as_ref().map(TraceContext::id),
         });
     }
 
@@ -122,10 +131,12 @@ impl Visit {
         };
         if let Some(member) = self.member.as_ref().filter(|_| self.refused.is_none()) {
             member.metrics.on_served(&served);
+            member.flow.note(&served);
             if self.outcome == Some(Outcome::Cut) {
                 member.metrics.on_error("cut");
             }
         }
+        pool.flow.note(self.flow_end(), (self.tenant, self.class), &served);
         let tenant = self.whose.as_ref().and_then(|(all, at)| all.name_at(*at));
         if let Some(class) = self.class {
             let class = (class.0, pool.classes().get(class).name.as_str());
@@ -134,6 +145,16 @@ impl Visit {
                 class,
                 &served,
             );
+        }
+    }
+
+    fn flow_end(&self) -> FlowEnd {
+        match self.outcome {
+            _ if self.refused.is_some() => FlowEnd::Refused,
+            Some(Outcome::Done) if self.status.is_server_error() => FlowEnd::Failed,
+            Some(Outcome::Done) => FlowEnd::Answered,
+            Some(Outcome::Cancelled) => FlowEnd::Cancelled,
+            None | Some(Outcome::Cut) => FlowEnd::Failed,
         }
     }
 
@@ -168,23 +189,55 @@ impl Visit {
         is_one.then(|| u32::try_from(text_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX))
     }
 
-    /// Completes what is kept with what came of it.
-    fn keep_end(&mut self, usage: Usage, total: Duration) {
-        let (outcome, status) = (self.outcome_word(), self.status.as_u16());
-        let first_token = self.shown_first_token();
-        let Some(kept) = self.kept.as_mut().filter(|it| it.is_placed()) else { return };
+    /// Completes what is kept with what came of it, and keeps a request for what came of it.
+    fn keep_end(&mut self, course: Course, usage: Usage, total: Duration) {
+        let Some(pool) = &self.pool else { return };
+        let kept = self.kept.take().filter(|it| it.is_placed());
+        let (is_new, remark) = (kept.is_none(), course.remark());
+        let fresh = |remark| {
+            let mut kept = self.new_kept(KeptFor::Remark(remark));
+            pool.name.clone_into(&mut kept.pool);
+            kept
+        };
+        let Some(mut kept) = kept.or_else(|| remark.map(fresh)) else { return };
         let waited = self.placed.duration_since(self.arrived);
-        let ttft = first_token.map(|it| it.saturating_sub(waited));
+        let ttft = self.shown_first_token().map(|it| it.saturating_sub(waited));
+        let (outcome, status) = (self.outcome_word(), self.status.as_u16());
         kept.came = Some(RequestOutcome { outcome, status, ttft, total, usage });
-        self.router.explanations.put(kept);
+        kept.refusal = self.refused;
+        kept.life = Some(self.life.keep(course, total, self.previous.as_ref()));
+        kept.waited = kept.waited.or_else(|| self.life.held.as_deref().cloned());
+        if is_new {
+            self.router.explanations.add(*kept);
+        } else {
+            self.router.explanations.put(&kept);
+        }
+    }
+
+    /// Puts each part of its life beside what was expected of it.
+    fn course(&self, usage: Usage, total: Duration) -> Course {
+        let end = match (self.refused, self.outcome) {
+            (Some(reason), _) => End::Refused { reason },
+            (None, None) => End::Panicked,
+            (None, Some(Outcome::Done)) => End::Answered { status: self.status.as_u16() },
+            (None, Some(Outcome::Cut)) => End::Cut,
+            (None, Some(Outcome::Cancelled)) => End::Cancelled,
+        };
+        let waited = self.kept.as_ref().and_then(|it| it.waited.as_ref());
+        let waited = waited.or(self.life.held.as_deref());
+        let wait_expected = waited.map(|it| it.wait_expected).unwrap_or_default();
+        let tokens = usage.output.unwrap_or_else(|| self.streamed_tokens());
+        let ended = Ended { total, tokens, stream: self.stream, wait_expected, end };
+        let course = self.life.course(&ended);
+        Course { line_cause: waited.and_then(|it| it.cause), ..course }
     }
 
     /// When the first token came: only a stream shows that.
-    fn shown_first_token(&self) -> Option<Duration> {
+    pub(super) fn shown_first_token(&self) -> Option<Duration> {
         self.first_token.filter(|_| self.stream)
     }
 
-    fn outcome_word(&self) -> &'static str {
+    pub(super) fn outcome_word(&self) -> &'static str {
         match self.outcome {
             None => "panicked",
             Some(Outcome::Done) if self.member.is_none() => "router",

@@ -16,6 +16,7 @@ mod served;
 #[cfg(test)]
 mod tests;
 mod text;
+mod traces;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,6 +27,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::traces::SpanCounters;
+
 pub use assignment::AssignmentGauges;
 pub use clients::Clients;
 pub use decisions::PoolGauges;
@@ -35,6 +38,7 @@ pub use replicas::ReplicaGauges;
 pub use requests::PoolMetrics;
 pub use served::{ReplicaHandles, ServedRequest, TenantMetrics};
 pub use text::MetricsFormat;
+pub use traces::TracedHistogram;
 
 /// All families, and the registry they are in.
 #[derive(Debug)]
@@ -54,6 +58,7 @@ pub struct Metrics {
     served: Arc<served::ServedFamilies>,
     process: process::ProcessFamilies,
     peers: peers::PeerFamilies,
+    traces: traces::TraceFamilies,
 }
 
 impl Default for Metrics {
@@ -72,6 +77,7 @@ impl Default for Metrics {
             served: Arc::default(),
             process: process::ProcessFamilies::default(),
             peers: peers::PeerFamilies::default(),
+            traces: traces::TraceFamilies::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
         it.clients.register(&mut it.registry);
@@ -83,6 +89,7 @@ impl Default for Metrics {
         it.served.register(&mut it.registry);
         it.process.register(&mut it.registry);
         it.peers.register(&mut it.registry);
+        it.traces.register(&mut it.registry);
         it.registry.register(
             "cleave_log_lines_dropped",
             "Log lines that were dropped because standard error took no more",
@@ -96,6 +103,11 @@ impl Metrics {
     /// Makes the handles of one pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
         self.requests.pool(pool, self.panics.pool(pool), &self.served)
+    }
+
+    /// Makes the counters of spans.
+    pub fn span_counters(&self) -> SpanCounters {
+        self.traces.counters()
     }
 
     /// Counts an error that the router answered by itself.

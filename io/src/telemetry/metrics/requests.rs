@@ -13,6 +13,7 @@ use super::labels::{
     TokenLabel, class_of, seconds,
 };
 use super::served::{ReplicaHandles, ServedFamilies, TenantMetrics};
+use super::traces::{ExampledHistogram, TracedHistogram, exampled_seconds};
 
 #[derive(Debug)]
 pub(super) struct RequestFamilies {
@@ -24,9 +25,9 @@ pub(super) struct RequestFamilies {
     cancelled: Family<PoolLabel, Counter>,
     tokens: Family<TokenLabel, Counter>,
     tokens_counted: Family<KindLabel, Counter>,
-    first_byte: Family<PoolLabel, Histogram>,
-    first_token: Family<PoolLabel, Histogram>,
-    total: Family<StreamLabel, Histogram>,
+    first_byte: Family<PoolLabel, ExampledHistogram>,
+    first_token: Family<PoolLabel, ExampledHistogram>,
+    total: Family<StreamLabel, ExampledHistogram>,
     line_wait: Family<PoolLabel, Histogram>,
 }
 
@@ -47,11 +48,11 @@ pub struct PoolMetrics {
     pub tokens_input: Counter,
     pub tokens_cached: Counter,
     pub tokens_output: Counter,
-    pub first_byte: Histogram,
+    pub first_byte: TracedHistogram,
     /// Of streams only.
-    pub first_token: Histogram,
+    pub first_token: TracedHistogram,
     /// Of whole answers, then of streams.
-    pub total: [Histogram; 2],
+    pub total: [TracedHistogram; 2],
     /// From asking for a place to getting one.
     pub waited: Histogram,
     /// Panics of its brains.
@@ -72,9 +73,9 @@ impl Default for RequestFamilies {
             cancelled: Family::default(),
             tokens: Family::default(),
             tokens_counted: Family::default(),
-            first_byte: Family::new_with_constructor(seconds),
-            first_token: Family::new_with_constructor(seconds),
-            total: Family::new_with_constructor(seconds),
+            first_byte: Family::new_with_constructor(exampled_seconds),
+            first_token: Family::new_with_constructor(exampled_seconds),
+            total: Family::new_with_constructor(exampled_seconds),
             line_wait: Family::new_with_constructor(seconds),
         }
     }
@@ -144,7 +145,8 @@ impl RequestFamilies {
             self.requests.get_or_create_owned(&StatusLabel { pool: pool.to_owned(), status_class })
         });
         let total = ["false", "true"].map(|stream| {
-            self.total.get_or_create_owned(&StreamLabel { pool: pool.to_owned(), stream })
+            let label = StreamLabel { pool: pool.to_owned(), stream };
+            TracedHistogram(self.total.get_or_create_owned(&label))
         });
         PoolMetrics {
             pool: pool.to_owned(),
@@ -158,8 +160,8 @@ impl RequestFamilies {
             tokens_input,
             tokens_cached,
             tokens_output,
-            first_byte: self.first_byte.get_or_create_owned(&label),
-            first_token: self.first_token.get_or_create_owned(&label),
+            first_byte: TracedHistogram(self.first_byte.get_or_create_owned(&label)),
+            first_token: TracedHistogram(self.first_token.get_or_create_owned(&label)),
             total,
             waited: self.line_wait.get_or_create_owned(&label),
             panics,

@@ -4,6 +4,9 @@
 
 use std::fmt::Write as _;
 
+/// How an example begins, which only `OpenMetrics` has.
+const EXEMPLAR: &str = " # {trace_id=\"";
+
 /// What a client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsFormat {
@@ -44,7 +47,7 @@ fn to_prometheus(text: &str) -> String {
         let comment = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE "));
         let Some((name, rest)) = comment.and_then(|it| it.split_once(' ')) else {
             if !line.starts_with("# ") {
-                out.push_str(line);
+                out.push_str(line.rfind(EXEMPLAR).map_or(line, |at| &line[..at]));
                 out.push('\n');
             }
             continue;
@@ -59,6 +62,14 @@ fn to_prometheus(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn examples_are_left_out_where_the_format_has_none() {
+        let open =
+            "# TYPE a histogram\na_bucket{le=\"1\"} 2 # {trace_id=\"4bf9\"} 0.5 1.0\n# EOF\n";
+        let old = "# TYPE a histogram\na_bucket{le=\"1\"} 2\n";
+        assert_eq!(MetricsFormat::Prometheus.write(open.to_owned()), old);
+    }
 
     #[test]
     fn counters_are_named_as_in_their_lines_and_the_end_is_left_out() {
