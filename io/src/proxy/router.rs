@@ -322,6 +322,11 @@ impl Router {
         self.spawn_kept("reports", move || other.clone().hear(of.clone(), asked.clone()));
     }
 
+    /// Runs until stopped: sends the spans of requests to their collector.
+    pub async fn send_traces(self: Arc<Self>) {
+        self.traces.run().await;
+    }
+
     /// Runs until stopped: small things that must happen though nothing else does.
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
@@ -330,7 +335,8 @@ impl Router {
         let mut told = BTreeMap::new();
         let mut kept_costs = BTreeMap::new();
         for tick in 1_u32.. {
-            ticks.tick().await;
+            let due = ticks.tick().await;
+            self.metrics.on_lag("main", due.elapsed());
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);
