@@ -2,13 +2,14 @@
 //! Either may change while the router runs; whenever one does, the router takes on the whole of
 //! both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cleave_io::config::Config;
-use cleave_io::discovery::{self, Source};
-use cleave_io::proxy::{PoolSettings, ReplicaSettings, Router, Tenants};
-use cleave_io::replicas::{Access, Origin};
+use cleave_io::discovery::{self, FoundReplica, Source, SourceEvent, SourceTrouble};
+use cleave_io::proxy::{Hosting, PoolSettings, ReplicaSettings, Router, Tenants};
+use cleave_io::replicas::Access;
+use cleave_io::telemetry::Incident;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,7 +29,9 @@ struct MembershipState {
 
 struct Watch {
     source: Source,
-    found: Vec<Origin>,
+    found: Vec<FoundReplica>,
+    /// A class that a replica names and the pool does not know, as it was told.
+    unknown_class: Option<String>,
     end: CancellationToken,
 }
 
@@ -67,19 +70,47 @@ impl Membership {
             let (own, pool) = (Arc::clone(&own), pool.clone());
             let (watched, ended) = (watched.clone(), ended.clone());
             async move {
-                let found = |there| own.on_found(&pool, there);
-                ended.run_until_cancelled(discovery::watch(watched, found)).await;
+                let tell = |event| own.on_source(&pool, event);
+                ended.run_until_cancelled(discovery::watch(watched, tell)).await;
             }
         };
         self.tasks.spawn(Arc::clone(&self.router).keep_up("discovery", watching));
-        Watch { source, found: Vec::new(), end }
+        Watch { source, found: Vec::new(), unknown_class: None, end }
     }
 
-    fn on_found(&self, pool: &str, there: Vec<Origin>) {
+    fn on_source(&self, pool: &str, event: SourceEvent) {
+        let (state, trouble) = match event {
+            SourceEvent::Found(there) => return self.on_found(pool, there),
+            SourceEvent::Failed(trouble) => ("failing", Some(trouble)),
+            SourceEvent::Doubtful(trouble) => ("doubtful", Some(trouble)),
+            SourceEvent::Mended => ("mended", None),
+        };
+        self.publish(pool, state, trouble);
+    }
+
+    fn publish(&self, pool: &str, state: &'static str, trouble: Option<SourceTrouble>) {
+        self.router.events.publish(Incident {
+            kind: "discovery",
+            pool: Some(pool.to_owned()),
+            state,
+            alert: trouble.is_some(),
+            reason: trouble.as_ref().map(|it| it.word),
+            detail: trouble.map(|it| it.detail),
+            ..Incident::default()
+        });
+    }
+
+    fn on_found(&self, pool: &str, there: Vec<FoundReplica>) {
         let mut state = self.lock();
-        if let Some(watch) = state.watches.get_mut(pool) {
-            watch.found = there;
-            self.router.apply(state.pools(), state.tenants.clone());
+        let unknown = state.unknown_class(pool, &there);
+        let Some(watch) = state.watches.get_mut(pool) else { return };
+        watch.found = there;
+        let is_news = watch.unknown_class != unknown;
+        watch.unknown_class.clone_from(&unknown);
+        self.router.apply(state.pools(), state.tenants.clone());
+        drop(state);
+        if let Some(detail) = unknown.filter(|_| is_news) {
+            self.publish(pool, "doubtful", Some(SourceTrouble { word: "class", detail }));
         }
     }
 
@@ -103,16 +134,45 @@ impl MembershipState {
         let mut pools = self.configured.clone();
         for pool in &mut pools {
             let Some(watch) = self.watches.get(&pool.name) else { continue };
-            for origin in &watch.found {
-                // What the configuration says of a replica counts.
-                if pool.replicas.iter().all(|it| it.origin != *origin) {
-                    let (origin, hardware, zone) = (origin.clone(), Arc::default(), None);
-                    let access = access_of(&pool.access, &watch.source);
-                    let (weight, found) = (1.0, &mut pool.replicas);
-                    found.push(ReplicaSettings { origin, weight, hardware, zone, access });
-                }
-            }
+            let listed: BTreeSet<_> = pool.replicas.iter().map(|it| it.origin.clone()).collect();
+            // What the configuration says of a replica counts.
+            let found = watch.found.iter().filter(|it| !listed.contains(&it.origin));
+            let access = access_of(&pool.access, &watch.source);
+            let found: Vec<_> = found.map(|it| replica(pool, it, access.clone())).collect();
+            pool.replicas.extend(found);
         }
         pools
+    }
+
+    /// Says which class a replica names that its pool does not know, if one does.
+    fn unknown_class(&self, pool: &str, there: &[FoundReplica]) -> Option<String> {
+        let pool = self.configured.iter().find(|it| it.name == pool)?;
+        let known = &pool.classes.named;
+        let mut named = there.iter().filter_map(|it| Some((it.class.as_deref()?, it)));
+        let (class, it) = named.find(|(class, _)| !known.contains_key(*class))?;
+        let known: Vec<&str> = known.keys().map(String::as_str).collect();
+        Some(format!(
+            "{} names the class {class}, which is not known here ({}); it is priced as the pool's others",
+            it.origin,
+            known.join(", ")
+        ))
+    }
+}
+
+/// Makes of a replica that was found what its pool needs.
+fn replica(pool: &PoolSettings, found: &FoundReplica, access: Access) -> ReplicaSettings {
+    let named = found.class.as_ref().and_then(|it| pool.classes.named.get(it));
+    let hosting = Hosting {
+        unit: found.unit.clone(),
+        process: found.process.clone(),
+        is_ready: found.is_ready,
+    };
+    ReplicaSettings {
+        origin: found.origin.clone(),
+        weight: found.weight,
+        hardware: Arc::clone(named.unwrap_or(&pool.classes.usual)),
+        zone: found.zone.clone(),
+        access,
+        hosting,
     }
 }

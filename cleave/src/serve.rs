@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context as _;
 use cleave_io::admin::{self, AdminServer};
 use cleave_io::config::{self, Config, Flags};
-use cleave_io::coordination::Cluster;
+use cleave_io::coordination::{self, Cluster};
 use cleave_io::proxy::{Router, Server};
 use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
@@ -106,6 +106,7 @@ impl Serve {
         membership.configure(&config);
         if self.take_over {
             know_replicas(&router).await;
+            coordination::take_over(&router).await;
         }
         announce(&config, &server, port.address)?;
         warn_of_open_admin(&config, &router, port.address);
@@ -342,7 +343,16 @@ impl Handing {
             port.end.cancel();
             // The successor reads what is written down by now.
             port.router.flush();
-            match successor::start(self.listener.try_clone()?).await {
+            let starting = successor::start(self.listener.try_clone()?);
+            let handing = async {
+                coordination::hand_over(&port.router).await;
+                std::future::pending::<()>().await;
+            };
+            let started = tokio::select! {
+                started = starting => started,
+                () = handing => continue,
+            };
+            match started {
                 Ok(pid) => {
                     info!(pid, "successor serves: no new connections here, streams finish");
                     self.taken.cancel();

@@ -20,6 +20,7 @@ mod finding;
 mod fuzz;
 mod http1;
 mod layers;
+mod page;
 mod process;
 mod python;
 mod repo;
@@ -60,6 +61,8 @@ enum Command {
     SameBytes(same_bytes::Args),
     /// Build the release binary without symbols, and its symbols apart
     Dist,
+    /// Make a picture of every view of the page
+    Shots(page::ShotsArgs),
     /// Measure whole processes on this machine
     #[command(subcommand)]
     Bench(bench::Command),
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Attack(args) => attack::run(&args),
         Command::SameBytes(args) => same_bytes::run(&args),
         Command::Dist => dist::run(),
+        Command::Shots(args) => page::shots(&args),
         Command::Bench(command) => bench::run(&command),
         Command::E2eVllm(args) => e2e_vllm::run(&args),
     };

@@ -13,9 +13,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use cleave_core::brain::{self, TtftError};
 use cleave_core::policy::PolicyKind;
+use cleave_io::admin::{AdminBindError, AdminServer, AdminSettings};
 use cleave_io::proxy::{
-    BindError, CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings,
-    ReplicaSettings, Router, Server, Tenants, Timeouts, default_session_headers,
+    BindError, CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing,
+    PoolSettings, ProxySettings, ReplicaSettings, Router, Server, Tenants, Timeouts,
+    default_session_headers,
 };
 use cleave_io::replicas::{Access, Origin, ProbeSettings};
 use cleave_io::telemetry::{AccessLog, LogFormat};
@@ -31,6 +33,10 @@ pub(super) const MODEL: &str = "mock-8b";
 const NAME_PREFIX: &str = "replica-";
 /// Where clients connect unless told otherwise, or unless the port is taken.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// The same for operators.
+const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+/// The share of requests whose decision the page can show.
+const EXPLAINED: f64 = 0.25;
 /// For replicas on this machine to pass their first probe.
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
@@ -44,8 +50,8 @@ pub(super) struct DemoFleet {
     router: Arc<Router>,
     stop: CancellationToken,
     server: JoinSet<io::Result<usize>>,
-    /// Ends with the fleet.
-    _tick: JoinSet<()>,
+    /// What runs beside the server; ends with the fleet.
+    beside: JoinSet<()>,
     replicas: Vec<(Origin, Replica)>,
     engines: JoinSet<()>,
 }
@@ -72,17 +78,43 @@ impl DemoFleet {
         let stop = CancellationToken::new();
         let mut running = JoinSet::new();
         running.spawn(server.run(stop.clone(), stop.clone(), CancellationToken::new()));
-        let mut tick = JoinSet::new();
-        tick.spawn(Arc::clone(&router).tick());
+        let mut beside = JoinSet::new();
+        // A phase lasts seconds.
+        router.flow.sample_every_second();
+        beside.spawn(Arc::clone(&router).tick());
         Ok(Self {
             address,
             router,
             stop,
             server: running,
-            _tick: tick,
+            beside,
             replicas: Vec::new(),
             engines: JoinSet::new(),
         })
+    }
+
+    /// Opens the admin port with the page, which shows the pools of `compared` side by side.
+    pub(super) async fn open_admin(
+        &mut self,
+        listen: Option<SocketAddr>,
+        compared: Vec<String>,
+    ) -> anyhow::Result<SocketAddr> {
+        let listen_at = async |listen| {
+            let (tokens, tls, hosts, compared) = (Vec::new(), None, Vec::new(), compared.clone());
+            let settings = AdminSettings { listen, tokens, tls, hosts, compared };
+            AdminServer::bind(&settings, Arc::clone(&self.router)).await
+        };
+        let server: Result<AdminServer, AdminBindError> = match listen {
+            Some(address) => listen_at(address).await,
+            None => match listen_at(ADMIN).await {
+                Err(_) => listen_at(SocketAddr::new(ADMIN.ip(), 0)).await,
+                bound => bound,
+            },
+        };
+        let server = server?;
+        let address = server.local_addr()?;
+        self.beside.spawn(server.run(self.stop.clone()));
+        Ok(address)
     }
 
     /// Replaces all replicas by `count` fresh ones with cold caches, chosen by `policy` from now on.
@@ -166,7 +198,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         audit_file: None,
         kept_ids_bytes_max: 1 << 20,
         cache_secret: None,
-        explain: ExplainSettings::default(),
+        explain: ExplainSettings { sample: EXPLAINED, ..ExplainSettings::default() },
         traces: None,
         paths_allowed: Vec::new(),
     };
@@ -184,6 +216,7 @@ fn pool(policy: PolicyKind, origins: impl Iterator<Item = Origin>) -> PoolSettin
         hardware: Arc::default(),
         zone: None,
         access: Access::default(),
+        hosting: Hosting::default(),
     };
     PoolSettings {
         name: policy.to_string(),
@@ -191,6 +224,7 @@ fn pool(policy: PolicyKind, origins: impl Iterator<Item = Origin>) -> PoolSettin
         aliases: BTreeMap::new(),
         replicas: origins.map(replica).collect(),
         access: Access::default(),
+        classes: HardwareClasses::default(),
         cache: CacheScope::Shared,
         tokenizer: None,
         brain: brain::Settings { policy, ..brain::Settings::default() },

@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// Where clients connect [default: 127.0.0.1:8080, or a free port when that is taken]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// Where the page is [default: 127.0.0.1:9090, or a free port when that is taken]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
     /// End after this time, as in 30s, instead of staying up
     #[arg(long = "for", value_name = "TIME", value_parser = parse_limit)]
     limit: Option<Duration>,
@@ -105,11 +108,13 @@ impl Args {
         };
         let mut screen = DemoScreen::stdout();
         let mut fleet = DemoFleet::start(self.listen)?;
-        screen.say(&demo.opening(fleet.address))?;
+        let compared = POLICIES.map(|it| it.0.to_string()).to_vec();
+        let page = fleet.open_admin(self.admin, compared).await?;
+        screen.say(&demo.opening(fleet.address, page))?;
         let outcomes = demo.run(&mut fleet, &mut screen).await?;
         screen.say(&compare(&outcomes))?;
         if self.limit.is_none() && !demo.stop.is_cancelled() {
-            screen.say(&closing(fleet.address))?;
+            screen.say(&closing(fleet.address, page))?;
             demo.stop.cancelled().await;
         }
         fleet.stop().await
@@ -193,7 +198,7 @@ impl Demo {
         Ok((counted_from.elapsed(), board.read()))
     }
 
-    fn opening(&self, address: SocketAddr) -> String {
+    fn opening(&self, address: SocketAddr, page: SocketAddr) -> String {
         let Self { replicas, load, mock, length, .. } = self;
         format!(
             "{replicas} mock replicas (Llama 3 8B on an H200, in real time; {kv} tokens of KV each)
@@ -201,6 +206,8 @@ behind the router on http://{address}, and {sessions} people that chat, with som
 {CONVERSATION_TOKENS} tokens a conversation. First {seconds} s under round_robin, then the same
 conversations with cold caches under priced. The first {arriving} s of each, while
 people arrive, do not count.
+
+Watch it in a browser: http://{page}/
 ",
             kv = mock.engine.kv_tokens,
             sessions = load.sessions,
@@ -232,10 +239,13 @@ fn mock_settings(sessions: u16, replicas: u16) -> mock::Settings {
     }
 }
 
-fn closing(address: SocketAddr) -> String {
+fn closing(address: SocketAddr, page: SocketAddr) -> String {
     format!(
         "
-The people are gone, the router stays until Ctrl-C. Try it:
+The people are gone, the router stays until Ctrl-C, and so does the page with both
+halves side by side: http://{page}/
+
+Try it:
 
   curl -N http://{address}/v1/chat/completions \\
     -H 'content-type: application/json' \\

@@ -172,6 +172,7 @@ commands_of! {
     commands_of_metrics_run "metrics.md",
     commands_of_mock_replica_run "mock-replica.md",
     commands_of_operations_run "operations.md",
+    commands_of_page_run "page.md",
     commands_of_sessions_run "sessions.md",
     commands_of_sharding_run "sharding.md",
     commands_of_simulator_run "simulator.md",

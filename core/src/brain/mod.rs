@@ -10,11 +10,13 @@ mod arrival;
 mod books;
 mod event;
 mod explain;
+mod found;
 mod health;
 mod hearing;
 pub mod hostile;
 pub mod invariants;
 mod learning;
+mod live;
 mod notice;
 mod outcome;
 mod peers;
@@ -44,6 +46,7 @@ pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 pub use explain::{
     Considered, Course, End, Expected, Explanation, Other, Remark, Shadows, TimedPart, Waited, Why,
 };
+pub use live::{LiveReplica, LiveView, SessionHome, WaitingGroup};
 pub use notice::Notice;
 pub use peers::Telling;
 pub use placement::{
@@ -225,6 +228,7 @@ impl Brain {
             self.peers.on_time(now, &mut self.fleet);
             self.tell_sample();
             self.tell_plan();
+            self.tell_learned(now);
             self.swept_at = now;
         }
         self.finish(now, before, actions);

@@ -36,13 +36,18 @@ impl SliceKey {
     /// Places `session` of `tenant` for `model`. The session half is salted with the workload, so
     /// that no tenant can aim at another tenant's place by guessing session ids.
     pub fn new(tenant: u64, model: &str, session: &str) -> Self {
-        let workload = XxHash3_64::oneshot_with_seed(tenant, model.as_bytes());
+        let workload = Self::seed(tenant, model);
         let session = XxHash3_64::oneshot_with_seed(workload, session.as_bytes());
         Self((workload & !0xFFFF_FFFF) | (session >> 32))
     }
 }
 
 impl SliceKey {
+    /// The number that sessions of `tenant` for `model` are hashed with; its upper half names the workload.
+    pub fn seed(tenant: u64, model: &str) -> u64 {
+        XxHash3_64::oneshot_with_seed(tenant, model.as_bytes())
+    }
+
     /// The half that names the workload.
     pub fn workload(self) -> u32 {
         u32::try_from(self.0 >> 32).unwrap_or(u32::MAX)

@@ -148,10 +148,11 @@ impl Breaker {
         }
     }
 
-    /// Notes an answer: whatever it was before, the replica is up. Only where nothing listens, what
-    /// still comes was on its way before, and says nothing of what is there now.
+    /// Notes an answer: whatever it was before, the replica is up. Only where nothing listens, or its
+    /// orchestrator wants no new work there, what still comes was on its way before, and says nothing of now.
     pub fn on_success(&mut self, now: Moment) {
-        if let Standing::Out { reason: Reason::Unreachable, .. } = self.standing {
+        if let Standing::Out { reason: Reason::Unreachable | Reason::NotReady, .. } = self.standing
+        {
             return;
         }
         (self.failures, self.losses) = (0, 0);
@@ -239,6 +240,7 @@ impl Breaker {
             Probe::Unable => self.on_unable(),
             Probe::Stranger => self.condemn(now, Reason::WrongModel),
             Probe::Unauthorized => self.condemn(now, Reason::Unauthorized),
+            Probe::Unready => self.condemn(now, Reason::NotReady),
             Probe::Failed => self.on_probe_failed(now, false),
             Probe::Refused => self.on_probe_failed(now, true),
             Probe::TimedOut { asked_at, last_byte_at } => {
@@ -334,6 +336,11 @@ impl Breaker {
     fn on_probe_passed(&mut self, now: Moment) {
         match self.standing {
             Standing::Joining => self.on_success(now),
+            // It was well all the time; it may be cold.
+            Standing::Out { reason: Reason::NotReady, .. } => {
+                (self.up_since, self.room) = (now, Some(TRICKLE_FIRST));
+                self.standing = Standing::Up;
+            }
             Standing::Out { reason, .. } if reason.is_unfit() => {
                 self.proved = true;
                 self.standing = Standing::Out { reason, until: now };

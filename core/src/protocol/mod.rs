@@ -9,6 +9,7 @@ mod engine;
 mod error;
 mod frames;
 mod kept;
+mod kubernetes;
 mod meter;
 mod models;
 mod opening;
@@ -27,6 +28,10 @@ pub use engine::{read_birth, read_report};
 pub use error::{ErrorBody, ErrorKind, health_body};
 pub use frames::Frames;
 pub use kept::{IdReader, KeptField, KeptPath};
+pub use kubernetes::{
+    ApiStatus, BadApiAnswer, NodeZones, Pod, PodChange, PodPage, PodPort, read_api_status,
+    read_node_zones, read_pod_change, read_pods,
+};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
 pub use paths::{AllowedPath, PathVerdict, path_verdict};

@@ -230,7 +230,7 @@ pub(super) async fn undrain(
 
 fn for_all(router: &Router, by: &Operator, order: impl Fn() -> Order, done: &str) -> Said {
     for pool in router.pools().iter() {
-        if let Err(error) = router.order(pool, order(), &by.0) {
+        if let Err(error) = router.order(pool, order(), &by.name) {
             return refused(&error);
         }
     }
@@ -251,7 +251,7 @@ fn for_replica(
     let mut found = false;
     for pool in router.pools().iter() {
         if let Some(replica) = pool.find(address) {
-            if let Err(error) = router.order(pool, order(replica), &by.0) {
+            if let Err(error) = router.order(pool, order(replica), &by.name) {
                 return refused(&error);
             }
             found = true;
@@ -314,7 +314,7 @@ pub(super) async fn pin(
         1 => "pinned to 1 replica\n".to_owned(),
         count => format!("pinned to {count} replicas\n"),
     };
-    match router.order(pool, Order::Pin { workload: id, replicas }, &by.0.0) {
+    match router.order(pool, Order::Pin { workload: id, replicas }, &by.name) {
         Ok(()) => (StatusCode::OK, said),
         Err(error) => refused(&error),
     }

@@ -7,6 +7,7 @@ mod events;
 mod explain;
 mod load;
 mod origin;
+mod page;
 mod routers;
 mod server;
 mod settings;
@@ -21,7 +22,7 @@ pub use assignment::{
 };
 pub use costs::{CostErrors, CostFigures};
 pub use explain::{Candidate, Explained, LifeStage, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
-pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
+pub use load::{Booked, ElsewhereFigures, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use routers::{RouterFigures, RouterList, StandingFigures};
 pub use server::{AdminBindError, AdminServer};
 pub use settings::{AdminSettings, AdminToken, Secret};

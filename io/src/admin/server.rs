@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router as Routes};
+use axum::{Extension, Json, Router as Routes};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -24,12 +24,13 @@ use super::events::events;
 use super::explain::{self, Explained};
 use super::load::Load;
 use super::origin::OriginCheck;
+use super::page::{self, LiveHub};
 use super::routers::RouterList;
 use super::settings::AdminSettings;
 use super::slots::ConnectionSlots;
 use super::status::Status;
 use super::tenants::TenantList;
-use super::tokens::guard;
+use super::tokens::{Operator, guard};
 
 /// For a request to be answered, however slowly its body comes. Streams of events only begin within it.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -40,6 +41,7 @@ pub struct AdminServer {
     listener: TcpListener,
     app: Routes,
     router: Arc<Router>,
+    hub: Arc<LiveHub>,
 }
 
 /// Why the admin port cannot start.
@@ -73,14 +75,25 @@ impl AdminServer {
             .route("/tenants", get(tenants))
             .route("/routers", get(routers))
             .route("/metrics", get(metrics))
-            .route_layer(from_fn_with_state(Arc::new(settings.tokens.clone()), guard));
+            .route("/me", get(me))
+            .route("/live", get(page::live))
+            .route("/waiting", get(page::waiting))
+            .route("/requests", get(page::requests))
+            .route("/session/{key}", get(page::session))
+            .route("/workloads", get(page::workloads))
+            .route_layer(from_fn_with_state(Arc::new(settings.tokens.clone()), guard))
+            // What draws the page tells nothing of the fleet.
+            .route("/", get(page::index))
+            .route("/web/{*file}", get(page::file));
         // Probes of an orchestrator carry no token, and learn nothing but yes or no.
         let open = Routes::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
         let origin = Arc::new(OriginCheck::new(&settings.hosts, !settings.tokens.is_empty()));
+        let hub = Arc::new(LiveHub::new(settings.compared.clone()));
+        let guarded = guarded.layer(Extension(Arc::clone(&hub)));
         let guarded = guarded.fallback(unknown).layer(from_fn_with_state(origin, check));
         router.set_admin_certificate(settings.tls.as_ref());
         let app = guarded.merge(open).layer(from_fn(in_time)).with_state(Arc::clone(&router));
-        Ok(Self { listener, app, router })
+        Ok(Self { listener, app, router, hub })
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -89,9 +102,11 @@ impl AdminServer {
 
     /// Serves until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let router = self.router;
-        let acceptor = move || router.admin_acceptor();
-        ConnectionSlots::default().serve(self.listener, self.app, acceptor, stop).await;
+        let (router, hub) = (self.router, self.hub);
+        let acceptor = || router.admin_acceptor();
+        let served =
+            ConnectionSlots::default().serve(self.listener, self.app, acceptor, stop.clone());
+        tokio::join!(served, hub.run(&router, &stop));
     }
 }
 
@@ -123,6 +138,11 @@ async fn readyz(State(router): State<Arc<Router>>) -> (StatusCode, &'static str)
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "no replica is up\n")
     }
+}
+
+/// What the token of a request is called, and whether it may give orders.
+async fn me(Extension(operator): Extension<Operator>) -> Json<Operator> {
+    Json(operator)
 }
 
 async fn status(State(router): State<Arc<Router>>) -> Json<Status> {
@@ -171,8 +191,9 @@ async fn metrics(State(router): State<Arc<Router>>, headers: HeaderMap) -> impl 
 async fn unknown() -> (StatusCode, &'static str) {
     (
         StatusCode::NOT_FOUND,
-        "there are GET /healthz, /readyz, /status, /load, /events, /explain, /explain/REQUEST_ID, \
-         /assignment, /tenants, /routers and /metrics, and POST /drain/HOST:PORT, /undrain/HOST:PORT, \
+        "there are GET / (the page), /healthz, /readyz, /status, /load, /events, /explain, /explain/REQUEST_ID, \
+         /assignment, /tenants, /routers, /waiting, /requests, /session/KEY, /workloads, /live, \
+         /me and /metrics, and POST /drain/HOST:PORT, /undrain/HOST:PORT, \
          /assignment/freeze, /assignment/unfreeze and /assignment/pin/POOL/WORKLOAD\n",
     )
 }

@@ -14,6 +14,8 @@ pub struct AdminSettings {
     pub tls: Option<ServerTls>,
     /// Names by which it is asked, beside its addresses and `localhost`.
     pub hosts: Vec<String>,
+    /// Pools that the page shows side by side, as the demo has them.
+    pub compared: Vec<String>,
 }
 
 /// A token, its name and what it may do beside reading.

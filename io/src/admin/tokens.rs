@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use serde::Serialize;
 
 use crate::proxy::equal_in_constant_time;
 
@@ -15,9 +16,14 @@ use super::settings::{AdminToken, Secret};
 /// What orders are signed with where no token is asked for.
 const UNNAMED: &str = "anonymous";
 
-/// The name of the token that a request carried.
-#[derive(Clone, Debug)]
-pub(super) struct Operator(pub(super) Arc<str>);
+/// The name of the token that a request carried, and its right.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Operator {
+    pub(super) name: String,
+    pub(super) may_order: bool,
+    /// Whether a token is asked for at all.
+    pub(super) needs_token: bool,
+}
 
 pub(super) async fn guard(
     State(tokens): State<Arc<Vec<AdminToken>>>,
@@ -25,7 +31,11 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     if tokens.is_empty() {
-        request.extensions_mut().insert(Operator(UNNAMED.into()));
+        request.extensions_mut().insert(Operator {
+            name: UNNAMED.to_owned(),
+            may_order: true,
+            needs_token: false,
+        });
         return next.run(request).await;
     }
     let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
@@ -46,6 +56,10 @@ pub(super) async fn guard(
         let said = "this token may read, and give no orders\n";
         return (StatusCode::FORBIDDEN, said).into_response();
     }
-    request.extensions_mut().insert(Operator(token.name.as_str().into()));
+    request.extensions_mut().insert(Operator {
+        name: token.name.clone(),
+        may_order: token.may_order,
+        needs_token: true,
+    });
     next.run(request).await
 }

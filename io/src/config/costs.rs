@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use cleave_core::cost::{CostBook, GPUS, Hardware, built_in, built_in_on};
 
-use super::problem::{Findings, Wrong, plain};
+use super::problem::{Findings, Wrong, join, plain};
 use super::read_text;
+use crate::proxy::HardwareClasses;
 
 /// The files of coefficients that pools name, each read once.
 #[derive(Default)]
@@ -68,6 +69,21 @@ impl CostSource<'_> {
         let found = Arc::new(self.find(class.as_deref())?);
         self.known.insert(class, Arc::clone(&found));
         Ok(found)
+    }
+
+    /// Finds what work takes on replicas of each class, for those that are discovered; `pool` is its path.
+    pub(super) fn classes(&mut self, pool: &str, findings: &mut Findings) -> HardwareClasses {
+        let usual = self.hardware(None).unwrap_or_else(|wrong| {
+            findings.report(&join(pool, "class"), wrong);
+            Arc::default()
+        });
+        let classes: Vec<&str> = match self.book {
+            None => GPUS.iter().map(|it| it.0).collect(),
+            Some((_, book)) => book.iter().map(|it| it.class.as_str()).collect(),
+        };
+        let named = classes.into_iter();
+        let named = named.filter_map(|it| Some((it.to_owned(), self.hardware(Some(it)).ok()?)));
+        HardwareClasses { usual, named: named.collect() }
     }
 
     fn find(&self, class: Option<&str>) -> Result<Hardware, Wrong> {

@@ -7,6 +7,7 @@ mod access;
 mod cluster;
 mod costs;
 mod fit;
+mod kubernetes;
 mod overlay;
 mod problem;
 mod raw;

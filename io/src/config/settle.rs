@@ -17,9 +17,10 @@ use super::raw::{
     AdminSection, EngineFields, EngineHeaders, ExplainSection, PoolSection, Raw, Replica, Slots,
     TextValue,
 };
-use super::{Config, access, subsets, tenancy, traces, trust};
+use super::{Config, access, kubernetes, subsets, tenancy, traces, trust};
 use crate::admin::Secret;
-use crate::proxy::{ExplainSettings, Passing, PoolSettings, ReplicaSettings};
+use crate::discovery::Source;
+use crate::proxy::{ExplainSettings, Hosting, Passing, PoolSettings, ReplicaSettings};
 use crate::replicas::ProbeSettings;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::{admin, proxy};
@@ -38,6 +39,9 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let pool_names = || raw.pools.iter().flatten().map(|it| it.name.as_str());
     let (secret, file) = (raw.keys.cache_secret.take(), raw.keys.cache_secret_file.take());
     let cache_secret = trust::settle_cache_secret(secret, file, findings);
+    let cluster = super::cluster::settle(raw.cluster, findings);
+    let shared = cluster.as_ref().and_then(|it| it.secret.as_deref());
+    let cache_secret = cache_secret.or_else(|| shared.map(proxy::CacheSecret::of_cluster));
     let tenants =
         tenancy::settle_tenants(raw.tenants, raw.keys, &line.classes, pool_names, findings);
     let brain = brain::Settings {
@@ -66,10 +70,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     };
     let access = AccessLevel::default().within("", words, findings);
     let common = Common { brain, probe, costs: raw.costs, resume: raw.resume, engine, access };
-    let each = raw.pools.iter().flatten();
-    let discover = each.filter_map(|it| Some((it.name.clone(), it.discover.as_ref()?.0.clone())));
-    let discover = discover.collect();
-    let pools = settle_pools(raw.pools, raw.replicas, &common, findings);
+    let (pools, discover) = settle_pools(raw.pools, raw.replicas, &common, findings);
     let state_dir = raw.subsets.state_dir.take().or_else(|| state_dir(raw.listen.0.port()));
     let proxy = proxy::ProxySettings {
         listen: raw.listen.0,
@@ -87,7 +88,6 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    let cluster = super::cluster::settle(raw.cluster, findings);
     let files = findings.watched();
     Config { proxy, pools, discover, tenants, admin, cluster, telemetry: raw.log.into(), files }
 }
@@ -160,6 +160,7 @@ fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSetti
         tokens: trust::settle_tokens(only, tokens, findings),
         tls: access::settle_tls("admin.tls", tls, findings),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
+        compared: Vec::new(),
     }
 }
 
@@ -178,7 +179,7 @@ fn settle_pools(
     replicas: Slots<Replica>,
     common: &Common,
     findings: &mut Findings,
-) -> Vec<PoolSettings> {
+) -> (Vec<PoolSettings>, BTreeMap<String, Source>) {
     if !pools.is_empty() && !replicas.is_empty() {
         let remedy = "move these replicas into a pool, or remove the pools";
         findings.report("replicas", Wrong::new("are given beside pools", remedy));
@@ -204,9 +205,11 @@ fn settle_pools(
     let pools = pools.into_iter().enumerate();
     let pools = pools.filter_map(|(at, it)| Some((format!("pools[{at}].replicas"), it?)));
     let (mut settled, mut book) = (Vec::new(), EngineTlsBook::default());
+    let mut discover = BTreeMap::new();
     for (path, mut pool) in only.into_iter().chain(pools) {
         let passing = common.engine.passing(&pool);
         let around = path.strip_suffix("replicas").unwrap_or_default().trim_end_matches('.');
+        let found = kubernetes::settle_source(around, &mut pool, findings);
         let words = AccessWords {
             api_key: pool.api_key.take(),
             api_key_file: pool.api_key_file.take(),
@@ -216,7 +219,8 @@ fn settle_pools(
         let policy = pool.policy.map_or(common.brain.policy, |it| it.0);
         let costs = pool.costs.as_deref().or(common.costs.as_deref());
         let models = pool.models.iter().flatten().map(|it| it.0.as_str()).collect();
-        let source = books.source(costs, models, pool.class.as_deref());
+        let mut source = books.source(costs, models, pool.class.as_deref());
+        let classes = found.as_ref().and(source.as_mut()).map(|it| it.classes(around, findings));
         let doors = Doors { level: &level, book: &mut book, forwards: passing.credentials };
         let replicas = settle_replicas(pool.replicas, &path, source, doors, findings);
         if passing.credentials && level.has_key() {
@@ -225,15 +229,16 @@ fn settle_pools(
             let at = beside(&path, "forward_credentials");
             findings.report(&at, Wrong::new(what, remedy));
         }
-        let finds = pool.discover.is_some();
-        let access = finds.then(|| level.access(&mut book, (&path, None), findings));
+        let access = found.is_some().then(|| level.access(&mut book, (&path, None), findings));
         let access = access.unwrap_or_default();
+        discover.extend(found.map(|it| (pool.name.clone(), it)));
         settled.push(PoolSettings {
             name: pool.name,
             models: pool.models.into_iter().flatten().map(|it| it.0).collect(),
             aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
             replicas,
             access,
+            classes: classes.unwrap_or_default(),
             cache: pool.cache.0,
             tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, &path, findings)),
             brain: brain::Settings { policy, ..common.brain.clone() },
@@ -243,7 +248,7 @@ fn settle_pools(
         });
     }
     check_one_pool_each(&settled, findings);
-    settled
+    (settled, discover)
 }
 
 /// Checks that a replica is in one pool: two would each take all of its capacity for theirs.
@@ -342,7 +347,8 @@ fn settle_replicas(
             findings.report(&join(&own, "api_key"), Wrong::new(what, remedy));
         }
         let access = level.access(doors.book, (&own, Some(&origin)), findings);
-        settled.push(ReplicaSettings { origin, weight, hardware, zone, access });
+        let hosting = Hosting::default();
+        settled.push(ReplicaSettings { origin, weight, hardware, zone, access, hosting });
     }
     settled
 }

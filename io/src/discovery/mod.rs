@@ -1,9 +1,11 @@
-//! Where replicas are found, beside those the configuration lists: a file, or DNS. Watches a source
+//! Where replicas are found, beside those the configuration lists: a file, DNS or Kubernetes. Watches a source
 //! and gives the list of replicas whenever it changes. It knows nothing of pools and probes: a
 //! replica that was found still has to pass its health check, and one that is gone is drained, by
 //! the rooms that do that.
 
 mod damp;
+mod found;
+mod kubernetes;
 mod message;
 mod resolver;
 mod source;
@@ -15,10 +17,13 @@ use std::time::{Duration, SystemTime};
 
 use cleave_core::domain::Moment;
 use tokio::time::{Instant, sleep};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::replicas::Origin;
 use damp::Roll;
+use found::Failures;
+pub use found::{FoundReplica, SourceEvent, SourceTrouble};
+pub use kubernetes::{EnginePort, KubernetesSettings, PodKeys, SERVING_ROLES};
 pub use source::{BadSource, Source};
 
 /// How often a file is looked at.
@@ -31,10 +36,19 @@ const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// A longer list is a mistake.
 const REPLICAS_MAX: usize = 10_000;
 
-/// Watches a source for ever, and tells `found` whenever other replicas are there than before. A source
-/// that fails changes nothing.
-pub async fn watch(source: Source, mut found: impl FnMut(Vec<Origin>)) {
-    let began = Instant::now();
+/// Watches a source for ever, and tells whenever other replicas are there than before, or the source fails. A
+/// source that fails changes nothing.
+pub async fn watch(source: Source, mut tell: impl FnMut(SourceEvent)) {
+    if let Source::Kubernetes(settings) = &source {
+        return kubernetes::watch(settings, |event| {
+            if let SourceEvent::Found(there) = &event {
+                info!(%source, replicas = there.len(), "replicas discovered");
+            }
+            tell(event);
+        })
+        .await;
+    }
+    let (began, mut failures) = (Instant::now(), Failures::default());
     let mut roll = Roll::default();
     let mut seen = None;
     loop {
@@ -46,26 +60,37 @@ pub async fn watch(source: Source, mut found: impl FnMut(Vec<Origin>)) {
                 let answer = if is_new { Some(read_file(path)) } else { None };
                 (answer, FILE_LOOK)
             }
-            Source::Addresses { .. } | Source::Services { .. } => ask(&source).await,
+            Source::Addresses { .. } | Source::Services { .. } | Source::Kubernetes(_) => {
+                ask(&source).await
+            }
         };
         let now = Moment::ZERO + began.elapsed();
-        match answer {
+        let changed = match answer {
             // What a file says is meant; only answers of others are damped.
-            Some(Ok(there)) if matches!(source, Source::File(_)) => {
-                tell(roll.set(there), &source, &mut found);
+            Some(Ok(there)) if matches!(source, Source::File(_)) => Ok(roll.set(there)),
+            Some(Ok(there)) => Ok(roll.on_answer(now, there)),
+            Some(Err(error)) => Err(error),
+            None => {
+                sleep(wait).await;
+                continue;
             }
-            Some(Ok(there)) => tell(roll.on_answer(now, there), &source, &mut found),
-            Some(Err(error)) => warn!(%source, %error, "discovery failed, nothing changes"),
-            None => {}
+        };
+        match changed {
+            Ok(changed) => {
+                if failures.on_success() {
+                    tell(SourceEvent::Mended);
+                }
+                if let Some(there) = changed {
+                    info!(%source, replicas = there.len(), "replicas discovered");
+                    tell(SourceEvent::Found(there.into_iter().map(FoundReplica::at).collect()));
+                }
+            }
+            Err(error) if failures.on_failure() => {
+                tell(SourceEvent::Failed(SourceTrouble::new("unreadable", error.to_string())));
+            }
+            Err(_) => {}
         }
         sleep(wait).await;
-    }
-}
-
-fn tell(changed: Option<Vec<Origin>>, source: &Source, found: &mut impl FnMut(Vec<Origin>)) {
-    if let Some(there) = changed {
-        info!(%source, replicas = there.len(), "replicas discovered");
-        found(there);
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) async fn resolve(source: &Source) -> io::Result<(BTreeSet<Origin>, Du
                 .filter_map(|(_, port, host)| origin(*is_secure, &format!("{host}:{port}")));
             Ok((there.collect(), ttl(&answers)))
         }
-        Source::File(_) => Err(io::ErrorKind::Unsupported.into()),
+        Source::File(_) | Source::Kubernetes(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 

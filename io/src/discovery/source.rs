@@ -1,10 +1,13 @@
-//! The ways to say where replicas are found, each one text: `file:PATH`, `dns:HOST:PORT`, `srv:NAME`; and
-//! `dns+https:HOST:PORT` and `srv+https:NAME` for replicas under TLS.
+//! The ways to say where replicas are found, each one text: `file:PATH`, `dns:HOST:PORT`, `srv:NAME`;
+//! `dns+https:HOST:PORT` and `srv+https:NAME` for replicas under TLS; and `kubernetes`, of which the rest is
+//! said in a section of its own.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use super::kubernetes::KubernetesSettings;
 
 /// Where replicas are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,13 +18,15 @@ pub enum Source {
     Addresses { name: String, port: u16, server: Option<SocketAddr>, is_secure: bool },
     /// Every service of a name (SRV), each with its own host and port.
     Services { name: String, server: Option<SocketAddr>, is_secure: bool },
+    /// Every pod that matches.
+    Kubernetes(Box<KubernetesSettings>),
 }
 
 /// The text says no place where replicas could be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSource {
     #[error(
-        "write it as file:PATH, dns:HOST:PORT or srv:NAME, with dns+https: or srv+https: for TLS"
+        "write it as file:PATH, dns:HOST:PORT, srv:NAME (dns+https: or srv+https: for TLS) or kubernetes"
     )]
     Form,
     #[error("give the port of the replicas, as in dns:replicas.internal:8000")]
@@ -37,7 +42,10 @@ impl Source {
     pub fn server_name(&self) -> Option<&str> {
         match self {
             Self::Addresses { name, is_secure: true, .. } => Some(name),
-            Self::File(_) | Self::Addresses { .. } | Self::Services { .. } => None,
+            Self::File(_)
+            | Self::Addresses { .. }
+            | Self::Services { .. }
+            | Self::Kubernetes(_) => None,
         }
     }
 }
@@ -46,6 +54,9 @@ impl FromStr for Source {
     type Err = BadSource;
 
     fn from_str(text: &str) -> Result<Self, BadSource> {
+        if text == "kubernetes" {
+            return Ok(Self::Kubernetes(Box::default()));
+        }
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(PathBuf::from(path))),
             Some((kind @ ("dns" | "dns+https"), rest)) => {
@@ -100,6 +111,11 @@ impl fmt::Display for Source {
                 server(f, at)?;
                 f.write_str(name)
             }
+            Self::Kubernetes(settings) if settings.selector.is_empty() => f.write_str("kubernetes"),
+            Self::Kubernetes(settings) => {
+                let namespace = settings.namespace.as_deref().unwrap_or_default();
+                write!(f, "kubernetes:{namespace}/{}", settings.selector)
+            }
         }
     }
 }
@@ -118,6 +134,7 @@ mod tests {
             "dns+https:replicas.internal:8443",
             "srv+https:_https._tcp.replicas.internal",
             "srv://[::1]:5353/_http._tcp.replicas.internal",
+            "kubernetes",
         ] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
         }

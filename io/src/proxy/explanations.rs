@@ -8,7 +8,8 @@ mod kept;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cleave_core::domain::RequestId;
+use cleave_core::brain::Explanation;
+use cleave_core::domain::{RequestId, SliceKey};
 use http::{HeaderMap, HeaderValue};
 use twox_hash::XxHash3_64;
 
@@ -51,12 +52,30 @@ impl Explanations {
 
     /// Lists those that came last, the newest first; only those that are kept for `kept_for`, where it is given.
     pub fn latest(&self, count: usize, kept_for: Option<&str>) -> Vec<KeptDecision> {
-        let all = self.lock();
         let is_wanted =
-            |it: &&KeptDecision| kept_for.is_none_or(|word| it.kept_for.as_str() == word);
-        let mut wanted: Vec<_> = all.iter().flat_map(|it| &it.kept).filter(is_wanted).collect();
-        wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.request));
-        wanted.into_iter().take(count).cloned().collect()
+            |it: &KeptDecision| kept_for.is_none_or(|word| it.kept_for.as_str() == word);
+        let mut left = count;
+        self.map_all(|it| {
+            let is_taken = 0 < left && is_wanted(it);
+            left -= usize::from(is_taken);
+            is_taken.then(|| it.clone())
+        })
+    }
+
+    /// Reads something off each that is kept, the newest first.
+    pub fn map_all<T>(&self, read: impl FnMut(&KeptDecision) -> Option<T>) -> Vec<T> {
+        let all = self.lock();
+        let mut sorted: Vec<_> = all.iter().flat_map(|it| &it.kept).collect();
+        sorted.sort_unstable_by_key(|it| std::cmp::Reverse(it.request));
+        sorted.into_iter().filter_map(read).collect()
+    }
+
+    /// Finds the choices that were made for a session, with the ids of their requests, the newest first.
+    pub fn of_session(&self, key: SliceKey) -> Vec<(String, Vec<Explanation>)> {
+        self.map_all(|it| {
+            let is_of = it.choices.first().is_some_and(|it| it.key == key);
+            is_of.then(|| (it.request_id.clone(), it.choices.clone()))
+        })
     }
 
     /// The share of requests that is kept.

@@ -14,6 +14,7 @@ mod clock;
 mod costs_file;
 mod exchange;
 mod explanations;
+mod flow;
 mod guard;
 mod headers;
 mod intake;
@@ -47,15 +48,16 @@ mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, RequestOutcome};
+pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaFlow};
 pub(crate) use guard::{Guard, Socket};
 pub use orders::{Given, StandingOrders};
-pub use pool::Pool;
+pub use pool::{LiveMember, Pool};
 pub use router::{NotAudited, Router};
 pub use salts::CacheSecret;
 pub use server::{BindError, Server};
 pub use settings::{
-    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
-    Timeouts, default_session_headers,
+    CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,
+    ProxySettings, ReplicaSettings, Timeouts, default_session_headers,
 };
 pub use sharing::{PeerView, PoolNews, Sharing};
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};

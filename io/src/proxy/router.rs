@@ -1,6 +1,7 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod flow;
 mod keeping;
 mod metering;
 mod ordering;
@@ -9,12 +10,14 @@ mod probing;
 pub use ordering::NotAudited;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cleave_core::brain::{Event, MoveTotals};
+use cleave_core::cluster::{Found, News};
 use cleave_core::domain::{Moment, RequestId, RouterId};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -30,20 +33,23 @@ use super::buffers::Buffers;
 use super::callers::Callers;
 use super::clock::Clock;
 use super::explanations::Explanations;
+use super::flow::FlowHistory;
 use super::kept_ids::KeptIdTable;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
 use super::settings::{PoolSettings, ProxySettings};
-use super::sharing::Sharing;
+use super::sharing::{ALL_POOLS, Sharing};
 use super::table::Table;
 use super::tenants::Tenants;
-use super::workloads::WorkloadNames;
+use super::workloads::{WorkloadNames, seeds};
 
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
 /// How many ticks pass between two events that tell of sessions which moved.
 const TICKS_TO_TELL: u32 = 240;
+/// How many ticks make a second.
+const TICKS_PER_SECOND: u32 = 4;
 /// Questions of one pool to its replicas that wait to be put.
 const QUESTIONS_MAX: usize = 256;
 
@@ -58,6 +64,8 @@ pub struct Router {
     pub traces: Traces,
     /// Decisions that are kept.
     pub explanations: Explanations,
+    /// How the last hour went.
+    pub flow: FlowHistory,
     /// What operators are told.
     pub events: Arc<Events>,
     /// The room for request bodies, and what each caller has of it.
@@ -110,6 +118,7 @@ impl Router {
             metrics,
             traces,
             explanations,
+            flow: FlowHistory::default(),
             events: Arc::default(),
             buffers,
             callers: Callers::default(),
@@ -150,12 +159,38 @@ impl Router {
 
     /// Has pools tell other routers what they do; said once, before there are any.
     pub fn share(&self, sharing: Arc<Sharing>) {
+        self.kept_ids.share(Arc::clone(&sharing));
         _ = self.sharing.set(sharing);
+    }
+
+    /// Takes in what another router told of a pool, or beside all pools.
+    pub fn on_heard(&self, router: RouterId, pool: u64, news: Vec<News>, is_whole: bool) {
+        if let Some(it) = self.pools.load().iter().find(|it| it.key() == pool) {
+            return it.on_heard(router, news, is_whole);
+        }
+        for it in news {
+            if let News::Found(Found::Kept { rows }) = it {
+                self.kept_ids.hear(rows);
+            }
+        }
+    }
+
+    /// Lists everything that a router must be told that knows nothing, pool by pool.
+    pub fn whole(&self) -> Vec<(u64, Vec<News>)> {
+        let kept = self.kept_ids.told().into_iter().map(News::Found).collect();
+        let pools = self.pools.load();
+        let pools = pools.iter().map(|it| (it.key(), it.whole()));
+        [(ALL_POOLS, kept)].into_iter().chain(pools).collect()
     }
 
     /// Where other routers are told what happens; nothing for a router that is alone.
     pub fn sharing(&self) -> Option<&Arc<Sharing>> {
         self.sharing.get()
+    }
+
+    /// Where things are kept that outlive the process.
+    pub fn state_dir(&self) -> Option<&Path> {
+        self.settings.state_dir.as_deref()
     }
 
     pub fn is_draining(&self) -> bool {
@@ -208,6 +243,11 @@ impl Router {
     /// Tells what the workloads of a pool are called.
     pub fn workload_names(&self, pool: &Pool) -> WorkloadNames {
         WorkloadNames::of(pool, &self.tenants())
+    }
+
+    /// Names the workloads of a pool, each with the number that its sessions are hashed with.
+    pub fn workload_seeds(&self, pool: &Pool) -> Vec<(String, u64)> {
+        seeds(pool, &self.tenants())
     }
 
     pub(super) fn next_request(&self) -> RequestId {
@@ -303,6 +343,9 @@ impl Router {
                 self.keep_costs(&mut kept_costs);
                 self.notice_drained(&mut drained);
                 self.kept_ids.keep();
+            }
+            if tick.is_multiple_of(TICKS_PER_SECOND * self.flow.sample_seconds()) {
+                self.sample_flow();
             }
             if tick.is_multiple_of(TICKS_TO_TELL) {
                 self.tell_moves(&mut told);

@@ -133,6 +133,8 @@ pub struct PoolSettings {
     pub replicas: Vec<ReplicaSettings>,
     /// What opens the replicas that are discovered.
     pub access: Access,
+    /// What work takes on the replicas that are discovered.
+    pub classes: HardwareClasses,
     pub brain: brain::Settings,
     pub probe: ProbeSettings,
     /// Whether a stream that broke off goes on from another replica.
@@ -171,6 +173,32 @@ pub struct ReplicaSettings {
     /// Where it can be lost together with others, if that is known.
     pub zone: Option<String>,
     pub access: Access,
+    pub hosting: Hosting,
+}
+
+/// What an orchestrator says of what runs at a replica's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosting {
+    /// What runs there: another one at the same address is another replica.
+    pub unit: Option<Arc<str>>,
+    /// Which process of it runs: another one has a cold cache.
+    pub process: Option<Arc<str>>,
+    /// Whether it may be sent new work.
+    pub is_ready: bool,
+}
+
+impl Default for Hosting {
+    fn default() -> Self {
+        Self { unit: None, process: None, is_ready: true }
+    }
+}
+
+/// What work takes on replicas that are not listed one by one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HardwareClasses {
+    /// On those that name no class.
+    pub usual: Arc<Hardware>,
+    pub named: BTreeMap<String, Arc<Hardware>>,
 }
 
 impl Default for ExplainSettings {

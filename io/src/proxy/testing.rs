@@ -12,8 +12,8 @@ use crate::replicas::{Access, ProbeSettings};
 use crate::telemetry::{AccessLog, LogFormat};
 
 use super::settings::{
-    CacheScope, ExplainSettings, Limits, Passing, PoolSettings, ProxySettings, ReplicaSettings,
-    Timeouts,
+    CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,
+    ProxySettings, ReplicaSettings, Timeouts,
 };
 use super::{Router, default_session_headers};
 
@@ -88,6 +88,7 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         hardware: Arc::default(),
         zone: None,
         access: Access::default(),
+        hosting: Hosting::default(),
     };
     PoolSettings {
         name: name.to_owned(),
@@ -97,6 +98,7 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         tokenizer: None,
         replicas: replicas.iter().map(replica).collect(),
         access: Access::default(),
+        classes: HardwareClasses::default(),
         brain,
         probe: ProbeSettings::default(),
         resume: false,

@@ -15,21 +15,31 @@ const NAMES_MAX: usize = 1 << 16;
 /// Requests without a key, or with one of no tenant.
 const DEFAULT_TENANT: &str = "default";
 
+/// Names the workloads of a pool, each with the number that its sessions are hashed with.
+pub(super) fn seeds(pool: &Pool, tenants: &Tenants) -> Vec<(String, u64)> {
+    let models = pool.models();
+    let pairs = models.iter().flat_map(|model| {
+        let default_tenant = std::iter::once((0, DEFAULT_TENANT));
+        default_tenant.chain(tenants.salts()).map(move |(salt, tenant)| (salt, tenant, model))
+    });
+    let named = pairs
+        .take(NAMES_MAX)
+        .map(|(salt, tenant, model)| (format!("{tenant} × {model}"), SliceKey::seed(salt, model)));
+    named.collect()
+}
+
+fn workload_of(seed: u64) -> u32 {
+    SliceKey(seed).workload()
+}
+
 /// Names by workload.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadNames(BTreeMap<u32, String>);
 
 impl WorkloadNames {
     pub(super) fn of(pool: &Pool, tenants: &Tenants) -> Self {
-        let models = pool.models();
-        let pairs = models.iter().flat_map(|model| {
-            let default_tenant = std::iter::once((0, DEFAULT_TENANT));
-            default_tenant.chain(tenants.salts()).map(move |(salt, tenant)| (salt, tenant, model))
-        });
-        let name = |(salt, tenant, model): (u64, &str, &String)| {
-            (SliceKey::new(salt, model, "").workload(), format!("{tenant} × {model}"))
-        };
-        Self(pairs.take(NAMES_MAX).map(name).collect())
+        let seeds = seeds(pool, tenants).into_iter();
+        Self(seeds.map(|(name, seed)| (workload_of(seed), name)).collect())
     }
 
     /// Names a workload, if its tenant and its model are known.

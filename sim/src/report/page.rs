@@ -1,5 +1,6 @@
 //! The page: one file without network, drawn by its own small script from the data put into it. The
-//! markup lies in `page.html`; here is what goes in. A plot library would weigh more than all of it.
+//! markup lies in `page.html`, what is shown in `page.js`; colours and drawing are those of the admin port's
+//! page, in `web/`, put into the file so that it needs no other. Here is what goes in.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,14 @@ use crate::results::{Curves, MetricSummary, Results};
 
 const TEMPLATE: &str = include_str!("page.html");
 const MARK: &str = "/*DATA*/null";
+const STYLE: (&str, &str) = ("/*STYLE*/", include_str!("../../../web/draw.css"));
+const SCRIPT_MARK: &str = "/*SCRIPT*/";
+/// Those that use others come after them.
+const SCRIPTS: [&str; 3] = [
+    include_str!("../../../web/dom.js"),
+    include_str!("../../../web/plot.js"),
+    include_str!("page.js"),
+];
 /// Points of one curve; more would not be seen.
 const CDF_POINTS_MAX: usize = 160;
 
@@ -64,7 +73,14 @@ pub fn page(mut input: PageInput<'_>) -> Result<String, serde_json::Error> {
     }
     // Inside a script element nothing may look like its end.
     let data = serde_json::to_string(&input)?.replace("</", "<\\/");
-    Ok(TEMPLATE.replacen(MARK, &data, 1))
+    let page = TEMPLATE.replacen(STYLE.0, STYLE.1, 1).replacen(SCRIPT_MARK, &script(), 1);
+    Ok(page.replacen(MARK, &data, 1))
+}
+
+/// Makes one script of several modules: in one file there is nothing to import.
+fn script() -> String {
+    let lines = SCRIPTS.iter().flat_map(|it| it.lines()).filter(|it| !it.starts_with("import "));
+    lines.map(|it| it.strip_prefix("export ").unwrap_or(it)).collect::<Vec<_>>().join("\n")
 }
 
 /// Keeps points at equal distances of rank, and both ends.
@@ -86,6 +102,15 @@ mod tests {
     fn the_template_has_one_place_for_the_data() {
         assert_eq!(TEMPLATE.matches(MARK).count(), 1);
         assert!(!TEMPLATE.contains("http://") && !TEMPLATE.contains("https://"));
+        let script = script();
+        for mark in [STYLE.0, SCRIPT_MARK] {
+            assert_eq!(TEMPLATE.matches(mark).count(), 1, "{mark}");
+        }
+        // The one address is the name of a format, which nothing is fetched from.
+        assert_eq!(script.matches("://").count(), 1);
+        assert!(!script.contains("import ") && !script.contains("\nexport "));
+        assert!(!script.contains("</") && !script.contains(MARK));
+        assert!(!script.contains("innerHTML"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use self::counts::{Runner, TestCounts};
-use crate::{dependencies, fuzz, layers, process, python, repo, tidy};
+use crate::{dependencies, fuzz, layers, page, process, python, repo, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -43,6 +43,7 @@ enum Stage {
     Features,
     Fuzz,
     Python,
+    Page,
 }
 
 /// Runs the stages that `args` leaves and closes with their counts.
@@ -107,6 +108,12 @@ impl Stage {
                 process::must(&mut cargo(&["build", "--workspace", "--bin", "cleave"]))?;
                 let pytest = python::pytest(&python::tests(), &repo::debug_binary("cleave"))?;
                 counted(pytest, Runner::Pytest)
+            }
+            // The types of its scripts, then all of it in a real browser.
+            Self::Page => {
+                page::check_types()?;
+                process::must(&mut cargo(&["build", "--workspace", "--bin", "cleave"]))?;
+                counted(page::pytest(&repo::debug_binary("cleave"))?, Runner::Pytest)
             }
         }
     }

@@ -33,7 +33,14 @@ const WORDS: [Word; 7] = [
     Word {
         ours: "replica",
         foreign: &["pod", "pods"],
-        fine_in: &["io/src/discovery/"],
+        fine_in: &[
+            "io/src/discovery/",
+            "io/src/config/",
+            "core/src/protocol/kubernetes.rs",
+            "core/src/protocol/mod.rs",
+            "cleave/tests/it/kubernetes.rs",
+            "cleave/tests/it/support/",
+        ],
         ..ANYWHERE
     },
     // HTTP has its own gateways: 502 Bad Gateway and 504 Gateway Timeout.

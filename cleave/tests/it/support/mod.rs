@@ -3,6 +3,7 @@
 
 mod client;
 mod http2;
+mod kubernetes;
 mod news;
 mod process;
 mod script;
@@ -11,6 +12,7 @@ mod wire;
 
 pub(crate) use client::{Answer, Json, Request, ask};
 pub(crate) use http2::{Http2, next_piece};
+pub(crate) use kubernetes::{ApiServer, Mood, PodSpec};
 pub(crate) use news::{Happened, News};
 pub(crate) use process::{Mock, Router, Status, config};
 pub(crate) use script::{Exchange, Requests, Scripted, deaf, json_answer, sse_head};

@@ -33,6 +33,7 @@ pub(in crate::brain) struct Parked {
     /// Whether its workload may use only some of the replicas.
     pub(in crate::brain) is_divided: bool,
     pub(super) gate: GateAnswer,
+    pub(in crate::brain) arrived_at: Moment,
     pub(in crate::brain) estimate: CostEstimate,
 }
 
@@ -114,6 +115,7 @@ impl Admission {
             bytes: claim.bytes,
             held: None,
         };
-        Parked { key, outline, extent, fingerprint, home, is_divided, gate, estimate }
+        let arrived_at = now;
+        Parked { key, outline, extent, fingerprint, home, is_divided, gate, arrived_at, estimate }
     }
 }

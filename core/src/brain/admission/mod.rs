@@ -13,6 +13,7 @@ mod reach;
 mod reading;
 mod retry_budget;
 mod settle;
+pub(super) mod waiting;
 
 use std::time::Duration;
 
@@ -27,9 +28,8 @@ use super::event::Refusal;
 use super::request::CostEstimate;
 use super::settings::{LineSettings, RetrySettings};
 
-pub use cause::Cause;
-
 pub(super) use assess::{Arrival, Parked};
+pub use cause::Cause;
 use headroom::Headroom;
 pub(super) use headroom::Limit;
 use knee::Knees;

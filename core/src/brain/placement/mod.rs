@@ -68,6 +68,11 @@ impl Placement {
         self.sessions.home(now, key)
     }
 
+    /// Says when a session was last served, unless that is too long ago.
+    pub(super) fn last_served(&self, now: Moment, key: SliceKey) -> Option<Moment> {
+        self.sessions.last_served(now, key)
+    }
+
     /// Tells whether the policy means to keep sessions where they are.
     pub(super) fn keeps_sessions(&self) -> bool {
         self.policy.keeps_sessions()

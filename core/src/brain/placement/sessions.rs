@@ -49,6 +49,13 @@ impl Sessions {
         self.is_live(entry, now).then(|| replica_of(entry))
     }
 
+    /// Says when the session was last served, unless that is too long ago.
+    pub(super) fn last_served(&self, now: Moment, key: SliceKey) -> Option<Moment> {
+        let entry = self.set(key).iter().find(|it| holds(it, key))?;
+        let at = Moment::ZERO + Duration::from_secs(seen_s(entry).into());
+        self.is_live(entry, now).then_some(at)
+    }
+
     /// Notes that `replica` serves the session from now on; returns which did before.
     pub(super) fn remember(
         &mut self,

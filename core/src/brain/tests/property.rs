@@ -40,6 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
         Probe::Unable,
         Probe::Stranger,
         Probe::Unauthorized,
+        Probe::Unready,
         Probe::Mute { asked_at: Moment::ZERO, last_byte_at: None },
     ]);
     prop_oneof![

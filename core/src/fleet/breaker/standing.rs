@@ -19,13 +19,15 @@ pub enum Reason {
     WrongModel,
     /// It does not take the router's key, or asks for one that the router does not have.
     Unauthorized,
+    /// Its orchestrator says that it is not ready.
+    NotReady,
 }
 
 impl Reason {
     /// Tells whether the replica works and serves nothing for us: neither a pause nor a token changes that,
     /// only a list of models does.
     pub const fn is_unfit(self) -> bool {
-        matches!(self, Self::WrongModel | Self::Unauthorized)
+        matches!(self, Self::WrongModel | Self::Unauthorized | Self::NotReady)
     }
 
     pub const fn as_str(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Reason {
             Self::Slow => "slow",
             Self::WrongModel => "wrong_model",
             Self::Unauthorized => "unauthorized",
+            Self::NotReady => "not_ready",
         }
     }
 }
@@ -54,6 +57,8 @@ pub enum Probe {
     Stranger,
     /// It answers, but does not show its models with the router's key.
     Unauthorized,
+    /// It was not asked: its orchestrator says that it is not ready.
+    Unready,
     /// It could not connect, or was answered with an error.
     Failed,
     /// Nothing listens at its address: the process is gone.

@@ -189,6 +189,18 @@ fn one_that_does_not_take_our_key_comes_back_by_its_list_of_models_alone() {
 }
 
 #[test]
+fn one_that_is_not_ready_stays_out_whatever_it_still_answers() {
+    let mut breaker = up();
+    breaker.on_probe(at(10), Probe::Unready);
+    assert_eq!(breaker.standing().reason(), Some(Reason::NotReady));
+    breaker.on_success(at(11));
+    breaker.on_generated(at(100), at(100), true);
+    assert!(!breaker.admits(at(100)) && !breaker.admits_at_need(at(100)));
+    breaker.on_probe(at(101), Probe::Passed);
+    assert_eq!((breaker.standing(), breaker.room()), (Standing::Up, Some(2)));
+}
+
+#[test]
 fn one_that_a_request_brought_down_has_no_longer_pause_next_time() {
     let mut breaker = up();
     let mut now = 100;

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod engine;
+mod kubernetes;
 mod ports;
 mod sections;
 mod subsets;
@@ -28,6 +29,7 @@ use crate::proxy::CacheScope;
 use crate::replicas::Origin;
 pub(super) use cluster::ClusterSection;
 pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
+pub(super) use kubernetes::{KubernetesSection, PodKeysSection};
 pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};
 pub(super) use sections::{
     BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection, QuarantineSection,
@@ -187,9 +189,11 @@ pub(super) struct PoolSection {
     #[schemars(with = "Vec<Replica>")]
     pub replicas: Slots<Replica>,
     /// Where more of the pool's replicas are found: `file:PATH` (an address on each line, read again
-    /// when it changes), `dns:HOST:PORT` (every address of the name) or `srv:NAME` (every service);
-    /// `dns+https:HOST:PORT` and `srv+https:NAME` for replicas under TLS.
+    /// when it changes), `dns:HOST:PORT` (every address of the name), `srv:NAME` (every service) or `kubernetes` (every
+    /// pod that the section `kubernetes` of the pool describes); `dns+https:HOST:PORT` and `srv+https:NAME` for replicas
+    /// under TLS.
     pub discover: Option<Text<Source>>,
+    pub kubernetes: Option<KubernetesSection>,
 }
 
 /// A model's name as clients send it.

@@ -20,7 +20,7 @@ use super::traces::{CollectorUrl, HeaderText};
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
 use crate::coordination::PeerAddress;
-use crate::discovery::Source;
+use crate::discovery::{EnginePort, Source};
 use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
 use crate::replicas::Origin;
 use crate::telemetry::{LogFormat, TraceProtocol};
@@ -58,6 +58,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         Duration::FORMAT => reads::<Duration>(text),
         Origin::FORMAT => reads::<Origin>(text),
         Source::FORMAT => reads::<Source>(text),
+        EnginePort::FORMAT => reads::<EnginePort>(text),
         HeaderName::FORMAT => reads::<HeaderName>(text),
         PathAndQuery::FORMAT => reads::<PathAndQuery>(text),
         AllowedPath::FORMAT => reads::<AllowedPath>(text),
@@ -133,6 +134,26 @@ impl TextValue for Source {
 
     fn read(text: &str) -> Result<Self, Wrong> {
         text.parse().map_err(|error| Wrong::new("is no place to find replicas", error))
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl TextValue for EnginePort {
+    const FORMAT: &'static str = "port-name";
+    const EXAMPLE: &'static str = "http";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+        let port = Self::from(text);
+        let is_sound = match &port {
+            Self::Named(name) => (1..=15).contains(&name.len()) && name.bytes().all(is_part),
+            Self::Numbered(number) => *number != 0,
+        };
+        let remedy = "give its name (up to 15 lower-case letters, digits, hyphens) or its number";
+        is_sound.then_some(port).ok_or_else(|| Wrong::new("is not a port of a container", remedy))
     }
 
     fn write(&self) -> String {

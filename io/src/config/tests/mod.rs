@@ -3,6 +3,7 @@
 mod cluster;
 mod costs;
 mod documents;
+mod kubernetes;
 mod problems;
 mod properties;
 mod sources;

@@ -145,6 +145,13 @@ impl KeptDecision {
         self.refusal = refusal.map(|it| it.as_str());
     }
 
+    /// Tells whether it was refused, failed or broke off.
+    pub fn has_failed(&self) -> bool {
+        let failed =
+            |it: &RequestOutcome| 400 <= it.status || matches!(it.outcome, "cut" | "panicked");
+        self.refusal.is_some() || self.came.as_ref().is_some_and(failed)
+    }
+
     /// Tells whether anything was decided about it.
     pub(in crate::proxy) const fn is_placed(&self) -> bool {
         !self.choices.is_empty() || self.refusal.is_some()

@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use cleave_core::domain::{Moment, Place, ProcessAge, ReplicaId};
 use cleave_core::protocol::Model;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::proxy::flow::ReplicaFlow;
+use crate::proxy::settings::{Hosting, ReplicaSettings};
 use crate::replicas::{Access, Origin, Trouble};
 use crate::telemetry::ReplicaHandles;
 
@@ -18,6 +21,8 @@ pub(in crate::proxy) struct Member {
     pub id: ReplicaId,
     pub origin: Origin,
     pub(in crate::proxy) metrics: ReplicaHandles,
+    /// How it does lately.
+    pub(in crate::proxy) flow: ReplicaFlow,
     pub place: Place,
     /// What opens it; may change while it is there.
     access: ArcSwap<Access>,
@@ -35,25 +40,37 @@ pub(in crate::proxy) struct Member {
     pub(in crate::proxy) models: ArcSwap<Vec<Model>>,
     /// Which process answers there, where it tells.
     birth: Mutex<Option<ProcessAge>>,
+    hosting: Mutex<Hosting>,
+    /// Has it probed at once.
+    pub(in crate::proxy) probe_now: Notify,
     /// Ends its probing.
     pub(in crate::proxy) gone: CancellationToken,
+}
+
+/// What changed of what an orchestrator says of a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HostingChange {
+    pub(super) is_restarted: bool,
+    /// Whether it may be sent new work from now on, if that changed.
+    pub(super) is_ready: Option<bool>,
 }
 
 impl Member {
     pub(super) fn new(
         id: ReplicaId,
-        origin: Origin,
-        access: Access,
+        replica: &ReplicaSettings,
         metrics: ReplicaHandles,
     ) -> Arc<Self> {
+        let (origin, hosting) = (replica.origin.clone(), Mutex::new(replica.hosting.clone()));
         let (denied, is_denying, trouble, was_up) = Default::default();
-        let (last_byte, awaited, models, birth, gone) = Default::default();
+        let (last_byte, awaited, models, birth, gone, probe_now) = Default::default();
         let place = Place::of(origin.as_str());
-        let access = ArcSwap::from_pointee(access);
+        let access = ArcSwap::from_pointee(replica.access.clone());
         Arc::new(Self {
             id,
             origin,
             metrics,
+            flow: ReplicaFlow::default(),
             place,
             access,
             denied,
@@ -64,6 +81,8 @@ impl Member {
             awaited,
             models,
             birth,
+            hosting,
+            probe_now,
             gone,
         })
     }
@@ -77,6 +96,27 @@ impl Member {
             self.access.store(Arc::new(access.clone()));
             self.is_denying.store(false, Relaxed);
         }
+    }
+
+    /// Tells whether something else than this runs at its address now.
+    pub(super) fn is_replaced_by(&self, hosting: &Hosting) -> bool {
+        let known = self.hosting.lock().unwrap_or_else(PoisonError::into_inner);
+        known.unit.is_some() && hosting.unit.is_some() && known.unit != hosting.unit
+    }
+
+    /// Takes on what the orchestrator says now.
+    pub(super) fn set_hosting(&self, hosting: &Hosting) -> HostingChange {
+        let mut known = self.hosting.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *known, hosting.clone());
+        let has_both = before.process.is_some() && hosting.process.is_some();
+        let is_restarted = has_both && before.process != hosting.process;
+        let is_ready = Some(hosting.is_ready).filter(|it| *it != before.is_ready);
+        HostingChange { is_restarted, is_ready }
+    }
+
+    /// Tells whether its orchestrator lets new work go there.
+    pub(in crate::proxy) fn is_ready(&self) -> bool {
+        self.hosting.lock().unwrap_or_else(PoisonError::into_inner).is_ready
     }
 
     /// Counts an answer that refused the router's key; tells whether it is the first in a row.

@@ -3,6 +3,7 @@
 
 mod brain_state;
 mod cluster;
+mod live;
 mod member;
 mod ordering;
 mod recovery;
@@ -34,6 +35,7 @@ use crate::tokenizer::Tokenizer;
 use super::announce::{denied, incident, never_up, rebuilt};
 use super::cancel::CancelSignal;
 use super::clock::Clock;
+use super::flow::FlowMeter;
 use super::orders::StandingOrders;
 use super::panics::attempt;
 use super::settings::{CacheScope, PoolSettings};
@@ -43,6 +45,7 @@ use self::brain_state::{Asked, BrainState};
 use self::recovery::{RETRY_AFTER, Recovery};
 
 pub(super) use self::brain_state::Question;
+pub use self::live::LiveMember;
 pub(super) use self::member::{Member, WaitingRequest};
 #[cfg(test)]
 pub(super) use self::trap::{KINDS, Trap, When};
@@ -62,6 +65,8 @@ pub struct Pool {
     /// Where other routers are told what happens; `None` for a router that is alone.
     sharing: Option<Arc<Sharing>>,
     pub(super) metrics: PoolMetrics,
+    /// What has ended since the last sample.
+    pub(super) flow: FlowMeter,
     clock: Clock,
     events: Arc<Events>,
     classes: Classes,
@@ -109,6 +114,7 @@ impl Pool {
             key: Self::key_of(&settings.name),
             sharing,
             metrics,
+            flow: FlowMeter::default(),
             clock,
             events,
             classes: settings.brain.line.classes.clone(),

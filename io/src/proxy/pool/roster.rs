@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use cleave_core::brain::{Event, Order};
 use cleave_core::domain::{Place, ReplicaId};
+use cleave_core::fleet::Probe;
 use cleave_core::protocol::Model;
 use twox_hash::XxHash3_64;
 
 use crate::proxy::settings::{PoolSettings, ReplicaSettings};
 use crate::replicas::Origin;
 
+use super::member::HostingChange;
 use super::{Member, Pool};
 
 impl Pool {
@@ -27,35 +29,53 @@ impl Pool {
             .collect();
         let wanted: BTreeMap<&Origin, &ReplicaSettings> =
             new.replicas.iter().map(|it| (&it.origin, it)).collect();
-        let mut joined = Vec::new();
-        for (origin, replica) in &wanted {
-            match present.get(origin) {
-                Some(member) => {
-                    member.set_access(&replica.access);
-                    self.tell(Event::Weighed { replica: member.id, weight: replica.weight });
-                    let hardware = Arc::clone(&replica.hardware);
-                    self.tell(Event::Classed { replica: member.id, hardware });
-                    self.tell_zone(member.id, replica);
-                }
-                None => joined.push(self.join(replica, ids)),
-            }
-        }
-        for (origin, member) in present {
-            if !wanted.contains_key(origin) {
+        let old = self.spec();
+        let before: BTreeMap<&Origin, &ReplicaSettings> =
+            old.replicas.iter().map(|it| (&it.origin, it)).collect();
+        // First those that leave: another one may come in at the same address.
+        for (origin, member) in &present {
+            let stays = |it: &&ReplicaSettings| !member.is_replaced_by(&it.hosting);
+            if wanted.get(origin).is_none_or(|it| !stays(it)) {
                 member.gone.cancel();
                 self.tell(Event::Leaving { replica: member.id });
+            }
+        }
+        let mut joined = Vec::new();
+        for (origin, replica) in &wanted {
+            match present.get(origin).filter(|it| !it.gone.is_cancelled()) {
+                // Of thousands, few change at a time.
+                Some(_) if before.get(origin) == Some(replica) => {}
+                Some(member) => self.change(member, replica),
+                None => joined.push(self.join(replica, ids)),
             }
         }
         self.spec.store(Arc::new(new));
         joined
     }
 
+    /// Takes on what is said of a replica now.
+    fn change(&self, member: &Member, new: &ReplicaSettings) {
+        let replica = member.id;
+        member.set_access(&new.access);
+        self.tell(Event::Weighed { replica, weight: new.weight });
+        self.tell(Event::Classed { replica, hardware: Arc::clone(&new.hardware) });
+        self.tell_zone(replica, new);
+        let HostingChange { is_restarted, is_ready } = member.set_hosting(&new.hosting);
+        if is_restarted {
+            self.tell(Event::Restarted { replica });
+        }
+        match is_ready {
+            None => {}
+            Some(false) => self.tell(Event::Probed { replica, probe: Probe::Unready }),
+            Some(true) => member.probe_now.notify_one(),
+        }
+    }
+
     fn join(&self, replica: &ReplicaSettings, ids: &AtomicU32) -> Arc<Member> {
         let weight = replica.weight;
         let id = ReplicaId(ids.fetch_add(1, Relaxed));
         let handles = self.metrics.replica(replica.origin.as_str());
-        let (origin, access) = (replica.origin.clone(), replica.access.clone());
-        let member = Member::new(id, origin, access, handles);
+        let member = Member::new(id, replica, handles);
         // First a member, then a candidate: what can be chosen must be found.
         self.members.rcu(|all| {
             let mut all = Vec::clone(all);

@@ -29,7 +29,10 @@ impl Router {
             let mut ticks = interval(settings.interval);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                ticks.tick().await;
+                tokio::select! {
+                    _ = ticks.tick() => {}
+                    () = member.probe_now.notified() => {}
+                }
                 self.probe_once(&pool, &member).await;
             }
         })
@@ -95,6 +98,10 @@ impl Router {
     }
 
     async fn probe_once(&self, pool: &Pool, member: &Member) {
+        if !member.is_ready() {
+            pool.tell(Event::Probed { replica: member.id, probe: Probe::Unready });
+            return;
+        }
         let settings = pool.probe_settings();
         let asked_at = self.clock.now();
         let access = member.access();

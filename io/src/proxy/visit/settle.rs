@@ -13,6 +13,7 @@ use http::StatusCode;
 use super::Visit;
 use super::tracing::operation;
 use crate::proxy::explanations::{KeptFor, RequestOutcome};
+use crate::proxy::flow::FlowEnd;
 use crate::proxy::life::Ended;
 use crate::proxy::panics::{Panicked, attempt};
 use crate::proxy::pool::Pool;
@@ -131,10 +132,12 @@ impl Visit {
         };
         if let Some(member) = self.member.as_ref().filter(|_| self.refused.is_none()) {
             member.metrics.on_served(&served);
+            member.flow.note(&served);
             if self.outcome == Some(Outcome::Cut) {
                 member.metrics.on_error("cut");
             }
         }
+        pool.flow.note(self.flow_end(), (self.tenant, self.class), &served);
         let operation = operation(self.api, self.uri.path());
         pool.metrics.gen_ai.on_ended(operation, self.model.as_deref().unwrap_or(""), &served);
         let tenant = self.whose.as_ref().and_then(|(all, at)| all.name_at(*at));
@@ -145,6 +148,16 @@ impl Visit {
                 class,
                 &served,
             );
+        }
+    }
+
+    fn flow_end(&self) -> FlowEnd {
+        match self.outcome {
+            _ if self.refused.is_some() => FlowEnd::Refused,
+            Some(Outcome::Done) if self.status.is_server_error() => FlowEnd::Failed,
+            Some(Outcome::Done) => FlowEnd::Answered,
+            Some(Outcome::Cancelled) => FlowEnd::Cancelled,
+            None | Some(Outcome::Cut) => FlowEnd::Failed,
         }
     }
 

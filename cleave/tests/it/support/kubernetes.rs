@@ -1,0 +1,248 @@
+//! An API server of Kubernetes with one kind of object: lists and watches of pods that a test puts there, and all
+//! that can go wrong with them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::eventually;
+
+/// Lines that a watch may leave unread.
+const LINES_MAX: usize = 1024;
+
+/// How the server answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mood {
+    #[default]
+    Well,
+    /// The role does not allow it.
+    Forbidding,
+    /// What it sends is no JSON of Kubernetes.
+    Babbling,
+}
+
+/// A pod as tests describe it.
+#[derive(Clone, Debug)]
+pub(crate) struct PodSpec {
+    pub(crate) uid: &'static str,
+    pub(crate) address: SocketAddr,
+    pub(crate) container: &'static str,
+    pub(crate) is_ready: bool,
+    pub(crate) is_ending: bool,
+    /// Annotations, as JSON without its braces.
+    pub(crate) annotations: String,
+}
+
+impl PodSpec {
+    pub(crate) fn new(uid: &'static str, address: SocketAddr) -> Self {
+        let (container, annotations) = ("containerd://1", String::new());
+        Self { uid, address, container, is_ready: true, is_ending: false, annotations }
+    }
+
+    fn json(&self, version: u64) -> String {
+        let Self { uid, address, container, annotations, .. } = self;
+        let (ip, port) = (address.ip(), address.port());
+        let ready = if self.is_ready { "True" } else { "False" };
+        let ending =
+            if self.is_ending { r#""deletionTimestamp":"2026-11-16T10:00:00Z","# } else { "" };
+        format!(
+            r#"{{"metadata":{{{ending}"uid":"{uid}","name":"vllm-{uid}","resourceVersion":"{version}","annotations":{{{annotations}}}}},"spec":{{"containers":[{{"name":"vllm","ports":[{{"name":"http","containerPort":{port}}}]}}]}},"status":{{"phase":"Running","podIP":"{ip}","conditions":[{{"type":"Ready","status":"{ready}"}}],"containerStatuses":[{{"name":"vllm","containerID":"{container}"}}]}}}}"#
+        )
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    version: u64,
+    pods: BTreeMap<&'static str, PodSpec>,
+    watches: Vec<mpsc::Sender<Option<String>>>,
+    mood: Mood,
+    lists: usize,
+    /// The selector of the last list.
+    selector: String,
+    /// Watches from before this version are told that it is gone.
+    oldest: u64,
+}
+
+/// The server; dropping it ends all it does.
+#[derive(Debug)]
+pub(crate) struct ApiServer {
+    pub(crate) address: SocketAddr,
+    known: Arc<Mutex<Known>>,
+    serving: JoinSet<()>,
+    pub(crate) kubeconfig: PathBuf,
+}
+
+impl ApiServer {
+    pub(crate) async fn start(name: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let file = format!("kubeconfig-{name}-{}", std::process::id());
+        let kubeconfig = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file);
+        let text = format!(
+            "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: \"http://{address}\"}}}}]\n\
+             users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u, namespace: llm}}}}]\n\
+             current-context: x\n"
+        );
+        std::fs::write(&kubeconfig, text).unwrap();
+        let known = Arc::new(Mutex::new(Known { version: 100, ..Known::default() }));
+        let mut server = Self { address, known, serving: JoinSet::new(), kubeconfig };
+        server.serve(listener);
+        server
+    }
+
+    fn serve(&mut self, listener: TcpListener) {
+        let pods = get(pods).with_state(Arc::clone(&self.known));
+        let routes = axum::Router::new().route("/api/v1/namespaces/llm/pods", pods);
+        self.serving.spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    }
+
+    /// The settings of a pool whose replicas are the server's pods.
+    pub(crate) fn pool(&self) -> String {
+        format!(
+            "[[pools]]\nname = \"found\"\ndiscover = \"kubernetes\"\n\
+             kubernetes = {{ selector = \"app=vllm\", kubeconfigs = [\"{}\"] }}\n",
+            self.kubeconfig.display()
+        )
+    }
+
+    /// Puts a pod there, new or changed, and tells those that watch.
+    pub(crate) fn put(&self, pod: PodSpec) {
+        let mut known = self.known.lock().unwrap();
+        known.version += 1;
+        let json = pod.json(known.version);
+        let kind = if known.pods.insert(pod.uid, pod).is_some() { "MODIFIED" } else { "ADDED" };
+        known.tell(&format!(r#"{{"type":"{kind}","object":{json}}}"#));
+    }
+
+    /// Takes a pod away; `is_told` unless the watch loses it.
+    pub(crate) fn delete(&self, uid: &str, is_told: bool) {
+        let mut known = self.known.lock().unwrap();
+        known.version += 1;
+        let json = known.pods.remove(uid).unwrap().json(known.version);
+        if is_told {
+            known.tell(&format!(r#"{{"type":"DELETED","object":{json}}}"#));
+        }
+    }
+
+    pub(crate) fn set_mood(&self, mood: Mood) {
+        self.known.lock().unwrap().mood = mood;
+    }
+
+    /// Writes a line into every watch.
+    pub(crate) fn say(&self, line: &str) {
+        self.known.lock().unwrap().tell(line);
+    }
+
+    /// Breaks every watch off; `is_gone` if what happened meanwhile is not kept.
+    pub(crate) fn cut(&self, is_gone: bool) {
+        let mut known = self.known.lock().unwrap();
+        known.oldest = if is_gone { known.version } else { known.oldest };
+        for watch in std::mem::take(&mut known.watches) {
+            _ = watch.try_send(None);
+        }
+    }
+
+    /// Takes no connection any more, and drops those it has.
+    pub(crate) async fn go_away(&mut self) {
+        self.serving.shutdown().await;
+        self.cut(false);
+    }
+
+    /// Is there again.
+    pub(crate) async fn come_back(&mut self) {
+        let mut listener = None;
+        let address = self.address;
+        eventually("the port is free", async || {
+            listener = TcpListener::bind(address).await.ok();
+            listener.is_some()
+        })
+        .await;
+        self.serve(listener.unwrap());
+    }
+
+    pub(crate) fn lists(&self) -> usize {
+        self.known.lock().unwrap().lists
+    }
+
+    pub(crate) fn selector(&self) -> String {
+        self.known.lock().unwrap().selector.clone()
+    }
+
+    /// Waits until something watches.
+    pub(crate) async fn watched(&self) {
+        let is_watched = async || {
+            let mut known = self.known.lock().unwrap();
+            known.watches.retain(|it| !it.is_closed());
+            !known.watches.is_empty()
+        };
+        eventually("the pods are watched", is_watched).await;
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.kubeconfig);
+    }
+}
+
+impl Known {
+    fn tell(&mut self, line: &str) {
+        self.watches.retain(|it| it.try_send(Some(format!("{line}\n"))).is_ok());
+    }
+}
+
+async fn pods(
+    State(known): State<Arc<Mutex<Known>>>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Response {
+    let mut known = known.lock().unwrap();
+    match known.mood {
+        Mood::Well => {}
+        Mood::Forbidding => {
+            let text = r#"{"kind":"Status","code":403,"message":"pods is forbidden"}"#;
+            return (StatusCode::FORBIDDEN, text).into_response();
+        }
+        Mood::Babbling => return "<html>It works!</html>".into_response(),
+    }
+    if query.get("watch").is_none_or(|it| it != "true") {
+        known.lists += 1;
+        known.selector = query.get("labelSelector").cloned().unwrap_or_default();
+        let version = known.version;
+        let items: Vec<String> = known.pods.values().map(|it| it.json(version)).collect();
+        let items = items.join(",");
+        return format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"items":[{items}]}}"#)
+            .into_response();
+    }
+    let from: u64 = query["resourceVersion"].parse().unwrap();
+    let (send, lines) = mpsc::channel(LINES_MAX);
+    if from < known.oldest {
+        let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
+        send.try_send(Some(format!("{gone}\n"))).unwrap();
+    } else {
+        // What changed since then, as far as it is still there.
+        for pod in known.pods.values().filter(|_| from < known.version) {
+            let line = format!(r#"{{"type":"MODIFIED","object":{}}}"#, pod.json(known.version));
+            send.try_send(Some(line + "\n")).unwrap();
+        }
+        known.watches.push(send);
+    }
+    let next = async |mut lines: mpsc::Receiver<Option<String>>| {
+        let line = lines.recv().await?;
+        let line = line.map(Bytes::from).ok_or_else(|| std::io::Error::other("cut"));
+        Some((line, lines))
+    };
+    Body::from_stream(stream::unfold(lines, next)).into_response()
+}
