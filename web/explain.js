@@ -26,6 +26,7 @@ function room() {
  * @returns {{ stretches: Stretch[], marks: { at: number, name: string }[], end: number }}
  */
 function stretches(it) {
+  if (it.life?.length) return told(it);
   const end = it.outcome?.total_ms ?? Math.max(it.line?.waited_ms ?? 0, 1);
   /** @type {Stretch[]} */
   const all = [];
@@ -50,6 +51,37 @@ function stretches(it) {
   const marks = /** @type {{ at: number, name: string }[]} */ ([]);
   if (it.line?.first_token_within_ms) marks.push({ at: it.line.first_token_within_ms, name: "deadline of the first token" });
   return { stretches: all.filter((one) => one.to >= one.from), marks, end };
+}
+
+/**
+ * The same from the stages that the router tells.
+ * @param {any} it
+ */
+function told(it) {
+  const of = (/** @type {string} */ stage) => it.life.find((/** @type {any} */ one) => one.stage === stage);
+  const end = of("end")?.at_ms ?? it.outcome?.total_ms ?? 1;
+  /** @type {Stretch[]} */
+  const all = [];
+  const [arrival, line, first, gaps] = ["arrival", "line", "first_token", "gaps"].map(of);
+  if (arrival?.took_ms >= 1) all.push({ name: "body comes", from: 0, to: arrival.took_ms, hue: "var(--c7)", said: arrival.detail });
+  if (line) all.push({ name: "in the line", from: line.at_ms, to: line.at_ms + (line.took_ms ?? 0), hue: "var(--c4)", said: line.detail, expected: line.expected_ms });
+  const steps = it.life.filter((/** @type {any} */ one) => one.stage === "try" || one.stage === "failure");
+  steps.forEach((/** @type {any} */ one, /** @type {number} */ at) => {
+    if (one.stage !== "try") return;
+    const failure = steps[at + 1]?.stage === "failure" ? steps[at + 1] : null;
+    const where = `on ${short(one.detail)}`;
+    if (failure) all.push({ name: "failed try", from: one.at_ms, to: failure.at_ms, hue: "var(--c2)", said: `${where}: ${failure.detail}` });
+    else if (first) all.push({ name: "to the first token", from: one.at_ms, to: first.at_ms, hue: "var(--c1)", said: where, expected: first.expected_ms });
+    else all.push({ name: "whole answer", from: one.at_ms, to: end, hue: "var(--c1)", said: where });
+  });
+  if (first) {
+    const pause = gaps?.took_ms ? `${time(gaps.took_ms)} between two tokens (expected ${time(gaps.expected_ms)})` : "the answer";
+    all.push({ name: "tokens", from: first.at_ms, to: Math.max(end, first.at_ms), hue: "var(--c3)", said: pause, expected: gaps?.took_ms ? ((end - first.at_ms) * gaps.expected_ms) / gaps.took_ms : null });
+  }
+  const longest = of("longest_gap");
+  if (longest) all.push({ name: "longest pause", from: longest.at_ms, to: longest.at_ms + longest.took_ms, hue: "var(--c5)", said: longest.detail });
+  const within = it.line?.first_token_within_ms;
+  return { stretches: all.filter((one) => one.to >= one.from), marks: within ? [{ at: within, name: "deadline of the first token" }] : [], end };
 }
 
 /**
@@ -105,10 +137,10 @@ export function decision(one, at, it) {
   if (one.failed) out.append(h("p", {}, badge(`failed there: ${one.failed}`, "bad")));
   out.append(h("div", { class: "figures" },
     figure("First token predicted", time(one.ttft_ms)), figure("First token came", time(real), real === null ? (isLast ? "it was not streamed" : "it failed there") : one.ttft_ms > 0 ? `${digits(real / one.ttft_ms)}× the prediction` : ""),
-    figure("Prompt", `${digits(one.prompt_tokens)} tok`, one.terms ? `${percent(one.terms.cached_tokens / Math.max(1, one.prompt_tokens))} cached there` : ""), figure("Candidates", String(one.candidates_total), one.policy)));
+    figure("Prompt", `${digits(one.prompt_tokens)} tok`, one.terms ? `${percent(one.terms.cached_tokens / Math.max(1, one.prompt_tokens))} cached there` : ""), one.policy ? figure("Candidates", String(one.candidates_total), one.policy) : null));
   const priced = one.candidates.filter((/** @type {any} */ candidate) => candidate.terms);
   if (priced.length) out.append(h("h3", {}, "What each replica would have cost"), bars(one, priced));
-  else out.append(h("p", { class: "note" }, `The policy ${one.policy} prices nothing.`));
+  else if (one.policy) out.append(h("p", { class: "note" }, `The policy ${one.policy} prices nothing.`));
   if (one.what_if.length) out.append(h("h3", {}, "What other policies would have done"), others(one));
   return out;
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context as _;
 use cleave_io::admin::{self, AdminServer};
 use cleave_io::config::{self, Config, Flags};
-use cleave_io::coordination::Cluster;
+use cleave_io::coordination::{self, Cluster};
 use cleave_io::proxy::{Router, Server};
 use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
@@ -100,29 +100,16 @@ impl Serve {
         let fitting = connections_that_fit(config.proxy.limits.connections_max);
         let server = Server::bind(Arc::clone(&router), given)?.with_connections_max(fitting);
         let port = RunningAdmin::open(&config.admin, &router, self.take_over).await?;
-        let cluster = match config.cluster.clone() {
-            Some(settings) => Some(Cluster::bind(settings, Arc::clone(&router))?),
-            None => None,
-        };
+        let cluster = config.cluster.clone();
+        let cluster = cluster.map(|it| Cluster::bind(it, Arc::clone(&router))).transpose()?;
         let membership = Membership::new(Arc::clone(&router));
         membership.configure(&config);
         if self.take_over {
             know_replicas(&router).await;
+            coordination::take_over(&router).await;
         }
         announce(&config, &server, port.address)?;
-        if !port.address.ip().is_loopback() && config.admin.tokens.is_empty() {
-            router.events.publish(Incident {
-                kind: "admin",
-                state: "open",
-                detail: Some(format!(
-                    "the admin port {} is open beyond this machine and asks for no token: all that \
-                     reach it can read everything and give orders (admin.tokens)",
-                    port.address
-                )),
-                alert: true,
-                ..Incident::default()
-            });
-        }
+        warn_of_open_admin(&config, &router, port.address);
         successor::tell_supervisor();
 
         let [stop, hurry, taken] = std::array::from_fn(|_| CancellationToken::new());
@@ -133,10 +120,7 @@ impl Serve {
             cluster
         });
         let traced = Arc::clone(&router);
-        beside.keep("traces", move || {
-            let router = Arc::clone(&traced);
-            async move { router.traces.run().await }
-        });
+        beside.keep("traces", move || Arc::clone(&traced).send_traces());
         beside.keep("tick", move || Arc::clone(&router).tick());
         let handing = Arc::new(Handing {
             listener: server.share_listener()?,
@@ -241,17 +225,33 @@ impl Serve {
 
 /// Says where everything is: once on standard output for people and scripts, once in the log.
 fn announce(config: &Config, server: &Server, admin_listen: SocketAddr) -> anyhow::Result<()> {
-    let scheme = if config.proxy.tls.is_some() { "https" } else { "http" };
-    let listen = server.local_addr()?;
-    let mut out = std::io::stdout();
-    let admin = if config.admin.tls.is_some() { "https" } else { "http" };
-    writeln!(out, "cleave listening on {scheme}://{listen}, admin on {admin}://{admin_listen}")?;
+    let scheme = |is_secure: bool| if is_secure { "https" } else { "http" };
+    let (data, admin) = (scheme(config.proxy.tls.is_some()), scheme(config.admin.tls.is_some()));
+    let (mut out, listen) = (std::io::stdout(), server.local_addr()?);
+    writeln!(out, "cleave listening on {data}://{listen}, admin on {admin}://{admin_listen}")?;
     out.flush()?;
     for pool in &config.pools {
         let (replicas, policy) = (pool.replicas.len(), pool.brain.policy);
         info!(pool = pool.name, replicas, %policy, models = pool.models.join(","), "pool");
     }
     Ok(())
+}
+
+/// Tells operators that the admin port is open to all that reach it, where it is.
+fn warn_of_open_admin(config: &Config, router: &Router, address: SocketAddr) {
+    if !address.ip().is_loopback() && config.admin.tokens.is_empty() {
+        router.events.publish(Incident {
+            kind: "admin",
+            state: "open",
+            detail: Some(format!(
+                "the admin port {} is open beyond this machine and asks for no token: all that \
+                 reach it can read everything and give orders (admin.tokens)",
+                address
+            )),
+            alert: true,
+            ..Incident::default()
+        });
+    }
 }
 
 /// The admin port while it is served.
@@ -343,7 +343,16 @@ impl Handing {
             port.end.cancel();
             // The successor reads what is written down by now.
             port.router.flush();
-            match successor::start(self.listener.try_clone()?).await {
+            let starting = successor::start(self.listener.try_clone()?);
+            let handing = async {
+                coordination::hand_over(&port.router).await;
+                std::future::pending::<()>().await;
+            };
+            let started = tokio::select! {
+                started = starting => started,
+                () = handing => continue,
+            };
+            match started {
                 Ok(pid) => {
                     info!(pid, "successor serves: no new connections here, streams finish");
                     self.taken.cancel();

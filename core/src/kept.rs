@@ -26,7 +26,7 @@ pub enum KeptAt {
     Replica(Place),
     /// It belongs to another owner.
     Foreign,
-    /// It was made before this router started or by another router, or it is long ago, or it does not exist.
+    /// It was made before this router started, or it is long ago, or it does not exist.
     Unknown,
 }
 
@@ -62,19 +62,20 @@ impl KeptIds {
         KeptAt::Replica(Place(*place))
     }
 
-    /// Notes that a replica keeps an id of `owner`, unless the id belongs to another owner.
-    pub fn remember(&mut self, owner: u64, id: &str, place: Place) {
+    /// Notes that a replica keeps an id of `owner`, unless the id belongs to another owner. Returns what is new of it.
+    pub fn remember(&mut self, owner: u64, id: &str, place: Place) -> Option<KeptRow> {
         let row = [hash(id), owner, place.0];
         if !self.put(row) {
-            return;
+            return None;
         }
         self.fresh = self.fresh.take().filter(|it| it.len() < FRESH_MAX).map(|mut fresh| {
             fresh.push(row);
             fresh
         });
+        Some(row)
     }
 
-    /// Takes on an id that was written down.
+    /// Takes on an id that was written down, or that another router told.
     pub fn restore(&mut self, row: KeptRow) {
         self.put(row);
     }

@@ -23,7 +23,7 @@ const REASONS = /** @type {Record<string, string>} */ ({
 /** @param {HTMLElement} place */
 function build(place) {
   const search = h("input", { type: "search", placeholder: "Find a tenant", "aria-label": "Find a tenant", value: wanted, oninput: () => { wanted = search.value; drawTenants(); } });
-  place.append(head("Line & tenants", "Who waits, for how long and why; contracts and what was used of them.", search));
+  place.append(head("Line & tenants", "Which requests wait, for how long and why; contracts and what was used of them.", search));
   const wrong = trouble();
   place.append(wrong.element);
   const set = figures(place, ["Waiting", "Work waiting", "The line moves", "Gone in about", "Held in memory"]);

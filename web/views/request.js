@@ -20,7 +20,7 @@ function build(place) {
   const field = h("input", { id: "request-id", type: "search", placeholder: "x-request-id", "aria-label": "Find a request by its id" });
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); if (field.value.trim()) location.hash = `#request/${encodeURIComponent(field.value.trim())}`; };
   const orders = choice("Which requests", [["newest", "Newest"], ["slowest", "Slowest"], ["failed", "Failed"]], order, (it) => { order = it; asking?.now(); });
-  place.append(head("Requests", `Requests whose decision was kept: ${percent(state.fleet?.explained ?? 0)} of all (explain.sample), and those that asked for it.`, h("form", { class: "inline", onsubmit: submit }, field, h("button", { type: "submit" }, "Find")), orders.element));
+  place.append(head("Requests", `Those whose decision was kept: ${percent(state.fleet?.explained ?? 0)} of all (explain.sample), those that asked for it, and what failed, was slow, held, retried or moved.`, h("form", { class: "inline", onsubmit: submit }, field, h("button", { type: "submit" }, "Find")), orders.element));
   const wrong = trouble(), one = h("div", { class: "one-request" });
   const list = card("Requests", "Click one to see its life and its decision.");
   const set = table(list, "Requests", [
@@ -58,7 +58,7 @@ async function open(id) {
     put(parts.one,
       h("section", { class: "card" },
         h("div", { class: "card-head" }, h("h2", {}, h("code", {}, it.request_id), " ", it.outcome ? outcome({ ...it.outcome, refusal: it.refusal }) : outcome({ refusal: it.refusal, outcome: null })), h("button", { type: "button", class: "quiet", onclick: close }, "Close")),
-        h("p", { class: "note" }, [ago(it.age_seconds), `pool ${it.pool}`, it.line ? `tenant ${it.line.tenant}, class ${it.line.class}` : null, last ? `session ` : null].filter(Boolean).join(" · "), last ? h("a", { href: `#sessions/${last.session}` }, h("code", {}, last.session)) : null, last?.workload ? ` · ${last.workload}` : ""),
+        h("p", { class: "note" }, [ago(it.age_seconds), `pool ${it.pool}`, it.line ? `tenant ${it.line.tenant}, class ${it.line.class}` : null, it.kept_for ? `kept for: ${it.kept_for}` : null, last?.session ? `session ` : null].filter(Boolean).join(" · "), last?.session ? h("a", { href: `#sessions/${last.session}` }, h("code", {}, last.session)) : null, last?.workload ? ` · ${last.workload}` : ""),
         it.verdict ? h("p", { class: "verdict" }, it.verdict) : null, life(it)),
       it.tries.map((/** @type {any} */ one, /** @type {number} */ at) => decision(one, at, it)));
     parts.one.scrollIntoView({ block: "start" });

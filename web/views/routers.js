@@ -41,12 +41,12 @@ async function ask() {
   const lag = Math.max(0, ...talking.map((/** @type {any} */ it) => it.lag_seconds));
   const flight = told.peers.reduce((/** @type {number} */ all, /** @type {any} */ it) => all + it.in_flight, 0);
   parts.set([
-    [told.own ? told.own.slice(0, 8) : "alone", told.joining ? "waits to be told what others know" : state.now?.draining ? "draining" : "decides", told.joining ? "warn" : ""],
+    [told.own ? told.own.slice(0, 8) : "alone", told.joining ? "waits to be told what others know" : state.now?.draining ? "draining" : told.leads ? "leads: plans for all" : told.leader ? `${told.leader.slice(0, 8)} leads` : told.state === "minority" ? "too few are there to have a leader" : "decides", told.joining || told.state === "minority" ? "warn" : ""],
     [`${talking.length} of ${told.peers.length}`, told.own ? "" : "no cluster is configured", talking.length < told.peers.length ? "bad" : ""], [talking.length ? time(lag * 1000) : "–", ""], [whole(flight), "as heard"],
   ]);
   parts.alone.hidden = Boolean(told.own);
   put(parts.alone, "This router is alone. Several routers decide as one when each lists the others under [cluster] in its configuration.");
-  parts.setPeers(told.peers);
+  parts.setPeers(told.peers.map((/** @type {any} */ it) => ({ ...it, leader: it.id === told.leader })));
 }
 
 /** @type {import("../types").View} */

@@ -24,7 +24,7 @@ function build(place) {
   const wrong = trouble();
   place.append(wrong.element);
   const set = figures(place, ["Generation", "Workloads", "Fullest replica", "Imbalance", "Rounds", "Moved"]);
-  const matrix = card("Who may use what", "A row for each workload, a column for each replica. The darker, the more of the workload's load on each of its replicas.");
+  const matrix = card("Which may use which", "A row for each workload, a column for each replica. The darker, the more of the workload's load on each of its replicas.");
   const drawing = h("div", { class: "matrix scroll", tabindex: 0, role: "region", "aria-label": "Workloads against replicas" });
   matrix.append(drawing);
   const workloads = card("Workloads", "Heaviest first. Pin one to give it exactly the replicas it has now.");

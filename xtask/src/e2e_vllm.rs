@@ -16,6 +16,8 @@ use crate::server::Server;
 use crate::{python, repo};
 
 const REPLICAS: usize = 2;
+/// What the engines ask for; clients have another key.
+const ENGINE_KEY: &str = "engine-key-of-this-run";
 
 /// One replica takes about 70 s to start, and two share the machine.
 const START_LIMIT: Duration = Duration::from_secs(400);
@@ -57,6 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     must(
         python::pytest(&python::tests().join("real_engine.py"), &cleave)?
             .arg("-s")
+            .env("CLEAVE__API_KEY", ENGINE_KEY)
             .env("CLEAVE_E2E_REPLICAS", urls.join(",")),
     )
 }
@@ -76,7 +79,8 @@ fn start(recipe: &Path, folder: &Path, nth: usize) -> Result<(Server, SocketAddr
     command
         .arg(folder)
         .arg(address.port().to_string())
-        .arg(format!("ipc://{}", folder.join(format!("kv-{nth}")).display()));
+        .arg(format!("ipc://{}", folder.join(format!("kv-{nth}")).display()))
+        .args(["--api-key", ENGINE_KEY]);
     let server = Server::start(&format!("vllm-{nth}"), &mut command, folder)?;
     println!("vLLM {nth} is starting at {address}");
     Ok((server, address))

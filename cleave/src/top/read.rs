@@ -25,7 +25,8 @@ pub(super) struct Routers {
     /// None for a router that is alone.
     pub(super) own: Option<String>,
     pub(super) state: String,
-    pub(super) routers: u64,
+    #[serde(rename = "routers")]
+    pub(super) expected: u64,
     pub(super) present: u64,
     pub(super) leader: Option<String>,
     pub(super) leads: bool,

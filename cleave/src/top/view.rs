@@ -91,7 +91,8 @@ impl TopFrame {
 
     /// Shows the routers that decide as one; nothing for one that is alone.
     fn routers(&self, style: Style, lines: &mut Vec<String>) {
-        let Routers { own: Some(_), state, routers, present, leader, leads, peers } = &self.routers
+        let Routers { own: Some(_), state, expected, present, leader, leads, peers } =
+            &self.routers
         else {
             return;
         };
@@ -107,7 +108,7 @@ impl TopFrame {
         };
         let name = style.bold("routers");
         lines.push(String::new());
-        lines.push(format!("{name}  {state}  {present} of {routers}  {leading}"));
+        lines.push(format!("{name}  {state}  {present} of {expected}  {leading}"));
         let peer = |it: &PeerRouter| {
             let name = if it.address.is_empty() { &it.id } else { &it.address };
             let state = format!("{:<20}", it.state);
@@ -254,7 +255,7 @@ mod tests {
             let routers = Routers {
                 own: Some("1".to_owned()),
                 state: "whole".to_owned(),
-                routers: 3,
+                expected: 3,
                 present: 3,
                 leader: Some("2".to_owned()),
                 leads: false,

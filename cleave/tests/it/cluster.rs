@@ -242,3 +242,30 @@ async fn a_router_that_does_not_know_the_secret_is_not_talked_to() {
     let metrics = ask(routers[0].admin, &Request::get("/metrics")).await;
     assert!(metrics.text().contains("cleave_peers 1"), "{}", metrics.text());
 }
+
+#[tokio::test]
+async fn what_a_replica_keeps_by_id_is_found_through_any_router_also_one_that_comes_later() {
+    let mocks: Vec<Mock> = (0..3).map(|_| Mock::start(&["--speed", "inf"])).collect();
+    let urls: Vec<String> = mocks.iter().map(Mock::url).collect();
+    let mut routers = three(&urls).await;
+    let mut made = Vec::new();
+    for number in 0..9 {
+        let body = format!(r#"{{"model":"m","max_output_tokens":4,"input":"chat {number}"}}"#);
+        let answer = routers[number % 3].ask(&Request::post("/v1/responses", body)).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        let id = answer.json()["id"].as_str().unwrap().to_owned();
+        made.push((id, answer.header("x-mock-replica").unwrap().to_owned()));
+    }
+    let met = address(&routers[0]).await;
+    routers.push(start(&urls, Some(&met), "").await);
+    all_talk(&routers).await;
+    for router in &routers {
+        for (id, home) in &made {
+            eventually("it is found where it was made", async || {
+                let answer = router.ask(&Request::get(&format!("/v1/responses/{id}"))).await;
+                answer.status() == 200 && answer.header("x-mock-replica") == Some(home.as_str())
+            })
+            .await;
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Why a request went where it went: what is kept of decisions, what opens it, and how it is shown.
 
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support::{
     Answer, Json, Mock, Request, Router, Scripted, Wire, ask, config, eventually, json_answer,
@@ -190,14 +191,14 @@ const TOKEN: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
 #[tokio::test]
 async fn a_slow_request_is_always_kept_and_its_verdict_says_what_was_slow() {
     // Longer than is noticed, and many times what is expected of an idle replica.
-    let pause = std::time::Duration::from_millis(800);
+    let pause = Duration::from_millis(800);
     let replica = Scripted::start(move |mut exchange| async move {
         exchange.body().await;
         let first = exchange.head.header("x-request-id") == Some("late");
         exchange.send(sse_head()).await;
-        tokio::time::sleep(if first { pause } else { Default::default() }).await;
+        tokio::time::sleep(if first { pause } else { Duration::ZERO }).await;
         exchange.chunk(TOKEN).await;
-        tokio::time::sleep(if first { Default::default() } else { pause }).await;
+        tokio::time::sleep(if first { Duration::ZERO } else { pause }).await;
         exchange.chunk(TOKEN).await;
         exchange.send("0\r\n\r\n").await;
     })
@@ -234,7 +235,7 @@ async fn failed_and_retried_requests_are_always_kept() {
     let router = Router::start(&[ill.url(), well.url()], settings).await;
     // One of the first two comes to the one that is not well, if not both.
     for number in 0..2 {
-        let request = Request::chat("hi").header("x-request-id", &format!("r-{number}"));
+        let request = Request::chat("hi").header("x-request-id", format!("r-{number}"));
         assert_eq!(router.ask(&request).await.status(), 200);
     }
     let list = explained(&router, "/explain?kept_for=retried").await.json();

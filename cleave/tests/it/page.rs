@@ -13,12 +13,12 @@ fn signed(path: &str, token: &str) -> Request {
 }
 
 /// Reads frames of `/live`.
-struct Frames {
+struct LiveFrames {
     wire: Wire,
     text: String,
 }
 
-impl Frames {
+impl LiveFrames {
     async fn of(admin: SocketAddr, request: &Request) -> Self {
         let mut wire = Wire::connect(admin).await;
         wire.send(&request.bytes()).await;
@@ -91,7 +91,7 @@ async fn what_it_shows_needs_a_token_and_says_what_the_token_may_do() {
 async fn frames_tell_names_once_and_figures_again_and_again() {
     let (router, mock) = fleet("").await;
     assert_eq!(router.ask(&Request::stream("hi").session("s-1")).await.status(), 200);
-    let mut frames = Frames::of(router.admin, &Request::get("/live")).await;
+    let mut frames = LiveFrames::of(router.admin, &Request::get("/live")).await;
     let fleet = frames.next("fleet").await.unwrap();
     assert!(fleet.contains(&mock.url()) && fleet.contains("\"sample_seconds\":5"), "{fleet}");
     let now = frames.next("now").await.unwrap();
@@ -106,7 +106,7 @@ async fn frames_tell_names_once_and_figures_again_and_again() {
     let newest = past.split("\"at_s\":[").nth(1).and_then(|it| it.split([',', ']']).next());
     let newest = newest.expect("a sample");
     let after = Request::get(&format!("/live?after={newest}&event={}", u64::MAX >> 1));
-    let mut frames = Frames::of(router.admin, &after).await;
+    let mut frames = LiveFrames::of(router.admin, &after).await;
     let past = frames.next("past").await.unwrap();
     assert!(!past.contains(newest), "{past}");
 }
@@ -140,7 +140,7 @@ async fn a_session_is_found_where_it_lives_and_its_requests_are_listed() {
 #[tokio::test]
 async fn streams_end_when_the_port_closes_so_that_pages_come_to_the_successor() {
     let (router, _mock) = fleet("").await;
-    let mut frames = Frames::of(router.admin, &Request::get("/live")).await;
+    let mut frames = LiveFrames::of(router.admin, &Request::get("/live")).await;
     frames.next("now").await.unwrap();
     router.process.signal("USR2");
     while frames.next("now").await.is_some() {}

@@ -52,6 +52,40 @@ async fn no_request_is_lost_over_a_restart_under_load() {
 }
 
 #[tokio::test]
+async fn a_successor_knows_what_the_process_before_it_knew() {
+    let mocks: Vec<Mock> = (0..3).map(|_| Mock::start(&["--speed", "50"])).collect();
+    let urls: Vec<String> = mocks.iter().map(Mock::url).collect();
+    let folder = std::env::temp_dir().join(format!("cleave-handover-{}", std::process::id()));
+    let settings = format!("policy = \"priced\"\n[subsets]\nstate_dir = {folder:?}\n");
+    let mut router = Router::start(&urls, &settings).await;
+    let turn = async |address, session: usize, turn: usize| {
+        let text =
+            format!("{session} is a number. ").repeat(200) + &"and another turn. ".repeat(turn);
+        let request = Request::chat(&text).session(&format!("s-{session}"));
+        let answer = ask(address, &request).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        answer.header("x-mock-replica").unwrap().to_owned()
+    };
+    let mut homes = Vec::new();
+    for session in 0..12 {
+        homes.push(turn(router.address, session, 0).await);
+    }
+    router.process.signal("USR2");
+    router.says("took over what the process before knew").await;
+    router.says("successor serves").await;
+    let successor = router.successor();
+    assert!(router.process.gone().await.success());
+    for (session, home) in homes.iter().enumerate() {
+        assert_eq!(turn(router.address, session, 1).await, *home, "{session}");
+    }
+    let left: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().collect();
+    let is_socket = |it: &std::fs::DirEntry| it.path().extension().is_some_and(|it| it == "sock");
+    assert!(!left.iter().any(is_socket), "{left:?}");
+    drop(successor);
+    _ = std::fs::remove_dir_all(&folder);
+}
+
+#[tokio::test]
 async fn without_a_successor_the_old_process_goes_on() {
     let mock = Mock::start(&["--speed", "inf"]);
     let router = Router::start(&[mock.url()], "").await;

@@ -1,7 +1,9 @@
 //! Tenants that may not find each other's prompts in a cache: the engine is told by a salt of the
 //! tenant's own, and nothing else of the body changes.
 
-use crate::support::{Request, Requests, Router, Scripted, Wire, json_answer};
+use std::fmt::Write as _;
+
+use crate::support::{Request, Requests, Router, Scripted, Wire, ask, json_answer};
 
 /// A router in front of one replica, with an alias, and the given line in the pool.
 async fn pool(line: &str) -> (Router, Scripted, Requests) {
@@ -151,4 +153,29 @@ async fn tenants_that_share_are_left_alone() {
     let (router, _replica, mut requests) = pool("cache = \"shared\"").await;
     let sent = r#"{"model":"m","messages":[{"content":"hi"}]}"#;
     assert_eq!(received(&router, &mut requests, "Bearer 1", sent).await, sent);
+}
+
+#[tokio::test]
+async fn ten_thousand_tenants_are_served_and_a_hundred_shown() {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let mut file = format!(
+        "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\nreplicas = [\"{}\"]\n",
+        replica.url()
+    );
+    // The SHA-256 of `key-a`, and hashes that no key has.
+    let key = "f10f781241e2246678b6b45c857069208152a53863e47fac33f607ab405006f4";
+    for number in 0..10_000 {
+        let hash = if number == 9_999 { key.to_owned() } else { format!("{number:064x}") };
+        let keys = format!("key_sha256 = [\"{hash}\"]");
+        let contract = "contract.requests_per_min = 60";
+        writeln!(file, "[[tenants]]\nname = \"t-{number}\"\n{keys}\n{contract}").unwrap();
+    }
+    let router = Router::start_with(&file);
+    router.until("the replica is up", |it| it.count(|it| it.state == "up") == 1).await;
+    let request = Request::chat("hi").header("authorization", "Bearer key-a");
+    assert_eq!(router.ask(&request).await.status(), 200);
+    let page = ask(router.admin, &Request::get("/metrics")).await;
+    assert!(page.text().matches("cleave_tenant_waiting{").count() <= 101, "bounded");
+    let page = ask(router.admin, &Request::get("/tenants")).await;
+    assert!(page.text().contains("t-9999"), "the whole is on its own page");
 }

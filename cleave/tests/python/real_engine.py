@@ -45,6 +45,16 @@ def test_the_model_is_listed(client: openai.OpenAI) -> None:
     assert [it.id for it in client.models.list()] == [MODEL]
 
 
+def test_the_engines_ask_for_a_key_that_clients_do_not_have(
+    client: openai.OpenAI, replicas: list[str]
+) -> None:
+    for replica in replicas:
+        with openai.OpenAI(base_url=f"{replica}/v1", api_key="key-a", max_retries=0) as direct:
+            with pytest.raises(openai.AuthenticationError):
+                direct.models.list()
+    assert client.chat.completions.create(**GREEDY).choices
+
+
 def test_a_streamed_chat_says_what_the_whole_one_says(client: openai.OpenAI) -> None:
     whole = client.chat.completions.create(**GREEDY)
     chunks = list(client.chat.completions.create(**GREEDY, stream=True))

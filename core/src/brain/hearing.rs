@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::cluster::{Came, News, Opened};
 use crate::domain::{Moment, Place, PromptTail, ReplicaId, RequestId, RouterId};
 use crate::fleet::{State, ms};
-use crate::prefix::likeness;
+use crate::prefix::{PrefixIndex, likeness};
 use crate::queue::{Tenant, Work};
 
 use super::Brain;
@@ -36,6 +36,9 @@ impl Brain {
         if is_whole {
             books.clear(now, &mut self.fleet);
         }
+        if self.peers.own().is_none() {
+            self.placement.index().into_iter().for_each(PrefixIndex::keep_anchors);
+        }
         for it in news {
             self.on_news(now, router, it, actions);
         }
@@ -47,6 +50,9 @@ impl Brain {
             self.peers.on_lost(now, router);
         } else {
             self.peers.on_left(now, router, &mut self.fleet);
+        }
+        if self.peers.own().is_none() {
+            self.placement.index().into_iter().for_each(PrefixIndex::drop_anchors);
         }
     }
 
@@ -93,6 +99,7 @@ impl Brain {
                 let assignment = Arc::clone(self.placement.assignment());
                 self.peers.tell_one(router, News::Assigned(assignment));
             }
+            News::Found(found) => self.on_found(now, found),
             News::Forgot => {
                 self.peers.on_lost(now, router);
                 for it in self.whole(now) {
@@ -233,7 +240,7 @@ impl Brain {
     }
 
     /// Finds a replica by its place.
-    fn at(&self, place: Place) -> Option<ReplicaId> {
+    pub(super) fn at(&self, place: Place) -> Option<ReplicaId> {
         self.fleet.iter().find(|it| it.place == place).map(|it| it.id)
     }
 }

@@ -10,6 +10,7 @@ mod arrival;
 mod books;
 mod event;
 mod explain;
+mod found;
 mod health;
 mod hearing;
 pub mod hostile;
@@ -227,6 +228,7 @@ impl Brain {
             self.peers.on_time(now, &mut self.fleet);
             self.tell_sample();
             self.tell_plan();
+            self.tell_learned(now);
             self.swept_at = now;
         }
         self.finish(now, before, actions);

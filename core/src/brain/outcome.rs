@@ -41,7 +41,7 @@ impl Brain {
         }
         // 4. Poison: the death counts.
         if is_gone {
-            self.poison.on_confirmed(now, failed);
+            self.confirm_death(now, failed);
         }
         // 5. Health: the replica is blamed, asked or excused.
         self.check(now, actions, |it, fleet, found| {
@@ -136,6 +136,7 @@ impl Brain {
         let usage = believed(now, &booking, usage);
         self.settle(now, (request, &booking), usage, outcome == Outcome::Done);
         self.books.learn(now, &mut self.fleet, &booking, outcome, usage);
+        self.tell_lesson(&booking, usage, outcome == Outcome::Done);
         self.health.learn(&booking, usage);
         self.learning.on_ended(now, &self.fleet, &booking, usage, outcome == Outcome::Done);
         match outcome {

@@ -42,6 +42,7 @@ impl Brain {
             self.change(*replica, |it| it.breaker.excuse(now));
         }
         let scope = conviction.scope;
+        self.tell_conviction(key, fingerprint);
         if let Some(replica) = conviction.places.last().copied() {
             self.notices.push(Notice::Quarantined { replica, key, fingerprint, scope });
         }
@@ -198,6 +199,7 @@ impl Brain {
     pub(super) fn acquit(&mut self, now: Moment, booking: &Booking) {
         let Booking { key, fingerprint, replica, .. } = *booking;
         if self.poison.on_served(now, booking) {
+            self.tell_acquittal(key, fingerprint);
             self.notices.push(Notice::Acquitted { replica, key, fingerprint });
         }
     }

@@ -85,22 +85,18 @@ impl Brain {
                 }
                 Finding::Hung { replica } => {
                     self.poison.on_death(now, replica);
-                    self.poison.on_confirmed(now, replica);
+                    self.confirm_death(now, replica);
                     self.placement.on_gone(replica);
                     let there = self.books.at(replica);
                     actions.extend(there.map(|request| Action::GiveUp { request, replica }));
                 }
                 Finding::Ask { replica, limit } => actions.push(Action::Ask { replica, limit }),
                 Finding::Gone { replica } => {
-                    self.poison.on_confirmed(now, replica);
+                    self.confirm_death(now, replica);
                     self.placement.on_gone(replica);
                 }
                 Finding::Alive { replica } => self.placement.on_alive(replica),
-                Finding::Restarted { replica } => {
-                    self.placement.on_restarted(replica);
-                    self.poison.on_confirmed(now, replica);
-                    self.notices.push(Notice::Restarted { replica });
-                }
+                Finding::Restarted { replica } => self.on_restarted(now, replica),
             }
         }
     }

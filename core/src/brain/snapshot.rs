@@ -1,7 +1,9 @@
 //! What the page, the admin port and the tests may see of a brain.
 
+use std::collections::BTreeMap;
+
 use crate::cost::learned::Learned;
-use crate::domain::{Moment, ReplicaId, Report};
+use crate::domain::{Moment, ReplicaId, Report, RouterId};
 use crate::fleet::{Drift, Load};
 use crate::policy::PolicyKind;
 use crate::queue::{ClassSnapshot, ContractUsage, GateSnapshot, Tenant};
@@ -86,6 +88,8 @@ pub struct ReplicaLoad {
     pub pace: f64,
     /// What other routers have booked there.
     pub elsewhere: Load,
+    /// Requests of each other router there, and their work in milliseconds.
+    pub by_router: BTreeMap<RouterId, (usize, f64)>,
     /// Prompt tokens of requests whose answer has not begun, cached ones included.
     pub waiting_prompt_tokens: u64,
     /// Prompt tokens of requests being answered.
@@ -186,6 +190,7 @@ impl Brain {
             capacity_mu_per_min: it.capacity_mu_per_min(),
             pace: it.pace.factor(),
             elsewhere: it.elsewhere.load(),
+            by_router: BTreeMap::new(),
             waiting_prompt_tokens: 0,
             answering_prompt_tokens: 0,
             output_tokens: 0,
@@ -203,6 +208,12 @@ impl Brain {
             }
             let expected = outline.output_tokens.unwrap_or(0).max(booking.account.streamed_tokens);
             load.output_tokens += u64::from(expected);
+        }
+        for (router, booking) in self.peers.bookings_by_router() {
+            let Ok(at) = loads.binary_search_by_key(&booking.replica, |it| it.id) else { continue };
+            let (in_flight, work_ms) = loads[at].by_router.entry(router).or_default();
+            *in_flight += 1;
+            *work_ms += booking.charge.work_ms();
         }
         loads
     }

@@ -15,7 +15,7 @@ use crate::sharding::Generation;
 
 use super::admission::Bill;
 use super::peers::Telling;
-use super::request::Booking;
+use super::request::{Booking, CostEstimate};
 use super::{Brain, Order};
 
 /// Progress of a stream is told each time it passes a multiple of this.
@@ -56,17 +56,23 @@ impl Brain {
         all.extend((!assignment.is_empty()).then(|| News::Assigned(Arc::clone(assignment))));
         for (request, booking) in self.books.iter() {
             let Some(it) = self.fleet.get(booking.replica) else { continue };
+            // It is charged to its tenant already, by what is told of contracts.
+            let (tenant, (work, tokens)) = spent(booking);
             let opened = Opened {
                 request: *request,
                 replica: it.place,
                 key: booking.key,
                 charge: booking.account.charge,
                 expected_ms: booking.account.expected_ms,
+                tenant,
+                work,
+                tokens,
                 ..Opened::default()
             };
             all.push(News::Opened(Box::new(opened)));
             all.extend(booking.account.is_read.then_some(News::Begun { request: *request }));
         }
+        self.list_found(now, &mut all);
         for it in self.fleet.iter().filter(|it| it.state().reason.is_some()) {
             all.push(News::Stood { replica: it.place, state: it.state() });
         }
@@ -109,8 +115,8 @@ impl Brain {
 
     /// Says what a prompt adds to caches, before it is noted where it goes; `None` where nothing is told.
     pub(super) fn chain_of(&mut self, outline: &Outline) -> Option<PromptTail> {
-        self.peers.own()?;
         self.peers.note_block_tokens(outline.block_tokens);
+        self.peers.own()?;
         Some(self.placement.index().map(|it| it.added(&outline.blocks)).unwrap_or_default())
     }
 
@@ -121,21 +127,18 @@ impl Brain {
         to: &Candidate,
         chain: Option<PromptTail>,
     ) {
-        let Some(chain) = chain else { return };
         let output = f64::from(booking.outline.output_tokens.unwrap_or(0));
         let expected_ms = whole_u32(booking.account.ttft_ms + output * to.load.gap_ms());
         booking.account.expected_ms = expected_ms;
-        let estimate = &booking.estimate;
-        let is_held = estimate.held.is_some_and(|it| it.usage != Use::BestEffort);
-        let (work, tokens) =
-            if is_held { (estimate.work.parts(), estimate.tokens) } else { (0, 0) };
+        let Some(chain) = chain else { return };
+        let (tenant, (work, tokens)) = spent(booking);
         self.peers.tell(News::Opened(Box::new(Opened {
             request,
             replica: to.place,
             key: booking.key,
             charge: booking.account.charge,
             expected_ms,
-            tenant: estimate.tenant.0,
+            tenant,
             work,
             tokens,
             is_first_try: booking.tried.is_empty(),
@@ -225,4 +228,11 @@ impl Brain {
             self.peers.tell(News::Sampled { replica: place, held, sample });
         }
     }
+}
+
+/// Says what a request was reserved for its tenant: work and tokens.
+fn spent(booking: &Booking) -> (u64, (u64, u64)) {
+    let CostEstimate { tenant, work, tokens, held, .. } = booking.estimate;
+    let is_held = held.is_some_and(|it| it.usage != Use::BestEffort);
+    (tenant.0, if is_held { (work.parts(), tokens) } else { (0, 0) })
 }

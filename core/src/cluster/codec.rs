@@ -12,7 +12,7 @@ pub enum Malformed {
     Unknown(u8),
     #[error("something follows its end")]
     Rest,
-    #[error("an assignment in it has gaps or overlaps")]
+    #[error("a text or an assignment in it has a flaw")]
     Flawed,
 }
 
@@ -28,6 +28,11 @@ pub(super) fn write_number(into: &mut Vec<u8>, mut number: u64) {
 /// Writes a number that is as often large as small, such as a hash.
 pub(super) fn write_hash(into: &mut Vec<u8>, hash: u64) {
     into.extend_from_slice(&hash.to_le_bytes());
+}
+
+/// Writes a figure that may be anything but no number at all.
+pub(super) fn write_float(into: &mut Vec<u8>, figure: f64) {
+    write_hash(into, figure.to_bits());
 }
 
 /// Writes a list of hashes, of which no more than `max` are told.
@@ -110,6 +115,18 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(*first))
     }
 
+    pub(super) fn float(&mut self) -> Result<f64, Malformed> {
+        let figure = f64::from_bits(self.hash()?);
+        if figure.is_finite() { Ok(figure) } else { Err(Malformed::Long) }
+    }
+
+    pub(super) fn short_float(&mut self) -> Result<f32, Malformed> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
+        self.0 = rest;
+        let figure = f32::from_bits(u32::from_le_bytes(*first));
+        if figure.is_finite() { Ok(figure) } else { Err(Malformed::Long) }
+    }
+
     pub(super) fn hashes(&mut self, max: usize) -> Result<Vec<u64>, Malformed> {
         let count = self.count(max, size_of::<u64>())?;
         (0..count).map(|_| self.hash()).collect()
@@ -131,7 +148,7 @@ impl<'a> Reader<'a> {
         let count = self.count(max, 1)?;
         let (text, rest) = self.0.split_at_checked(count).ok_or(Malformed::Short)?;
         self.0 = rest;
-        Ok(String::from_utf8_lossy(text).into_owned())
+        String::from_utf8(text.to_vec()).map_err(|_| Malformed::Flawed)
     }
 }
 

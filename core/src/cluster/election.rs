@@ -150,9 +150,9 @@ impl Election {
 
     fn is_seen_by_most(&self, router: RouterId) -> bool {
         let is_seen_here = router != self.own && self.views.contains_key(&router);
-        let sees = |(by, view): &(&RouterId, &View)| **by != router && view.sees.contains(&router);
+        let knows = |(by, view): &(&RouterId, &View)| **by != router && view.sees.contains(&router);
         // It sees itself, also where that is known from another router only.
-        let seen = 1 + self.views.iter().filter(sees).count() + usize::from(is_seen_here);
+        let seen = 1 + self.views.iter().filter(knows).count() + usize::from(is_seen_here);
         self.electorate() < 2 * u32::try_from(seen).unwrap_or(u32::MAX / 2)
     }
 }
@@ -300,7 +300,7 @@ mod tests {
         #[test]
         fn a_partition_has_one_leader_at_most(
             count in 1_usize..8,
-            sides in prop::collection::vec(0_u8..3, 8),
+            sides in prop::collection::vec(0_usize..3, 8),
         ) {
             let mut net = Net::new(count);
             for one in 0..count {

@@ -7,7 +7,7 @@ use crate::fleet::{Load, Reason, State};
 
 use super::codec::{Malformed, Reader, write_hash, write_hashes, write_number};
 use super::news::{Came, News, Opened, SharedOrder, Stamp};
-use super::plan;
+use super::{learned, plan};
 
 /// No chain that is told has more blocks; what goes beyond is not told.
 const BLOCKS_MAX: usize = 1 << 16;
@@ -51,11 +51,8 @@ pub(super) fn encode_news(news: &News, into: &mut Vec<u8>) {
         News::Ended { request, came } => {
             into.push(if came.is_some() { 4 } else { 3 });
             write_number(into, request.0);
-            if let Some(Came { prompt_tokens, output_tokens, work, tokens }) = came {
-                write_number(into, (*prompt_tokens).into());
-                write_number(into, (*output_tokens).into());
-                write_number(into, *work);
-                write_number(into, *tokens);
+            if let Some(came) = came {
+                write_came(came, into);
             }
         }
         News::Home { key, replica } => {
@@ -66,14 +63,11 @@ pub(super) fn encode_news(news: &News, into: &mut Vec<u8>) {
         News::Stood { replica, state } => {
             into.push(6);
             write_hash(into, replica.0);
-            into.push(position(&STATES, &state.name));
-            into.push(state.reason.map_or(0, |it| 1 + position(&REASONS, &it)));
+            write_state(state, into);
         }
         News::Ordered { order, stamp } => {
             into.push(7);
-            write_number(into, stamp.number);
-            write_hash(into, stamp.router.0);
-            write_order(order, into);
+            write_order(order, *stamp, into);
         }
         News::Cached { replica, block_tokens, chain } => {
             into.push(8);
@@ -107,6 +101,7 @@ pub(super) fn encode_news(news: &News, into: &mut Vec<u8>) {
             plan::write_generation(*generation, into);
         }
         News::AskedPlan => into.push(15),
+        News::Found(found) => learned::encode(found, into),
     }
 }
 
@@ -157,8 +152,20 @@ pub(super) fn read_news(reader: &mut Reader<'_>) -> Result<News, Malformed> {
         13 => News::Assigned(Arc::new(plan::read_assignment(reader)?)),
         14 => News::Planned { generation: plan::read_generation(reader)? },
         15 => News::AskedPlan,
-        other => return Err(Malformed::Unknown(other)),
+        other => News::Found(learned::read(other, reader)?),
     })
+}
+
+fn write_state(state: &State, into: &mut Vec<u8>) {
+    into.push(position(&STATES, &state.name));
+    into.push(state.reason.map_or(0, |it| 1 + position(&REASONS, &it)));
+}
+
+fn write_came(came: &Came, into: &mut Vec<u8>) {
+    let Came { prompt_tokens, output_tokens, work, tokens } = *came;
+    for it in [prompt_tokens.into(), output_tokens.into(), work, tokens] {
+        write_number(into, it);
+    }
 }
 
 fn write_opened(it: &Opened, into: &mut Vec<u8>) {
@@ -223,7 +230,9 @@ fn read_chain(reader: &mut Reader<'_>) -> Result<PromptTail, Malformed> {
     Ok(PromptTail { parent, depth, more: reader.hashes(BLOCKS_MAX)? })
 }
 
-fn write_order(order: &SharedOrder, into: &mut Vec<u8>) {
+fn write_order(order: &SharedOrder, stamp: Stamp, into: &mut Vec<u8>) {
+    write_number(into, stamp.number);
+    write_hash(into, stamp.router.0);
     match order {
         SharedOrder::Freeze { is_on } => into.extend([0, u8::from(*is_on)]),
         SharedOrder::Pin { workload, replicas } => {

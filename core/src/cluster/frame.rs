@@ -22,7 +22,7 @@ const TEXT_MAX: usize = 256;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"cleavecl");
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PeerFrame {
     Hello(Hello),
     /// Where other routers are, as far as the sender knows.

@@ -5,7 +5,7 @@ use super::frame::{Hello, RouterAt};
 use super::news::News;
 
 /// What a link makes known to its driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum LinkEvent {
     /// The peer has introduced itself.
     Met(Hello),

@@ -2,7 +2,7 @@
 //! prompt adds to a cache, homes of sessions, states of replicas, orders. LLM requests are few and dear, so telling
 //! every decision is cheap; totals now and then were tried and leave each router blind to what lies where.
 //!
-//! `news` is what is told, `codec`, `encoding`, `plan` and `frame` how it is written, `link` the protocol with one peer,
+//! `news` is what is told, `codec`, `encoding`, `plan`, `learned` and `frame` how it is written, `link` the protocol with one peer,
 //! `election` which router leads. Nothing here does I/O: the driver carries frames, and the simulator carries the same ones in virtual time. What a brain does with
 //! news is in `brain/hearing.rs`. Replicas are named by their place, which is the same in every router.
 //!
@@ -12,6 +12,7 @@ mod codec;
 mod election;
 mod encoding;
 mod frame;
+mod learned;
 mod link;
 mod link_event;
 mod news;
@@ -22,7 +23,7 @@ pub use election::{ClusterStanding, Election, View};
 pub use frame::{FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
 pub use link::Link;
 pub use link_event::{LinkEvent, LinkTotals};
-pub use news::{Came, News, Opened, SharedOrder, Stamp};
+pub use news::{Came, Found, News, Opened, SharedOrder, Stamp, Witness};
 
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
+use crate::cost::learned::Learned;
 use crate::domain::{Place, PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, State};
+use crate::kept::KeptRow;
 use crate::sharding::{Assignment, Generation};
+use crate::tokens::{LengthsEntry, Lesson};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum News {
     /// A request was sent.
     Opened(Box<Opened>),
@@ -39,14 +42,59 @@ pub enum News {
     Planned { generation: Generation },
     /// Asks for the assignment that the router goes by.
     AskedPlan,
+    /// The router found something out that concerns all.
+    Found(Found),
+}
+
+/// What one router finds out and all should know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// A request is held because replicas went down under it, for this long.
+    Quarantined { key: SliceKey, fingerprint: u64, left_ms: u32 },
+    /// A request that was held was served whole after all.
+    Acquitted { key: SliceKey, fingerprint: u64 },
+    /// A replica went down, with these requests of this router in flight there.
+    Died { replica: Place, witnesses: Vec<Witness> },
+    /// Another process answers at the address of a replica, and its cache is cold.
+    Restarted { replica: Place },
+    /// What an answer teaches of lengths.
+    Taught(Box<Lesson>),
+    /// What was learned of the lengths of a model or a workload.
+    Lengths(Box<LengthsEntry>),
+    /// What was learned of the costs of a class of replicas.
+    Learned(Box<Learned>),
+    /// How much is missing of what a tenant may use: work, tokens, requests.
+    Spent { tenant: u64, missing: [u64; 3] },
+    /// Ids of what engines keep, and where. It concerns no pool.
+    Kept { rows: Vec<KeptRow> },
+}
+
+/// A request that was in flight at a replica that went down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness {
+    pub fingerprint: u64,
+    pub workload: u32,
+    /// Whether nothing of its session was ever answered.
+    pub is_new: bool,
 }
 
 impl News {
     /// The version of the protocol from which on a router can read it.
     pub(super) const fn version(&self) -> u32 {
         match self {
-            Self::Assigned(_) | Self::Planned { .. } | Self::AskedPlan => 2,
-            _ => 1,
+            Self::Opened(_)
+            | Self::Begun { .. }
+            | Self::Progressed { .. }
+            | Self::Ended { .. }
+            | Self::Home { .. }
+            | Self::Stood { .. }
+            | Self::Ordered { .. }
+            | Self::Cached { .. }
+            | Self::Sampled { .. }
+            | Self::AskedChain { .. }
+            | Self::AskedReplica { .. }
+            | Self::Forgot => 1,
+            Self::Assigned(_) | Self::Planned { .. } | Self::AskedPlan | Self::Found(_) => 2,
         }
     }
 }

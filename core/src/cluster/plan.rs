@@ -36,7 +36,9 @@ pub(super) fn write_assignment(assignment: &Assignment, into: &mut Vec<u8>) {
         into.push(position(&SliceReason::ALL, &why));
         write_number(into, since);
         write_count(into, holders.len());
-        holders.iter().for_each(|it| write_count(into, number(it)));
+        for it in holders {
+            write_count(into, number(it));
+        }
         write_count(into, previous.map_or(0, |it| 1 + number(&it)));
     }
 }

@@ -1,132 +1,17 @@
 //! What routers can rely on: every message comes back as it was, nothing that is no message does harm, and two links
 //! agree again whatever is lost between them.
 
+mod messages;
+
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Moment, Place, PromptTail, RequestId, RouterId, SliceKey};
-use crate::fleet::{Load, Reason, State};
-use crate::sharding::{Assignment, Generation, Row, Slice, SliceReason};
+use crate::domain::{Moment, Place, PromptTail, RequestId, RouterId};
 
-fn load() -> impl Strategy<Value = Load> {
-    let number = || prop_oneof![0_u64..1_000, any::<u64>()];
-    (number(), number(), number(), number()).prop_map(
-        |(prefill_us, decode_us, kv_tokens, growth_tokens)| Load {
-            prefill_us,
-            decode_us,
-            kv_tokens,
-            growth_tokens,
-        },
-    )
-}
-
-fn chain() -> impl Strategy<Value = PromptTail> {
-    (any::<u64>(), 0_u32..2_000, prop::collection::vec(any::<u64>(), 0..50)).prop_map(
-        |(parent, depth, more)| PromptTail {
-            parent: if depth == 0 { 0 } else { parent },
-            depth,
-            more,
-        },
-    )
-}
-
-fn news() -> impl Strategy<Value = News> {
-    let opened = (any::<[u64; 5]>(), load(), any::<(u32, u64, u64, bool, u32)>(), chain());
-    let opened = opened.prop_map(|(ids, charge, rest, chain)| {
-        let [request, replica, key, tenant, adapter] = ids;
-        let (expected_ms, work, tokens, is_first_try, block_tokens) = rest;
-        News::Opened(Box::new(Opened {
-            request: RequestId(request),
-            replica: Place(replica),
-            key: SliceKey(key),
-            charge,
-            expected_ms,
-            tenant,
-            work,
-            tokens,
-            is_first_try,
-            adapter,
-            block_tokens,
-            chain,
-        }))
-    });
-    let came = any::<(u32, u32, u64, u64)>().prop_map(|it| Came {
-        prompt_tokens: it.0,
-        output_tokens: it.1,
-        work: it.2,
-        tokens: it.3,
-    });
-    let order = prop_oneof![
-        any::<bool>().prop_map(|is_on| SharedOrder::Freeze { is_on }),
-        any::<(u32, Vec<u64>)>().prop_map(|(workload, places)| SharedOrder::Pin {
-            workload,
-            replicas: places.into_iter().map(Place).collect()
-        }),
-        any::<(u64, bool)>()
-            .prop_map(|(it, is_on)| SharedOrder::Drain { replica: Place(it), is_on }),
-    ];
-    let state = prop::sample::select(vec![
-        State { name: "up", reason: None },
-        State { name: "out", reason: Some(Reason::Hung) },
-        State { name: "leaving", reason: Some(Reason::WrongModel) },
-    ]);
-    let request = || any::<u64>().prop_map(RequestId);
-    let place = || any::<u64>().prop_map(Place);
-    prop_oneof![
-        opened,
-        request().prop_map(|request| News::Begun { request }),
-        (request(), load()).prop_map(|(request, left)| News::Progressed { request, left }),
-        (request(), prop::option::of(came))
-            .prop_map(|(request, came)| News::Ended { request, came }),
-        (any::<u64>(), place())
-            .prop_map(|(key, replica)| News::Home { key: SliceKey(key), replica }),
-        (place(), state).prop_map(|(replica, state)| News::Stood { replica, state }),
-        (order, any::<(u64, u64)>()).prop_map(|(order, it)| News::Ordered {
-            order,
-            stamp: Stamp { number: it.0, router: RouterId(it.1) }
-        }),
-        (place(), any::<u32>(), chain()).prop_map(|(replica, block_tokens, chain)| {
-            News::Cached { replica, block_tokens, chain }
-        }),
-        (place(), any::<u64>(), prop::collection::vec(any::<u64>(), 0..64))
-            .prop_map(|(replica, held, sample)| News::Sampled { replica, held, sample }),
-        (place(), any::<(u64, u32)>()).prop_map(|(replica, it)| News::AskedChain {
-            replica,
-            parent: it.0,
-            depth: it.1
-        }),
-        place().prop_map(|replica| News::AskedReplica { replica }),
-        Just(News::Forgot),
-        assignment().prop_map(|it| News::Assigned(Arc::new(it))),
-        any::<(u64, u64)>().prop_map(|it| News::Planned {
-            generation: Generation { incarnation: it.0, number: it.1 }
-        }),
-        Just(News::AskedPlan),
-    ]
-}
-
-fn assignment() -> impl Strategy<Value = Assignment> {
-    let holders = || prop::collection::btree_set(any::<u64>(), 0..5);
-    let row = (holders(), any::<u64>(), 0..SliceReason::ALL.len(), any::<Option<u64>>());
-    let rows = prop::collection::btree_map(1..u64::MAX, row.clone(), 0..20);
-    (any::<(u64, u64)>(), row, rows).prop_map(|(generation, first, mut rows)| {
-        rows.insert(0, first);
-        let ends: Vec<u64> = rows.keys().skip(1).map(|it| it - 1).chain([u64::MAX]).collect();
-        let rows = rows.into_iter().zip(ends).map(|((low, row), high)| {
-            let (holders, since, why, previous) = row;
-            let holders = holders.into_iter().map(Place).collect();
-            let (why, previous) = (SliceReason::ALL[why], previous.map(Place));
-            let (slice, settled_at) = (Slice { low, high }, Moment::ZERO);
-            Row { slice, holders, why, since, settled_at, previous }
-        });
-        let generation = Generation { incarnation: generation.0, number: generation.1 };
-        Assignment::from_rows(generation, rows).unwrap()
-    })
-}
+use messages::news;
 
 proptest! {
     #[test]
@@ -353,9 +238,9 @@ fn a_router_of_the_version_before_is_told_what_it_can_read() {
         while let Some(frame) = link.take(now) {
             frames.push(PeerFrame::decode(&frame).unwrap());
         }
-        let news = frames.iter().find_map(|it| match it {
-            PeerFrame::Whole { news, .. } => Some(news.len()),
-            _ => None,
+        let news = frames.iter().find_map(|it| {
+            let PeerFrame::Whole { news, .. } = it else { return None };
+            Some(news.len())
         });
         told.push((news, frames.contains(&PeerFrame::View(View::default()))));
     }

@@ -22,6 +22,10 @@ impl Anchors {
         }
     }
 
+    pub(super) fn turn_off(&mut self) {
+        self.0 = Vec::new();
+    }
+
     pub(super) fn is_on(&self) -> bool {
         !self.0.is_empty()
     }

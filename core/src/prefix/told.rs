@@ -18,6 +18,11 @@ impl PrefixIndex {
         self.anchors.turn_on();
     }
 
+    /// Forgets how to find blocks by their hash alone.
+    pub fn drop_anchors(&mut self) {
+        self.anchors.turn_off();
+    }
+
     /// Says what a prompt adds to what is known of any replica. What another router does not know of its
     /// beginning, it can ask for by the name of the parent.
     pub fn added(&self, blocks: &[u64]) -> PromptTail {

@@ -110,6 +110,12 @@ impl Allowance {
         }
     }
 
+    /// Says how much is missing until both buckets are full.
+    pub fn missing(&self) -> u64 {
+        let full = i128::from(self.base_max) + i128::from(self.burst_max);
+        u64::try_from((full - self.base - self.burst).max(0)).unwrap_or(u64::MAX)
+    }
+
     /// Gives back what was taken and not used.
     pub fn give(&mut self, usage: Use, amount: u64) {
         match usage {

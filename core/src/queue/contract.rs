@@ -229,6 +229,21 @@ impl ContractAccount {
         }
     }
 
+    /// Says how much is missing of what may be saved up: work, tokens, requests.
+    pub fn missing(&self) -> [u64; 3] {
+        [self.work, self.tokens, self.requests].map(|it| it.map_or(0, |it| it.missing()))
+    }
+
+    /// Takes as much as another router has seen taken, where that is more.
+    pub fn catch_up(&mut self, now: Moment, missing: [u64; 3]) {
+        for (allowance, told) in self.allowances().into_iter().zip(missing) {
+            if let Some(it) = allowance {
+                it.look(now, 0);
+                it.take(Use::Guaranteed, told.saturating_sub(it.missing()));
+            }
+        }
+    }
+
     /// Gives everything back: the request was never sent.
     pub fn cancel(&mut self, held: Reservation) {
         let amounts = [held.work.parts(), held.tokens, REQUEST];

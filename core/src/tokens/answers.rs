@@ -40,6 +40,27 @@ impl Default for Answers {
 }
 
 impl Answers {
+    /// Lists the buckets that hold anything: which, how many answers, and their tokens.
+    pub(super) fn buckets(&self) -> Vec<(u8, f32, f32)> {
+        let held = (0_u8..).zip(&self.0).filter(|it| 0.0 < it.1.answers);
+        held.map(|(at, it)| (at, it.answers, it.tokens)).collect()
+    }
+
+    /// Takes buckets from elsewhere, as far as lengths can be in them.
+    pub(super) fn of(buckets: &[(u8, f32, f32)]) -> Self {
+        let mut it = Self::default();
+        // Older answers fade, so there are never more than this.
+        let most = 1.0 / (1.0 - KEPT);
+        for (at, answers, tokens) in buckets {
+            if let Some(bucket) = it.0.get_mut(usize::from(*at)) {
+                let answers = answers.clamp(0.0, most);
+                *bucket =
+                    Bucket { answers, tokens: tokens.clamp(0.0, answers * short(TOKENS_MAX)) };
+            }
+        }
+        it
+    }
+
     pub(super) fn learn(&mut self, tokens: u32) {
         let tokens = tokens.min(TOKENS_MAX);
         for bucket in &mut self.0 {

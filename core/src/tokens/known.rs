@@ -50,17 +50,18 @@ impl KnownBeginnings {
         })
     }
 
-    /// Notes what a prompt came to, if text can come to that.
-    pub(super) fn learn(&mut self, key: SliceKey, extent: &Extent, outline: &Outline, tokens: u32) {
-        let blocks = outline.blocks.len() / STRIDE_BLOCKS * STRIDE_BLOCKS;
-        let Some(last) = blocks.checked_sub(1).filter(|_| is_text(extent.text_bytes, tokens))
-        else {
-            return;
-        };
-        let share = f64::from(bytes_in(blocks, extent)) / f64::from(extent.text_bytes.max(1));
-        let tokens = f64::from(tokens) * share.min(1.0);
-        *self.0.get_or_insert(name(key, outline.blocks[last])) = tokens;
+    /// Notes what a beginning came to.
+    pub(super) fn learn(&mut self, key: SliceKey, block: u64, tokens: f64) {
+        *self.0.get_or_insert(name(key, block)) = tokens;
     }
+}
+
+/// Says what the beginning of a prompt came to, and by which block it is known, if text can come to that.
+pub(super) fn beginning(extent: &Extent, outline: &Outline, tokens: u32) -> Option<(u64, f64)> {
+    let blocks = outline.blocks.len() / STRIDE_BLOCKS * STRIDE_BLOCKS;
+    let last = blocks.checked_sub(1).filter(|_| is_text(extent.text_bytes, tokens))?;
+    let share = f64::from(bytes_in(blocks, extent)) / f64::from(extent.text_bytes.max(1));
+    Some((outline.blocks[last], f64::from(tokens) * share.min(1.0)))
 }
 
 /// Names a beginning of one workload's prompts.

@@ -9,6 +9,7 @@
 //! answer moves it little.
 
 mod answers;
+mod entry;
 mod known;
 mod possible;
 mod ratio;
@@ -17,6 +18,7 @@ mod recent;
 use crate::domain::{Extent, Outline, SliceKey, Usage, whole_u32};
 
 use answers::Answers;
+pub use entry::LengthsEntry;
 use known::KnownBeginnings;
 use possible::BYTES_PER_TOKEN_MAX;
 pub use possible::{Possible, Seen, TOKENS_MAX};
@@ -65,6 +67,43 @@ pub struct TokenError {
     pub predicted_tokens: u64,
     /// How many too many or too few, each request on its own.
     pub missed_tokens: u64,
+}
+
+/// What one answer teaches of lengths. It has no text in it, so it can be told to other routers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lesson {
+    pub key: SliceKey,
+    pub model: u64,
+    /// The bytes of a prompt that is all text, and the tokens that it came to.
+    pub text: Option<(u32, u32)>,
+    /// The last block of a beginning of it, and the tokens up to there.
+    pub beginning: Option<(u64, f64)>,
+    /// The length of an answer that came to its end by itself.
+    pub output_tokens: Option<u32>,
+}
+
+impl Lesson {
+    /// Says what an answer teaches; `None` where nothing is known of its prompt.
+    pub fn of(
+        key: SliceKey,
+        extent: &Extent,
+        outline: &Outline,
+        usage: Usage,
+        whole: bool,
+    ) -> Option<Self> {
+        if extent.prompt_bytes() == 0 {
+            return None;
+        }
+        // What an image came to says nothing of the words around it.
+        let input = usage.input.filter(|_| is_text(extent));
+        Some(Self {
+            key,
+            model: extent.model,
+            text: input.map(|it| (extent.text_bytes, it)),
+            beginning: input.and_then(|it| known::beginning(extent, outline, it)),
+            output_tokens: usage.output.filter(|_| whole),
+        })
+    }
 }
 
 /// What was learned of a model from all its workloads.
@@ -131,25 +170,31 @@ impl Lengths {
         usage: Usage,
         whole: bool,
     ) {
-        if extent.prompt_bytes() == 0 {
-            return;
-        }
+        let Some(lesson) = Lesson::of(key, extent, outline, usage, whole) else { return };
         if let Some(tokens) = usage.input {
             self.misses.input.note(outline.prompt_tokens, tokens);
-            // What an image came to says nothing of the words around it.
-            if is_text(extent) {
-                self.models.get_or_insert(extent.model).weight.learn(extent.text_bytes, tokens);
-                let own = self.workloads.get_or_insert(workload(key, extent));
-                own.weight.learn(extent.text_bytes, tokens);
-                self.known.learn(key, extent, outline, tokens);
-            }
         }
-        if let (Some(tokens), true) = (usage.output, whole) {
+        if let Some(tokens) = lesson.output_tokens {
             self.misses.output.note(outline.output_tokens.unwrap_or(0), tokens);
-            let of_all = &mut self.models.get_or_insert(extent.model).answers;
+        }
+        self.learn(&lesson);
+    }
+
+    /// Learns from an answer that is over, of this router or another one.
+    pub fn learn(&mut self, lesson: &Lesson) {
+        let Lesson { key, model, text, beginning, output_tokens } = *lesson;
+        if let Some((bytes, tokens)) = text {
+            self.models.get_or_insert(model).weight.learn(bytes, tokens);
+            self.workloads.get_or_insert(workload(key, model)).weight.learn(bytes, tokens);
+        }
+        if let Some((block, tokens)) = beginning {
+            self.known.learn(key, block, tokens);
+        }
+        if let Some(tokens) = output_tokens {
+            let of_all = &mut self.models.get_or_insert(model).answers;
             let expected = of_all.expected(f64::INFINITY, OUTPUT_TOKENS).max(OUTPUT_TOKENS);
             of_all.learn(tokens.min(whole_u32(LEAP * expected)));
-            self.workloads.get_or_insert(workload(key, extent)).answers.learn(tokens);
+            self.workloads.get_or_insert(workload(key, model)).answers.learn(tokens);
         }
     }
 
@@ -166,7 +211,7 @@ impl Lengths {
         };
         let guess = (so_far * RUNS_ON).max(so_far + 1.0).min(cap);
         let of_model = expect(self.models.get(extent.model).map(|it| &it.answers), guess);
-        let own = self.workloads.get(workload(key, extent)).map(|it| &it.answers);
+        let own = self.workloads.get(workload(key, extent.model)).map(|it| &it.answers);
         let total = expect(own, of_model);
         Some(whole_u32(total).min(TOKENS_MAX).max(streamed))
     }
@@ -174,7 +219,7 @@ impl Lengths {
     fn prompt_tokens(&self, key: SliceKey, extent: &Extent, outline: &Outline) -> u32 {
         let prior = BytesPerToken::default();
         let of_model = self.models.get(extent.model).map_or(&prior, |it| &it.weight);
-        let own = self.workloads.get(workload(key, extent)).map(|it| it.weight);
+        let own = self.workloads.get(workload(key, extent.model)).map(|it| it.weight);
         let bytes_per_token = own.unwrap_or_default().bytes_per_token(of_model);
         // The index does not note where attachments lie in a prompt, so beginnings are of text
         // alone.
@@ -200,7 +245,7 @@ impl Lengths {
             |from: Option<&Answers>, prior: f64| from.map_or(prior, |it| it.expected(cap, prior));
         let guess = OUTPUT_TOKENS.min(cap);
         let of_model = expect(self.models.get(extent.model).map(|it| &it.answers), guess);
-        let own = self.workloads.get(workload(key, extent)).map(|it| &it.answers);
+        let own = self.workloads.get(workload(key, extent.model)).map(|it| &it.answers);
         whole_u32(expect(own, of_model)).min(TOKENS_MAX)
     }
 }
@@ -218,8 +263,8 @@ const fn is_text(extent: &Extent) -> bool {
 }
 
 /// Answers are told apart by the workload half of the key, and the model.
-const fn workload(key: SliceKey, extent: &Extent) -> u64 {
-    (key.0 & !0xFFFF_FFFF) | (extent.model >> 32)
+const fn workload(key: SliceKey, model: u64) -> u64 {
+    (key.0 & !0xFFFF_FFFF) | (model >> 32)
 }
 
 #[cfg(test)]

@@ -45,6 +45,17 @@ impl Default for BytesPerToken {
 }
 
 impl BytesPerToken {
+    /// Bytes and tokens, older ones faded.
+    pub(super) const fn sums(&self) -> (f64, f64) {
+        (self.bytes, self.tokens)
+    }
+
+    /// Takes what came together elsewhere.
+    pub(super) fn set_sums(&mut self, bytes: f64, tokens: f64) {
+        self.tokens = tokens.clamp(1.0, TOKENS_MAX / (1.0 - KEPT));
+        self.bytes = bytes.clamp(self.tokens, self.tokens * f64::from(BYTES_PER_TOKEN_MAX));
+    }
+
     pub(super) fn bytes_per_token(&self) -> f64 {
         (self.bytes / self.tokens).clamp(*SHARED.start(), *SHARED.end())
     }
@@ -62,6 +73,15 @@ impl BytesPerToken {
 }
 
 impl OwnBytesPerToken {
+    pub(super) const fn sums(&self) -> (f64, f64) {
+        (self.bytes, self.tokens)
+    }
+
+    pub(super) fn set_sums(&mut self, bytes: f64, tokens: f64) {
+        self.tokens = tokens.clamp(0.0, TOKENS_MAX / (1.0 - KEPT));
+        self.bytes = bytes.clamp(self.tokens, self.tokens * f64::from(BYTES_PER_TOKEN_MAX));
+    }
+
     pub(super) fn bytes_per_token(&self, of_all: &BytesPerToken) -> f64 {
         let prior_bytes = PRIOR_TOKENS * of_all.bytes_per_token();
         (self.bytes + prior_bytes) / (self.tokens + PRIOR_TOKENS)

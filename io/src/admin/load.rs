@@ -1,7 +1,7 @@
 //! What weighs on each replica as JSON: what this router has booked there, and what its engine said.
 
 use cleave_core::brain::ReplicaLoad;
-use cleave_core::domain::{Moment, Report};
+use cleave_core::domain::{Moment, Report, RouterId};
 use cleave_core::fleet::ms;
 use serde::Serialize;
 
@@ -38,8 +38,18 @@ pub struct ReplicaFigures {
     pub booked: Booked,
     /// Work that other routers say they have there, in milliseconds.
     pub elsewhere_ms: f64,
+    /// The same by router, of those that have anything there.
+    pub elsewhere: Vec<ElsewhereFigures>,
     /// The engine's own figures; null when it never gave any.
     pub report: Option<ReportFigures>,
+}
+
+/// What one other router has at a replica.
+#[derive(Clone, Debug, Serialize)]
+pub struct ElsewhereFigures {
+    pub router: String,
+    pub in_flight: usize,
+    pub work_ms: f64,
 }
 
 /// What the requests in flight come to, as expected now.
@@ -85,6 +95,10 @@ impl PoolLoad {
     }
 }
 
+fn elsewhere((router, (in_flight, work_ms)): (RouterId, (usize, f64))) -> ElsewhereFigures {
+    ElsewhereFigures { router: router.to_string(), in_flight, work_ms }
+}
+
 impl ReplicaFigures {
     fn of(load: ReplicaLoad, now: Moment) -> Self {
         Self {
@@ -95,6 +109,7 @@ impl ReplicaFigures {
             capacity_mu_per_min: load.capacity_mu_per_min,
             pace: load.pace,
             elsewhere_ms: load.elsewhere.work_ms(),
+            elsewhere: load.by_router.into_iter().map(elsewhere).collect(),
             booked: Booked {
                 prefill_ms: ms(load.booked.prefill_us),
                 decode_ms: ms(load.booked.decode_us),

@@ -22,7 +22,7 @@ pub use assignment::{
 };
 pub use costs::{CostErrors, CostFigures};
 pub use explain::{Candidate, Explained, LineSeen, OutcomeSeen, Stage, Terms, Try, WhatIf};
-pub use load::{Booked, Load, PoolLoad, ReplicaFigures, ReportFigures};
+pub use load::{Booked, ElsewhereFigures, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use routers::{RouterFigures, RouterList, StandingFigures};
 pub use server::{AdminBindError, AdminServer};
 pub use settings::{AdminSettings, AdminToken, Secret};

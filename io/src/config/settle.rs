@@ -39,6 +39,9 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let pool_names = || raw.pools.iter().flatten().map(|it| it.name.as_str());
     let (secret, file) = (raw.keys.cache_secret.take(), raw.keys.cache_secret_file.take());
     let cache_secret = trust::settle_cache_secret(secret, file, findings);
+    let cluster = super::cluster::settle(raw.cluster, findings);
+    let shared = cluster.as_ref().and_then(|it| it.secret.as_deref());
+    let cache_secret = cache_secret.or_else(|| shared.map(proxy::CacheSecret::of_cluster));
     let tenants =
         tenancy::settle_tenants(raw.tenants, raw.keys, &line.classes, pool_names, findings);
     let brain = brain::Settings {
@@ -85,7 +88,6 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    let cluster = super::cluster::settle(raw.cluster, findings);
     let files = findings.watched();
     Config { proxy, pools, discover, tenants, admin, cluster, telemetry: raw.log.into(), files }
 }

@@ -8,6 +8,7 @@ use bytes::{Buf as _, BytesMut};
 use cleave_core::cluster::{Hello, Link, LinkEvent};
 use cleave_core::domain::{Moment, RouterId};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -114,13 +115,7 @@ impl PeerConnection {
                 told = news.recv() => match told {
                     Ok(told) => {
                         tell(link, &told);
-                        loop {
-                            match news.try_recv() {
-                                Ok(told) => tell(link, &told),
-                                Err(TryRecvError::Lagged(_)) => link.miss(),
-                                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
-                            }
-                        }
+                        tell_waiting(link, &mut news);
                         write_at = write_at.or(Some(now + BATCH));
                     }
                     Err(RecvError::Lagged(_)) => link.miss(),
@@ -209,19 +204,12 @@ impl PeerConnection {
             }
             LinkEvent::Heard { pool, news, is_whole } => {
                 let router = link.peer()?.router;
-                let pools = cluster.router.pools();
-                if let Some(it) = pools.iter().find(|it| it.key() == pool) {
-                    it.on_heard(router, news, is_whole);
-                }
+                cluster.router.on_heard(router, pool, news, is_whole);
                 if is_whole {
                     cluster.sharing.set_joining(false);
                 }
             }
-            LinkEvent::Lacks => {
-                let pools = cluster.router.pools();
-                let whole: Vec<_> = pools.iter().map(|it| (it.key(), it.whole())).collect();
-                link.tell_whole(&whole);
-            }
+            LinkEvent::Lacks => link.tell_whole(&cluster.router.whole()),
             LinkEvent::Left => return Some(End::Goodbye),
             LinkEvent::Silent => return Some(End::Lost("it has fallen silent".to_owned())),
         }
@@ -250,6 +238,17 @@ fn tell(link: &mut Link, told: &PoolNews) {
     for it in &told.tellings {
         if it.to.is_none() || it.to == peer {
             link.tell(told.pool, std::slice::from_ref(&it.news));
+        }
+    }
+}
+
+/// Tells a peer what else waits to be told.
+fn tell_waiting(link: &mut Link, news: &mut Receiver<Arc<PoolNews>>) {
+    loop {
+        match news.try_recv() {
+            Ok(told) => tell(link, &told),
+            Err(TryRecvError::Lagged(_)) => link.miss(),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => return,
         }
     }
 }

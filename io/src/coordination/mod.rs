@@ -9,6 +9,7 @@
 mod connection;
 mod dial;
 mod electing;
+mod handover;
 mod handshake;
 mod members;
 mod settings;
@@ -28,6 +29,7 @@ use tracing::{debug, info, warn};
 
 use crate::proxy::{Router, Sharing};
 
+pub use handover::{hand_over, take_over};
 pub use settings::{ClusterSettings, PeerAddress};
 
 use handshake::Side;

@@ -153,16 +153,6 @@ mod tests {
         socket.send_to(&write(&buffer[..length]), from).await.unwrap();
     }
 
-    /// Has a source of services ask this server.
-    fn with_server(source: Source, at: SocketAddr) -> Source {
-        match source {
-            Source::Services { name, is_secure, .. } => {
-                Source::Services { name, server: Some(at), is_secure }
-            }
-            other => other,
-        }
-    }
-
     fn origins(there: &BTreeSet<Origin>) -> Vec<&str> {
         there.iter().map(Origin::as_str).collect()
     }
@@ -190,8 +180,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let socket = UdpSocket::bind(address).await.unwrap();
-        let source =
-            "srv+https:_http._tcp.fleet".parse().map(|it| with_server(it, address)).unwrap();
+        let (name, server) = ("_http._tcp.fleet".to_owned(), Some(address));
+        let source = Source::Services { name, server, is_secure: true };
         let truncated = |question: &[u8]| {
             let mut message = reply(question, &[]);
             message[2] |= 0x02;

@@ -21,7 +21,7 @@ use super::body::Body;
 use super::callers::{Caller, Owner};
 use super::claim;
 use super::client::Client;
-use super::headers::{Framed, TRACEPARENT, clean_for_client, is_event_stream, write_for_replica};
+use super::headers::{Framed, TRACEPARENT, clean_for_client, is_event_stream};
 use super::intake::{self, Intake};
 use super::kept_ids;
 use super::outgoing;
@@ -162,9 +162,7 @@ async fn serve(
 
     // Send, and send elsewhere while nothing has come back.
     let passing = out.passing;
-    let is_traced = router.traces.is_on();
-    let head =
-        |framed| write_for_replica(&parts.headers, &visit.request_id, framed, passing, is_traced);
+    let head = |framed| visit.head_for_replica(&parts.headers, framed, passing);
     let (answer, resume_buffer) = match taken {
         Intake::Passing(body) => {
             let framed = passing_framed(&body);

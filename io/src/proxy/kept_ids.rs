@@ -8,8 +8,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use cleave_core::cluster::Found;
 use cleave_core::domain::Place;
 use cleave_core::kept::{KeptAt, KeptIds, KeptRow};
 use cleave_core::protocol::{IdReader, KeptField, KeptPath, Peek};
@@ -17,6 +18,7 @@ use tracing::{info, warn};
 
 use super::pool::Pool;
 use super::rescue::ServeError;
+use super::sharing::Sharing;
 use super::table::{Route, Table};
 use super::tenants::RequestTenant;
 use super::visit::Visit;
@@ -24,6 +26,9 @@ use super::visit::Visit;
 /// The first row of a file; one that begins otherwise is not read.
 const HEAD: KeptRow = [u64::from_be_bytes(*b"cleaveid"), 1, 0];
 const ROW_BYTES: u64 = 24;
+/// How many ids a router is told that knows none, and how many in one piece.
+const TOLD_MAX: usize = 1 << 16;
+const TOLD_AT_ONCE: usize = 1 << 10;
 /// A file with more rows than this for each id that can be known is written anew.
 const ROWS_PER_ID: u64 = 2;
 
@@ -32,6 +37,8 @@ const ROWS_PER_ID: u64 = 2;
 #[derive(Debug)]
 pub(super) struct KeptIdTable {
     ids: Mutex<KeptIds>,
+    /// Where other routers are told of ids; unset for a router that is alone.
+    sharing: OnceLock<Arc<Sharing>>,
     file: Option<PathBuf>,
     /// Whether the operator was told that the file cannot be written.
     has_failed: AtomicBool,
@@ -69,11 +76,35 @@ impl KeptIdTable {
                 Err(error) => warn!(file = %file.display(), %error, "ids not restored"),
             }
         }
-        Self { ids: Mutex::new(ids), file, has_failed: AtomicBool::new(false) }
+        let (sharing, has_failed) = (OnceLock::new(), AtomicBool::new(false));
+        Self { ids: Mutex::new(ids), sharing, file, has_failed }
+    }
+
+    /// Has other routers told of ids from now on.
+    pub(super) fn share(&self, sharing: Arc<Sharing>) {
+        _ = self.sharing.set(sharing);
     }
 
     fn remember(&self, owner: u64, id: &str, place: Place) {
-        self.lock().remember(owner, id, place);
+        let row = self.lock().remember(owner, id, place);
+        if let (Some(row), Some(sharing)) = (row, self.sharing.get()) {
+            sharing.tell_found(Found::Kept { rows: vec![row] });
+        }
+    }
+
+    /// Takes on ids that another router noted.
+    pub(super) fn hear(&self, rows: Vec<KeptRow>) {
+        let mut ids = self.lock();
+        for it in rows {
+            ids.restore(it);
+        }
+    }
+
+    /// Lists the ids that were used last, for a router that knows none.
+    pub(super) fn told(&self) -> Vec<Found> {
+        let rows = self.lock().rows();
+        let newest = &rows[rows.len().saturating_sub(TOLD_MAX)..];
+        newest.chunks(TOLD_AT_ONCE).map(|it| Found::Kept { rows: it.to_vec() }).collect()
     }
 
     fn find(&self, owner: u64, id: &str) -> KeptAt {
@@ -239,7 +270,34 @@ fn read_row(bytes: &[u8]) -> KeptRow {
 
 #[cfg(test)]
 mod tests {
+    use cleave_core::cluster::News;
+
     use super::*;
+    use crate::proxy::sharing::ALL_POOLS;
+
+    #[test]
+    fn ids_that_one_router_notes_are_known_to_others() {
+        let [one, other] = [(); 2].map(|()| KeptIdTable::new(1 << 16, None, 8080));
+        let sharing = Sharing::new();
+        one.share(Arc::clone(&sharing));
+        let mut news = sharing.subscribe();
+        one.remember(1, "resp_1", Place(7));
+        one.remember(1, "resp_1", Place(7));
+        let told = news.try_recv().unwrap();
+        assert!(news.try_recv().is_err(), "what is known is told once");
+        assert_eq!(told.pool, ALL_POOLS);
+        let News::Found(Found::Kept { rows }) = &told.tellings[0].news else { panic!("{told:?}") };
+        other.hear(rows.clone());
+        assert_eq!(other.find(1, "resp_1"), KeptAt::Replica(Place(7)));
+        assert_eq!(other.find(2, "resp_1"), KeptAt::Foreign);
+        // One that comes later is told all of them.
+        let late = KeptIdTable::new(1 << 16, None, 8080);
+        for it in other.told() {
+            let Found::Kept { rows } = it else { panic!("{it:?}") };
+            late.hear(rows);
+        }
+        assert_eq!(late.find(1, "resp_1"), KeptAt::Replica(Place(7)));
+    }
 
     #[test]
     fn ids_outlive_the_router_and_their_file_is_bounded() {

@@ -48,7 +48,7 @@ mod workloads;
 
 pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, RequestOutcome};
-pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, Refused, ReplicaFlow};
+pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaFlow};
 pub(crate) use guard::{Guard, Socket};
 pub use orders::{Given, StandingOrders};
 pub use pool::{LiveMember, Pool};

@@ -18,7 +18,7 @@ use tracing::info;
 use crate::replicas::{Answer, AnswerBody, Payload};
 
 use super::buffers::Share;
-use super::headers::{Framed, is_event_stream, write_for_replica};
+use super::headers::{Framed, is_event_stream};
 use super::sending::try_each;
 use super::settings::Passing;
 use super::visit::Visit;
@@ -164,8 +164,7 @@ impl ResumeBuffer {
         let ResumableRequest { body, headers, splices, passing, .. } = &self.kept;
         let rest = Bytes::from(self.resume.body(body, splices));
         let framed = Framed::Length(rest.len());
-        let is_traced = visit.router.traces.is_on();
-        let head = write_for_replica(headers, &visit.request_id, framed, *passing, is_traced);
+        let head = visit.head_for_replica(headers, framed, *passing);
         let payload = Payload::whole(rest);
         let answer = try_each(worker, visit, member, &head, &payload).await;
         let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;

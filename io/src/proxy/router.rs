@@ -10,12 +10,14 @@ mod probing;
 pub use ordering::NotAudited;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cleave_core::brain::{Event, MoveTotals};
+use cleave_core::cluster::{Found, News};
 use cleave_core::domain::{Moment, RequestId, RouterId};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -36,7 +38,7 @@ use super::kept_ids::KeptIdTable;
 use super::pool::{Member, Pool, keep_time};
 use super::salts::Salts;
 use super::settings::{PoolSettings, ProxySettings};
-use super::sharing::Sharing;
+use super::sharing::{ALL_POOLS, Sharing};
 use super::table::Table;
 use super::tenants::Tenants;
 use super::workloads::{WorkloadNames, seeds};
@@ -157,12 +159,38 @@ impl Router {
 
     /// Has pools tell other routers what they do; said once, before there are any.
     pub fn share(&self, sharing: Arc<Sharing>) {
+        self.kept_ids.share(Arc::clone(&sharing));
         _ = self.sharing.set(sharing);
+    }
+
+    /// Takes in what another router told of a pool, or beside all pools.
+    pub fn on_heard(&self, router: RouterId, pool: u64, news: Vec<News>, is_whole: bool) {
+        if let Some(it) = self.pools.load().iter().find(|it| it.key() == pool) {
+            return it.on_heard(router, news, is_whole);
+        }
+        for it in news {
+            if let News::Found(Found::Kept { rows }) = it {
+                self.kept_ids.hear(rows);
+            }
+        }
+    }
+
+    /// Lists everything that a router must be told that knows nothing, pool by pool.
+    pub fn whole(&self) -> Vec<(u64, Vec<News>)> {
+        let kept = self.kept_ids.told().into_iter().map(News::Found).collect();
+        let pools = self.pools.load();
+        let pools = pools.iter().map(|it| (it.key(), it.whole()));
+        [(ALL_POOLS, kept)].into_iter().chain(pools).collect()
     }
 
     /// Where other routers are told what happens; nothing for a router that is alone.
     pub fn sharing(&self) -> Option<&Arc<Sharing>> {
         self.sharing.get()
+    }
+
+    /// Where things are kept that outlive the process.
+    pub fn state_dir(&self) -> Option<&Path> {
+        self.settings.state_dir.as_deref()
     }
 
     pub fn is_draining(&self) -> bool {
@@ -294,6 +322,11 @@ impl Router {
         self.spawn_kept("reports", move || other.clone().hear(of.clone(), asked.clone()));
     }
 
+    /// Runs until stopped: sends the spans of requests to their collector.
+    pub async fn send_traces(self: Arc<Self>) {
+        self.traces.run().await;
+    }
+
     /// Runs until stopped: small things that must happen though nothing else does.
     pub async fn tick(self: Arc<Self>) {
         let mut ticks = interval(TICK);
@@ -302,7 +335,8 @@ impl Router {
         let mut told = BTreeMap::new();
         let mut kept_costs = BTreeMap::new();
         for tick in 1_u32.. {
-            ticks.tick().await;
+            let due = ticks.tick().await;
+            self.metrics.on_lag("main", due.elapsed());
             self.access.flush();
             if tick.is_multiple_of(TICKS_TO_KEEP) {
                 self.keep(&mut kept);

@@ -21,6 +21,8 @@ const FILE_MODE: u32 = 0o600;
 const FILE_NAME: &str = "cache-secret";
 /// Sets salts apart from anything else that may be keyed with the same secret.
 const PURPOSE: &[u8] = b"cleave cache salt 1";
+/// Sets the secret of salts apart from all else that is made from a cluster's secret.
+const CLUSTER_PURPOSE: &[u8] = b"cleave cache secret of a cluster 1";
 /// Half of the code is written out; the rest is for the router itself.
 const SALT_BYTES: usize = 16;
 
@@ -31,6 +33,12 @@ pub struct CacheSecret(Vec<u8>);
 impl CacheSecret {
     pub fn new(text: &str) -> Self {
         Self(text.as_bytes().to_vec())
+    }
+
+    /// Makes one from the secret that several routers share, so that they make the same salts and none is told.
+    pub fn of_cluster(secret: &[u8]) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        Self(hmac::sign(&key, CLUSTER_PURPOSE).as_ref().to_vec())
     }
 }
 
@@ -203,6 +211,18 @@ mod tests {
         assert_ne!(of(&Salts::new(None, Some(&folder))), of(&made), "a passing one");
         assert_eq!(fs::read(&file).unwrap(), b"short", "what is there is left");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn routers_that_share_a_secret_make_the_same_salts_by_another_one() {
+        let of = |secret: &CacheSecret| {
+            salt(&Salts::new(Some(secret), None), Identity::Tenant("a"), &[])
+        };
+        let (one, other) =
+            (CacheSecret::of_cluster(b"0123456789abcdef"), CacheSecret::of_cluster(b"x"));
+        assert_eq!(of(&one), of(&CacheSecret::of_cluster(b"0123456789abcdef")));
+        assert_ne!(of(&one), of(&other));
+        assert_ne!(of(&one), of(&CacheSecret::new("0123456789abcdef")));
     }
 
     #[test]

@@ -8,13 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cleave_core::brain::Telling;
-use cleave_core::cluster::{ClusterStanding, LinkTotals};
+use cleave_core::cluster::{ClusterStanding, Found, LinkTotals, News};
 use cleave_core::domain::RouterId;
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
 /// How many events of pools may wait for the slowest reader.
 const EVENTS_MAX: usize = 4096;
+
+/// Names what concerns no pool, in the place of a pool.
+pub(super) const ALL_POOLS: u64 = 0;
 
 /// What happened in one pool.
 #[derive(Debug)]
@@ -92,6 +95,11 @@ impl Sharing {
             // Where no other router is there, there is none to tell.
             _ = self.news.send(Arc::new(PoolNews { pool, tellings }));
         }
+    }
+
+    /// Tells what was found out beside all pools.
+    pub(super) fn tell_found(&self, found: Found) {
+        self.tell(ALL_POOLS, vec![Telling { to: None, news: News::Found(found) }]);
     }
 
     pub fn show(&self, router: RouterId, view: PeerView) {

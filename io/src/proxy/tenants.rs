@@ -82,6 +82,8 @@ pub enum UnknownKeys {
 pub struct Tenants {
     all: Vec<TenantSettings>,
     by_key: BTreeMap<KeyHash, usize>,
+    /// By the number of a tenant: pages name every one of them, and there may be thousands.
+    by_id: BTreeMap<u64, usize>,
     unknown: UnknownKeys,
 }
 
@@ -153,7 +155,9 @@ impl Tenants {
     pub fn new(tenants: Vec<TenantSettings>, unknown: UnknownKeys) -> Self {
         let keys = tenants.iter().enumerate();
         let by_key = keys.flat_map(|(at, it)| it.keys.iter().map(move |key| (*key, at))).collect();
-        Self { all: tenants, by_key, unknown }
+        let ids = tenants.iter().enumerate();
+        let by_id = ids.map(|(at, it)| (Self::id(&it.name).0, at)).collect();
+        Self { all: tenants, by_key, by_id, unknown }
     }
 
     /// The tenants in the order of the file.
@@ -178,7 +182,7 @@ impl Tenants {
     }
 
     pub fn name(&self, tenant: Tenant) -> Option<&str> {
-        self.all.iter().find(|it| Self::id(&it.name) == tenant).map(|it| it.name.as_str())
+        self.name_at(*self.by_id.get(&tenant.0)?)
     }
 
     /// Lists the tenants by what salts their keys.

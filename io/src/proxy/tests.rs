@@ -29,7 +29,7 @@ fn provoke(bench: &Bench, pool: &Pool) {
     pool.tell(Event::Parted { router: RouterId(1), is_lost: true });
     pool.tell(Event::Ordered(Order::Unfreeze));
     pool.tell(Event::Restarted { replica });
-    // One more replica, with which all are weighed and classed again, and then it leaves.
+    // One more replica, and another weight for the first; then both are taken back.
     bench.apply(true);
     bench.apply(false);
 }

@@ -151,7 +151,9 @@ impl Worker {
 
     async fn sweep(self: Arc<Self>) {
         loop {
+            let due = Instant::now() + SWEEP;
             sleep(SWEEP).await;
+            self.router.metrics.on_lag("worker", due.elapsed());
             self.idle.sweep();
             let cancelled =
                 self.stuck_answers.sweep(Instant::now(), &self.router.settings.client_limits());

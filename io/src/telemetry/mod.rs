@@ -15,8 +15,9 @@ pub use audit::{AuditEntry, AuditLog};
 pub use events::{Entry, Events, Incident};
 pub use logs::{finish, last_words, start};
 pub use metrics::{
-    AssignmentGauges, Clients, Metrics, MetricsFormat, PeerGauges, PoolGauges, PoolMetrics,
-    ReplicaGauges, ReplicaHandles, ServedRequest, TenantGauges, TenantMetrics, TracedHistogram,
+    AssignmentGauges, Clients, GenAiMetrics, Metrics, MetricsFormat, PeerGauges, PoolGauges,
+    PoolMetrics, ReplicaGauges, ReplicaHandles, ServedRequest, TenantGauges, TenantMetrics,
+    TracedHistogram,
 };
 pub use settings::{LogFormat, LogSettings};
 pub use traces::{

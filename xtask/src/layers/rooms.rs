@@ -19,7 +19,7 @@ const GRANTS: &[Grant] = &[
     ("core", "tokens", &["domain"]),
     ("core", "queue", &["domain"]),
     ("core", "policy", &["domain", "cost", "prefix"]),
-    ("core", "cluster", &["domain", "fleet", "sharding"]),
+    ("core", "cluster", &["domain", "cost", "fleet", "kept", "sharding", "tokens"]),
     (
         "core",
         "brain",

@@ -108,3 +108,22 @@ async fn the_certificate_for_clients_is_taken_up_when_its_files_change() {
     eventually("the new one is shown", async || new.connect(router.address).await.is_some()).await;
     assert_eq!(kept.ask(&Request::chat("hi")).await.status(), 200, "what was open goes on");
 }
+
+#[test]
+fn a_ca_that_cannot_be_read_is_refused_before_anything_runs() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let garbage = folder.join(format!("garbage-{}.pem", std::process::id()));
+    std::fs::write(&garbage, "no certificate").unwrap();
+    for ca in ["/nowhere/ca.pem", garbage.to_str().unwrap()] {
+        let file = folder.join(format!("ca-{}.toml", std::process::id()));
+        let text = format!("replicas = [\"https://gpu-0:8000\"]\nengine_tls.ca = \"{ca}\"\n");
+        std::fs::write(&file, text).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cleave"));
+        let output = command.arg("check-config").arg("--config").arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("engine_tls"), "{said}");
+        assert!(said.contains(ca), "{said}");
+        std::fs::remove_file(&file).unwrap();
+    }
+    std::fs::remove_file(&garbage).unwrap();
+}

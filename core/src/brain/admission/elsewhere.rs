@@ -28,6 +28,17 @@ impl Admission {
         self.contracts.account(tenant).correct_elsewhere(before, came);
     }
 
+    /// Lists what is missing of each contract.
+    pub(in crate::brain) fn missing(&self) -> impl Iterator<Item = (Tenant, [u64; 3])> + '_ {
+        let limited = self.contracts.iter().filter(|it| it.1.is_limited());
+        limited.map(|(tenant, it)| (tenant, it.missing()))
+    }
+
+    /// Takes on what another router has seen taken of a contract, where that is more.
+    pub(in crate::brain) fn catch_up(&mut self, now: Moment, tenant: Tenant, missing: [u64; 3]) {
+        self.contracts.account(tenant).catch_up(now, missing);
+    }
+
     /// Learns how long contexts are from a request of another router.
     pub(in crate::brain) fn learn_elsewhere(&mut self, prompt_tokens: u32, output_tokens: u32) {
         if output_tokens != 0 {

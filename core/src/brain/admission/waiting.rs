@@ -1,4 +1,4 @@
-//! Who waits, how long already, and what for: the line in groups of class, tenant and cause, for
+//! Which requests wait, how long already, and what for: the line in groups of class, tenant and cause, for
 //! operators. Nothing of it is kept: it is worked out when it is asked for, in one pass over the line.
 
 use std::collections::BTreeMap;

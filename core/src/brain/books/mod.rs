@@ -16,7 +16,7 @@ use crate::domain::{
 };
 use crate::fleet::{Drift, Fleet, Load, Replica, ms, settled_us};
 use crate::policy::Candidate;
-use crate::tokens::{Lengths, Recent, TokenErrors};
+use crate::tokens::{Lengths, LengthsEntry, Lesson, Recent, TokenErrors};
 
 pub(super) use computed::{Computed, believed};
 pub use ttft_error::TtftError;
@@ -191,6 +191,21 @@ impl Books {
         }
         usage.output = usage.output.or(Some(account.streamed_tokens));
         note_pace(it, now, account, usage);
+    }
+
+    /// Learns from an answer that another router relayed.
+    pub(super) fn hear(&mut self, lesson: &Lesson) {
+        self.lengths.learn(lesson);
+    }
+
+    /// Takes on what another router learned of lengths that are not known here.
+    pub(super) fn take_on(&mut self, entry: &LengthsEntry) {
+        self.lengths.take_on(entry);
+    }
+
+    /// Lists what was learned of lengths.
+    pub(super) fn lengths(&self) -> impl Iterator<Item = LengthsEntry> + '_ {
+        self.lengths.entries()
     }
 
     pub(super) fn misses(&self) -> TokenErrors {

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::cluster::{Came, News, Opened, SharedOrder, Stamp};
+use crate::cluster::{Came, Found, News, Opened, SharedOrder, Stamp, Witness};
+use crate::cost::learned::{Errors, Learned};
+use crate::cost::{Hardware, StepTimes};
 use crate::domain::{Moment, PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, State};
 use crate::sharding::{Assignment, Generation, Row, Slice, SliceReason};
+use crate::tokens::{LengthsEntry, Lesson};
 
 use super::{Drive, Event};
 
@@ -24,7 +27,7 @@ impl Drive<'_> {
 
     fn news(&mut self) -> News {
         let (request, replica) = (RequestId(u64::from(self.byte() % 16)), self.place());
-        match self.byte() % 17 {
+        match self.byte() % 20 {
             0..=2 => News::Opened(Box::new(Opened {
                 request,
                 replica,
@@ -60,8 +63,61 @@ impl Drive<'_> {
             13 => News::Assigned(self.assignment()),
             14 => News::Planned { generation: self.generation() },
             15 => News::AskedPlan,
+            16..=18 => News::Found(self.found()),
             _ if self.flag() => News::Forgot,
             _ => News::AskedReplica { replica },
+        }
+    }
+
+    fn found(&mut self) -> Found {
+        let (key, fingerprint) = (SliceKey(u64::from(self.byte() % 8)), self.figure());
+        match self.byte() % 8 {
+            7 => Found::Lengths(Box::new(LengthsEntry {
+                name: fingerprint,
+                is_model: self.flag(),
+                bytes: f64::from(self.short()),
+                tokens: f64::from(self.short()),
+                answers: vec![(self.byte(), -1.0, 1e30)],
+            })),
+            0 => Found::Quarantined { key, fingerprint, left_ms: self.short() },
+            1 => Found::Acquitted { key, fingerprint },
+            2 => {
+                let witness = Witness { fingerprint, workload: self.short(), is_new: self.flag() };
+                Found::Died { replica: self.place(), witnesses: vec![witness] }
+            }
+            3 => Found::Restarted { replica: self.place() },
+            4 => Found::Taught(Box::new(Lesson {
+                key,
+                model: self.figure(),
+                text: Some((self.short(), self.short())),
+                beginning: Some((fingerprint, f64::from(self.short()))),
+                output_tokens: Some(self.short()),
+            })),
+            5 => Found::Spent {
+                tenant: self.tenant().0,
+                missing: [self.figure(), self.figure(), self.figure()],
+            },
+            _ => Found::Learned(Box::new(self.learned())),
+        }
+    }
+
+    fn learned(&mut self) -> Learned {
+        let step = StepTimes {
+            floor_ms: f64::from(self.short()),
+            new_token_ms: f64::from(self.byte()),
+            attention_ms: f64::from(self.byte()) - 9.0,
+            context_ms: f64::from(self.byte()),
+        };
+        let given = Hardware::default();
+        Learned {
+            class: given.class.clone(),
+            given: given.step,
+            step,
+            overhead_ms: f64::from(self.byte()),
+            is_used: self.flag(),
+            seen: self.figure(),
+            changes: self.short(),
+            errors: [Errors::default(); 3],
         }
     }
 

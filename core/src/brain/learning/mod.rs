@@ -85,6 +85,19 @@ impl Learning {
         self.recalled.truncate(CLASSES_MAX);
     }
 
+    /// Goes on from what another router has learned, where that is more.
+    pub(super) fn hear(&mut self, learned: &Learned) {
+        self.classes.iter_mut().for_each(|class| class.hear(learned));
+        let is_same = |it: &Learned| it.class == learned.class && it.given == learned.given;
+        match self.recalled.iter().position(is_same) {
+            Some(at) if self.recalled[at].seen < learned.seen => {
+                self.recalled[at].clone_from(learned);
+            }
+            None if self.recalled.len() < CLASSES_MAX => self.recalled.push(learned.clone()),
+            Some(_) | None => {}
+        }
+    }
+
     /// What was learned of each class that has replicas.
     pub(super) fn learned(&self) -> Vec<Learned> {
         let has_members = |class: usize| self.members.values().any(|it| it.class == class);

@@ -7,7 +7,7 @@ mod bookings;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::cluster::News;
+use crate::cluster::{Found, News};
 use crate::domain::{Moment, Place, PromptTail, ReplicaId, RouterId};
 use crate::fleet::Fleet;
 use crate::sharding::Generation;
@@ -25,8 +25,13 @@ const AWAITED_MAX: usize = 64;
 /// How often a replica's cache is asked for at most.
 const ASK_PAUSE: Duration = Duration::from_secs(10);
 
+/// Within this time two routers mean the same restart of a replica.
+const RESTART_PAUSE: Duration = Duration::from_secs(10);
+/// How often it is told what was learned of costs.
+const LEARNED_PAUSE: Duration = Duration::from_secs(10);
+
 /// Something to tell one router, or all of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Telling {
     pub to: Option<RouterId>,
     pub news: News,
@@ -52,6 +57,10 @@ pub(super) struct Peers {
     sampled: Option<ReplicaId>,
     /// When the cache of each replica was asked for last.
     asked: BTreeMap<Place, Moment>,
+    /// When each replica was last found to be another process, by any router.
+    restarted: BTreeMap<Place, Moment>,
+    /// When it was last told what was learned.
+    learned_at: Moment,
     /// The last generation that this router planned and told.
     planned: Generation,
 }
@@ -71,6 +80,11 @@ impl Peers {
         self.push(None, news);
     }
 
+    /// Notes something that was found out, for all others.
+    pub(super) fn tell_found(&mut self, found: Found) {
+        self.tell(News::Found(found));
+    }
+
     /// Notes something to tell one router.
     pub(super) fn tell_one(&mut self, to: RouterId, news: News) {
         self.push(Some(to), news);
@@ -87,9 +101,10 @@ impl Peers {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Notes that a router is there. Returns its books, unless there are too many routers or it is this one.
+    /// Notes that a router is there. Returns its books, unless there are too many routers or it is this one. A router
+    /// that is alone hears of its predecessor only.
     pub(super) fn meet(&mut self, router: RouterId) -> Option<&mut RouterBooks> {
-        if self.own.is_none_or(|it| it == router) {
+        if self.own == Some(router) {
             return None;
         }
         let has_room = self.routers.len() < ROUTERS_MAX || self.routers.contains_key(&router);
@@ -126,6 +141,14 @@ impl Peers {
         self.routers.values().flat_map(RouterBooks::iter)
     }
 
+    /// Lists the same, each with its router.
+    pub(super) fn bookings_by_router(
+        &self,
+    ) -> impl Iterator<Item = (RouterId, &HeardBooking)> + '_ {
+        let routers = self.routers.iter();
+        routers.flat_map(|(router, books)| books.iter().map(move |it| (*router, it)))
+    }
+
     /// Counts what each other router has in flight.
     pub(super) fn counts(&self) -> impl Iterator<Item = (RouterId, usize)> + '_ {
         self.routers.iter().map(|(router, books)| (*router, books.len()))
@@ -144,6 +167,25 @@ impl Peers {
     /// Tells whether a generation that this router planned was not told yet, and notes that it is.
     pub(super) fn is_plan_new(&mut self, generation: Generation) -> bool {
         std::mem::replace(&mut self.planned, generation) != generation
+    }
+
+    /// Tells whether it is new that another process answers at a replica's address, and notes it. Each router finds that
+    /// out by itself too, a moment sooner or later.
+    pub(super) fn note_restart(&mut self, now: Moment, replica: Place) -> bool {
+        if self.own.is_none() {
+            return true;
+        }
+        self.restarted.retain(|_, at| now.since(*at) < RESTART_PAUSE);
+        self.restarted.insert(replica, now).is_none()
+    }
+
+    /// Tells whether it is time to tell what was learned, and notes that it is told.
+    pub(super) fn is_learned_due(&mut self, now: Moment) -> bool {
+        let is_due = self.own.is_some() && LEARNED_PAUSE <= now.since(self.learned_at);
+        if is_due {
+            self.learned_at = now;
+        }
+        is_due
     }
 
     /// Keeps a chain until its beginning is there.

@@ -5,16 +5,19 @@ use std::time::Duration;
 use crate::brain::request::Fingerprint;
 use crate::domain::{Moment, ReplicaId};
 
+/// Suspects that are remembered of one death.
+pub(super) const WITNESSES_MAX: usize = 512;
+
 /// How long broken connections may count as a death before a probe has confirmed it.
 const OPEN_FOR: Duration = Duration::from_secs(2);
 
 /// One request that was there when a replica died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Witness {
-    pub(super) fingerprint: Fingerprint,
-    pub(super) workload: u32,
+pub(in crate::brain) struct Witness {
+    pub(in crate::brain) fingerprint: Fingerprint,
+    pub(in crate::brain) workload: u32,
     /// Whether nothing of its session was ever answered, as far as is known.
-    pub(super) is_new: bool,
+    pub(in crate::brain) is_new: bool,
 }
 
 #[derive(Debug)]
@@ -29,6 +32,14 @@ pub(super) struct Death {
 }
 
 impl Death {
+    /// Adds requests that were there, as far as there is room.
+    pub(super) fn add(&mut self, members: impl Iterator<Item = Witness>) {
+        let room = WITNESSES_MAX - self.members.len();
+        self.members.extend(members.filter(|it| it.fingerprint != Fingerprint(0)).take(room));
+        self.members.sort_unstable();
+        self.members.dedup();
+    }
+
     pub(super) fn has(&self, fingerprint: Fingerprint) -> bool {
         self.members.binary_search_by_key(&fingerprint, |it| it.fingerprint).is_ok()
     }

@@ -11,6 +11,7 @@ mod retry_hold;
 mod scope;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, RequestId, SliceKey};
 use crate::fleet::{Fleet, Replica};
@@ -21,6 +22,7 @@ use super::request::{Booking, Fingerprint};
 pub use quarantine::QuarantineSettings;
 pub use scope::QuarantineScope;
 
+pub(super) use death::Witness;
 use flights::{Flight, Flights};
 use quarantine::{Judgement, Quarantine};
 pub(super) use retry_hold::{HeldBack, RetryHold};
@@ -92,9 +94,43 @@ impl Poison {
         self.quarantine.on_death(now, replica, witnesses);
     }
 
-    /// Notes that a replica is truly gone.
-    pub(super) fn on_confirmed(&mut self, now: Moment, replica: ReplicaId) {
-        self.quarantine.on_confirmed(now, replica);
+    /// Notes that a replica is truly gone. Returns the requests that were there, if that was not known before.
+    pub(super) fn on_confirmed(&mut self, now: Moment, replica: ReplicaId) -> Option<&[Witness]> {
+        self.quarantine.on_confirmed(now, replica)
+    }
+
+    /// Notes a death that another router confirmed.
+    pub(super) fn on_death_elsewhere(
+        &mut self,
+        now: Moment,
+        replica: ReplicaId,
+        witnesses: &[Witness],
+    ) {
+        self.quarantine.on_death_elsewhere(now, replica, witnesses);
+    }
+
+    /// Holds what another router holds.
+    pub(super) fn hold_elsewhere(
+        &mut self,
+        now: Moment,
+        key: SliceKey,
+        fingerprint: Fingerprint,
+        left: Duration,
+    ) {
+        self.quarantine.hold_elsewhere(now, key, fingerprint, left);
+    }
+
+    /// Frees what another router has seen served whole.
+    pub(super) fn clear_elsewhere(&mut self, now: Moment, key: SliceKey, fingerprint: Fingerprint) {
+        self.quarantine.clear_elsewhere(now, key, fingerprint);
+    }
+
+    /// Lists the requests that are held, and for how long.
+    pub(super) fn list_held(
+        &self,
+        now: Moment,
+    ) -> impl Iterator<Item = (SliceKey, Fingerprint, Duration)> + '_ {
+        self.quarantine.list_held(now)
     }
 
     /// Notes that a request sent before a replica's supposed death goes on there.

@@ -22,12 +22,13 @@ use crate::domain::{Moment, ReplicaId, SliceKey};
 
 use super::company::Company;
 use super::completions::CompletionCounts;
+#[cfg(test)]
+use super::death::WITNESSES_MAX;
 use super::death::{Death, Witness};
 use super::scope::QuarantineScope;
 
-/// Deaths remembered, and suspects remembered of each.
+/// Deaths remembered.
 const DEATHS_MAX: usize = 16;
-const MEMBERS_MAX: usize = 512;
 /// Requests, sessions and workloads held, each.
 const HELD_MAX: usize = 1024;
 /// Requests lost at one replica within this time are lost in one death.
@@ -83,7 +84,8 @@ pub(super) struct Quarantine {
     /// Zero when it is switched off.
     ttl: Duration,
     deaths: VecDeque<Death>,
-    requests: IndexMap<Fingerprint, Moment, FxBuildHasher>,
+    /// Until when each is held, and the session that it came in.
+    requests: IndexMap<Fingerprint, (Moment, SliceKey), FxBuildHasher>,
     sessions: IndexMap<SliceKey, (Moment, u32), FxBuildHasher>,
     workloads: IndexMap<u32, Offences, FxBuildHasher>,
     completions: CompletionCounts,
@@ -128,7 +130,7 @@ impl Quarantine {
         fingerprint: Fingerprint,
         known: bool,
     ) -> Option<QuarantineScope> {
-        if self.requests.get(&fingerprint).is_some_and(|until| now < *until) {
+        if self.is_held(now, fingerprint) {
             return Some(QuarantineScope::Request);
         }
         if self.sessions.get(&key).is_some_and(|(until, count)| now < *until && 2 <= *count) {
@@ -141,6 +143,10 @@ impl Quarantine {
             2 => Some(QuarantineScope::NewSessions),
             _ => Some(QuarantineScope::Workload),
         }
+    }
+
+    fn is_held(&self, now: Moment, fingerprint: Fingerprint) -> bool {
+        self.requests.get(&fingerprint).is_some_and(|it| now < it.0)
     }
 
     /// Finds what a workload has done, if that outweighs what it was served well of late, and it is one of
@@ -176,24 +182,20 @@ impl Quarantine {
             self.deaths.push_back(death);
             self.deaths.len() - 1
         });
-        let all = &mut self.deaths[at].members;
-        let room = MEMBERS_MAX - all.len();
-        let named = members.filter(|it| it.1 != Fingerprint(0)).take(room);
-        all.extend(named.map(|(key, fingerprint, is_new)| Witness {
+        self.deaths[at].add(members.map(|(key, fingerprint, is_new)| Witness {
             fingerprint,
             workload: key.workload(),
             is_new,
         }));
-        all.sort_unstable();
-        all.dedup();
     }
 
-    /// Notes that a replica is truly gone, which makes its last death count.
-    pub(super) fn on_confirmed(&mut self, now: Moment, replica: ReplicaId) {
+    /// Notes that a replica is truly gone, which makes its last death count. Returns the requests that were there, if
+    /// that was not known before.
+    pub(super) fn on_confirmed(&mut self, now: Moment, replica: ReplicaId) -> Option<&[Witness]> {
         let of_it = |it: &&mut Death| it.replica == replica && now.since(it.at) < CONFIRMED_IN;
-        if let Some(death) = self.deaths.iter_mut().rev().find(of_it) {
-            death.confirmed = true;
-        }
+        let death = self.deaths.iter_mut().rev().find(of_it)?;
+        let is_new = !std::mem::replace(&mut death.confirmed, true);
+        is_new.then_some(&death.members)
     }
 
     /// Notes that a request sent before a replica's supposed death goes on there: it did not die.
@@ -317,8 +319,8 @@ impl Quarantine {
             death.members.retain(|it| it.fingerprint == fingerprint);
         }
         self.held_total += 1;
-        make_room(&mut self.requests, now, |until| *until);
-        self.requests.insert(fingerprint, until);
+        make_room(&mut self.requests, now, |it| it.0);
+        self.requests.insert(fingerprint, (until, key));
         make_room(&mut self.workloads, now, |it| it.until);
         let fresh = Offences { until, sessions: 0, last: SliceKey(!key.0) };
         let offences = self.workloads.entry(key.workload()).or_insert(fresh);
@@ -347,8 +349,8 @@ impl Quarantine {
     fn bytes_max() -> usize {
         // An index map keeps a hash and an index beside each entry.
         let entry = |bytes: usize| HELD_MAX * 2 * (bytes + 2 * size_of::<usize>());
-        DEATHS_MAX * (size_of::<Death>() + 2 * MEMBERS_MAX * size_of::<Witness>())
-            + entry(size_of::<(Fingerprint, Moment)>())
+        DEATHS_MAX * (size_of::<Death>() + 2 * WITNESSES_MAX * size_of::<Witness>())
+            + entry(size_of::<(Fingerprint, (Moment, SliceKey))>())
             + entry(size_of::<(SliceKey, (Moment, u32))>())
             + entry(size_of::<(u32, Offences)>())
             + CompletionCounts::bytes()
@@ -377,5 +379,6 @@ fn make_room<K, V>(
     }
 }
 
+mod elsewhere;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! Several brains that tell each other what they do, with the messages that routers send.
 
+mod found;
 mod plans;
 
 use super::*;

@@ -46,6 +46,8 @@ const DRIFT_DOUBLINGS: u32 = 5;
 /// How unsure learned coefficients are after that, and after a restart, beside a start from nothing.
 const DOUBT: f64 = 0.25;
 const DOUBT_RESUMED: f64 = 0.05;
+/// What another router learned is taken over where it has seen this many times as much.
+const HEARD_FACTOR: u64 = 2;
 /// Prices are made anew when a usual step or prompt has changed by this share.
 const NOTICED: f64 = 0.02;
 
@@ -96,6 +98,13 @@ pub struct Learned {
 }
 
 impl Learned {
+    /// Tells whether its figures can be times at all; what another router tells may be anything.
+    fn is_sound(&self) -> bool {
+        let StepTimes { floor_ms, new_token_ms, attention_ms, context_ms } = self.step;
+        let all = [floor_ms, new_token_ms, attention_ms, context_ms, self.overhead_ms];
+        all.iter().all(|it| it.is_finite() && 0.0 <= *it) && 0.0 < floor_ms
+    }
+
     /// The errors of one kind of sightings.
     pub const fn errors_of(&self, kind: SightingKind) -> Errors {
         self.errors[kind.index()]
@@ -139,7 +148,7 @@ impl Learner {
         if !given.is_finite() {
             return;
         }
-        self.seen += 1;
+        self.seen = self.seen.saturating_add(1);
         self.judge.note(kind, given, miss);
         self.on_miss(kind, miss, was_sure);
     }
@@ -218,7 +227,20 @@ impl Learner {
 
     /// Goes on from what an earlier run learned of the same class, if it was given the same then.
     pub fn resume(&mut self, from: &Learned) {
-        if from.class != self.given.class || from.given != self.given.step || 0 < self.seen {
+        if self.seen == 0 {
+            self.adopt(from);
+        }
+    }
+
+    /// Goes on from what another router learned of the same class, if that has seen far more.
+    pub fn hear(&mut self, from: &Learned) {
+        if self.seen.saturating_mul(HEARD_FACTOR) < from.seen {
+            self.adopt(from);
+        }
+    }
+
+    fn adopt(&mut self, from: &Learned) {
+        if from.class != self.given.class || from.given != self.given.step || !from.is_sound() {
             return;
         }
         self.filter.resume(terms_of(&from.step, from.overhead_ms), DOUBT_RESUMED);

@@ -49,8 +49,8 @@ pub(super) fn stages(kept: &KeptDecision, life: &KeptLife) -> Vec<Stage> {
     }
     if let Some(refusal) = kept.refusal {
         let at = life.tries.last().and_then(|it| it.failed).map(|it| it.0);
-        let line = Duration::try_from_secs_f64(course.line.took_ms / 1e3).unwrap_or_default();
-        all.push(Stage::new(at.unwrap_or(life.asked + line), "refusal", refusal));
+        let waited = Duration::try_from_secs_f64(course.line.took_ms / 1e3).unwrap_or_default();
+        all.push(Stage::new(at.unwrap_or(life.asked + waited), "refusal", refusal));
     }
     answered(life, &mut all);
     let total = kept.came.map_or(life.answered, |it| it.total);
@@ -80,7 +80,7 @@ fn answered(life: &KeptLife, all: &mut Vec<Stage>) {
     }
     let begun = life.first_token.unwrap_or(life.answered);
     if let Some(part) = gap {
-        let words = format!("between two of {} tokens, on the average", gaps + 1);
+        let words = format!("between two of about {} tokens, on the average", gaps + 1);
         all.push(Stage::new(begun, "gaps", words).took(part));
     }
     if 0.0 < gap_longest_ms {

@@ -14,7 +14,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 #[derive(RustEmbed)]
 #[folder = "../web"]
-struct Files;
+struct PageFiles;
 
 pub(in crate::admin) async fn index(headers: HeaderMap) -> Response {
     serve("index.html", &headers)
@@ -25,7 +25,7 @@ pub(in crate::admin) async fn file(Path(name): Path<String>, headers: HeaderMap)
 }
 
 fn serve(name: &str, headers: &HeaderMap) -> Response {
-    let (Some(file), Some(kind)) = (Files::get(name), kind_of(name)) else {
+    let (Some(file), Some(kind)) = (PageFiles::get(name), kind_of(name)) else {
         return (StatusCode::NOT_FOUND, "the page has no such file\n").into_response();
     };
     let digest = file.metadata.sha256_hash();
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn every_file_is_served_under_a_policy_that_lets_nothing_else_in() {
-        let all = Files::iter().map(Cow::into_owned);
+        let all = PageFiles::iter().map(Cow::into_owned);
         let served: Vec<String> = all.filter(|it| kind_of(it).is_some()).collect();
         assert!(served.iter().any(|it| it == "index.html") && 5 < served.len(), "{served:?}");
         for name in served {
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn the_markup_names_no_other_origin_and_has_no_script_inside() {
-        for name in Files::iter().filter(|it| it.ends_with(".html") || it.ends_with(".css")) {
-            let file = Files::get(&name).unwrap();
+        for name in PageFiles::iter().filter(|it| it.ends_with(".html") || it.ends_with(".css")) {
+            let file = PageFiles::get(&name).unwrap();
             let text = String::from_utf8(file.data.into_owned()).unwrap();
             assert!(!text.contains("http://") && !text.contains("https://"), "{name}");
             assert!(!text.contains("style=\"") && !text.contains("onclick"), "{name}");

@@ -7,7 +7,7 @@ use crate::proxy::{LiveMember, Pool, Router};
 
 /// The first thing that the page is told, and told again when it changes.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Fleet {
+pub(super) struct FleetNames {
     version: &'static str,
     /// The id of this router; null for one that is alone.
     router: Option<String>,
@@ -47,7 +47,7 @@ struct FleetReplica {
     weight: f64,
 }
 
-impl Fleet {
+impl FleetNames {
     pub(super) fn of(router: &Router, compared: &[String]) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),

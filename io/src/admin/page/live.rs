@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::proxy::Router;
 
-use super::fleet::Fleet;
-use super::now::{LatelyCache, Now};
+use super::fleet::FleetNames;
+use super::now::{LatelyCache, LiveNow};
 use super::past::Past;
 
 const FRAME: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ const FRAMES_TO_NAMES: u32 = 20;
 /// Makes frames while any page watches.
 #[derive(Debug)]
 pub(in crate::admin) struct LiveHub {
-    frames: watch::Sender<Option<Arc<Frame>>>,
+    frames: watch::Sender<Option<Arc<LiveFrame>>>,
     wanted: Notify,
     /// Pools that the page is to show side by side.
     compared: Vec<String>,
@@ -42,7 +42,7 @@ pub(in crate::admin) struct LiveHub {
 }
 
 #[derive(Debug)]
-struct Frame {
+struct LiveFrame {
     /// As JSON. Names are the same text as long as they do not change.
     fleet: Arc<str>,
     now: String,
@@ -50,7 +50,7 @@ struct Frame {
 
 /// What is carried from one frame to the next.
 #[derive(Debug, Default)]
-struct Maker {
+struct FrameMaker {
     lately: LatelyCache,
     ids: Vec<Vec<ReplicaId>>,
     fleet: Option<Arc<str>>,
@@ -71,7 +71,7 @@ impl LiveHub {
     }
 
     async fn make(&self, router: &Router) {
-        let mut maker = Maker::default();
+        let mut maker = FrameMaker::default();
         let mut ticks = interval(FRAME);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -85,8 +85,8 @@ impl LiveHub {
     }
 }
 
-impl Maker {
-    fn frame(&mut self, router: &Router, compared: &[String]) -> Frame {
+impl FrameMaker {
+    fn frame(&mut self, router: &Router, compared: &[String]) -> LiveFrame {
         let views: Vec<LiveView> = router.pools().iter().map(|it| it.live()).collect();
         let ids = |it: &LiveView| it.replicas.iter().map(|it| it.id).collect();
         let ids: Vec<Vec<ReplicaId>> = views.iter().map(ids).collect();
@@ -96,9 +96,9 @@ impl Maker {
             self.ids = ids;
         }
         self.lately.renew(router);
-        let made = || Arc::from(json(&Fleet::of(router, compared)));
+        let made = || Arc::from(json(&FleetNames::of(router, compared)));
         let fleet = Arc::clone(self.fleet.get_or_insert_with(made));
-        Frame { fleet, now: json(&Now::of(router, views, &self.lately)) }
+        LiveFrame { fleet, now: json(&LiveNow::of(router, views, &self.lately)) }
     }
 }
 
@@ -108,7 +108,7 @@ fn json(data: &impl Serialize) -> String {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::admin) struct Seen {
+pub(in crate::admin) struct LiveQuery {
     /// The newest sample that the page has, in seconds of Unix time.
     after: u64,
     /// The number of the last event that it has.
@@ -116,10 +116,10 @@ pub(in crate::admin) struct Seen {
 }
 
 /// Where one page is.
-struct Viewer {
+struct PageViewer {
     router: Arc<Router>,
     ended: CancellationToken,
-    frames: watch::Receiver<Option<Arc<Frame>>>,
+    frames: watch::Receiver<Option<Arc<LiveFrame>>>,
     fleet: Option<Arc<str>>,
     sampled_s: u64,
     event: u64,
@@ -129,12 +129,12 @@ struct Viewer {
 pub(in crate::admin) async fn live(
     State(router): State<Arc<Router>>,
     Extension(hub): Extension<Arc<LiveHub>>,
-    Query(seen): Query<Seen>,
+    Query(seen): Query<LiveQuery>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let mut frames = hub.frames.subscribe();
     frames.mark_unchanged();
     hub.wanted.notify_one();
-    let viewer = Viewer {
+    let viewer = PageViewer {
         router,
         ended: hub.ended.clone(),
         frames,
@@ -150,7 +150,7 @@ pub(in crate::admin) async fn live(
     Sse::new(stream).keep_alive(KeepAlive::default())
 }
 
-impl Viewer {
+impl PageViewer {
     /// Waits for what is to be told next; nothing once the port is closed.
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() {
@@ -161,7 +161,7 @@ impl Viewer {
         self.ready.pop_front()
     }
 
-    fn take(&mut self, frame: &Frame) {
+    fn take(&mut self, frame: &LiveFrame) {
         if self.fleet.as_ref() != Some(&frame.fleet) {
             self.fleet = Some(Arc::clone(&frame.fleet));
             self.tell("fleet", &frame.fleet);

@@ -12,7 +12,7 @@ use crate::proxy::{Given, Lately, Pool, Router};
 
 /// One moment.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Now {
+pub(super) struct LiveNow {
     at_ms: u64,
     ready: bool,
     draining: bool,
@@ -34,14 +34,14 @@ struct PoolNow {
     /// Sessions that moved since the start, by cause.
     moved: [u64; LeaveCause::ALL.len()],
     frozen: Option<Given>,
-    replicas: Columns,
+    replicas: ReplicaColumns,
     /// What is to be said of some replicas, by their place in the columns.
-    notes: BTreeMap<usize, Note>,
+    notes: BTreeMap<usize, ReplicaNote>,
 }
 
 /// A figure for each replica.
 #[derive(Clone, Debug, Default, Serialize)]
-struct Columns {
+struct ReplicaColumns {
     state: Vec<&'static str>,
     in_flight: Vec<u32>,
     /// Work in flight in model units, and what it makes in a minute.
@@ -68,7 +68,7 @@ struct Columns {
 
 /// Why a replica is not up, or by which token it is drained.
 #[derive(Clone, Debug, Serialize)]
-struct Note {
+struct ReplicaNote {
     reason: Option<&'static str>,
     detail: Option<String>,
     drained: Option<Given>,
@@ -92,7 +92,7 @@ impl LatelyCache {
     }
 }
 
-impl Now {
+impl LiveNow {
     pub(super) fn of(router: &Router, views: Vec<LiveView>, lately: &LatelyCache) -> Self {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let any_up = views.iter().flat_map(|it| &it.replicas).any(|it| it.state == "up");
@@ -112,7 +112,7 @@ impl Now {
 impl PoolNow {
     fn of(pool: &Pool, view: LiveView, now: Moment, lately: &LatelyCache) -> Self {
         let (mut troubles, mut orders) = (pool.troubles(), pool.orders());
-        let mut columns = Columns::default();
+        let mut columns = ReplicaColumns::default();
         let mut notes = BTreeMap::new();
         for (at, it) in view.replicas.iter().enumerate() {
             columns.add(it, now, lately.known.get(&it.id).copied().unwrap_or_default());
@@ -124,7 +124,7 @@ impl PoolNow {
             let trouble = troubles.remove(&name);
             let reason = it.reason.or(trouble.as_ref().map(|it| it.word));
             let (detail, drained) = (trouble.map(|it| it.detail), orders.drained.remove(&name));
-            notes.insert(at, Note { reason, detail, drained });
+            notes.insert(at, ReplicaNote { reason, detail, drained });
         }
         Self {
             name: pool.name.clone(),
@@ -142,7 +142,7 @@ impl PoolNow {
     }
 }
 
-impl Columns {
+impl ReplicaColumns {
     fn add(&mut self, it: &LiveReplica, now: Moment, lately: Lately) {
         let report = it.report;
         self.state.push(it.state);

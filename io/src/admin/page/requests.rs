@@ -15,7 +15,7 @@ const LISTED_MAX: usize = 100;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Order {
+enum RequestOrder {
     #[default]
     Newest,
     Slowest,
@@ -24,8 +24,8 @@ enum Order {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::admin) struct Asked {
-    order: Order,
+pub(in crate::admin) struct RequestQuery {
+    order: RequestOrder,
 }
 
 /// One request in a line.
@@ -54,7 +54,7 @@ pub(in crate::admin) struct RequestLine {
 
 pub(in crate::admin) async fn requests(
     State(router): State<Arc<Router>>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<RequestQuery>,
 ) -> Json<Vec<RequestLine>> {
     let (now, tenants) = (router.now(), router.tenants());
     let line = |it: &KeptDecision| RequestLine::of(it, now, &tenants);
@@ -63,9 +63,11 @@ pub(in crate::admin) async fn requests(
         Some(came.ttft.unwrap_or(came.total))
     };
     let mut lines = match asked.order {
-        Order::Newest => router.explanations.map_all(|it| Some(((), line(it)))),
-        Order::Failed => router.explanations.map_all(|it| it.has_failed().then(|| ((), line(it)))),
-        Order::Slowest => {
+        RequestOrder::Newest => router.explanations.map_all(|it| Some(((), line(it)))),
+        RequestOrder::Failed => {
+            router.explanations.map_all(|it| it.has_failed().then(|| ((), line(it))))
+        }
+        RequestOrder::Slowest => {
             let mut all =
                 router.explanations.map_all(|it| Some((slow_ms(it)?, it.request_id.clone())));
             all.sort_by_key(|it| std::cmp::Reverse(it.0));
@@ -81,25 +83,29 @@ pub(in crate::admin) async fn requests(
 impl RequestLine {
     fn of(it: &KeptDecision, now: Moment, tenants: &Tenants) -> Self {
         let (last, waited, came) = (it.choices.last(), it.waited.as_ref(), it.came.as_ref());
-        let arrived = waited.map(|it| it.arrived_at).or(it.choices.first().map(|it| it.at));
         let ms = |it: std::time::Duration| it.as_secs_f64() * 1e3;
         let tenant = |it: &cleave_core::brain::Waited| {
             tenants.name(it.tenant).unwrap_or("default").to_owned()
         };
+        let tries = it.life.as_ref().map_or(&[][..], |it| &it.tries);
+        let sent = tries.last();
         let usage = came.map(|it| it.usage).unwrap_or_default();
         Self {
             request_id: it.request_id.clone(),
             pool: it.pool.clone(),
-            age_seconds: arrived.map_or(0.0, |it| now.since(it).as_secs_f64()),
+            age_seconds: now.since(it.arrived_at).as_secs_f64(),
             tenant: waited.map(tenant),
             class: waited.map(|it| it.class.clone()),
-            replica: last.map(|it| it.name.clone()),
-            tries: it.choices.len(),
+            replica: last.map(|it| it.name.clone()).or(sent.map(|it| it.replica.clone())),
+            tries: tries.len().max(it.choices.len()),
             waited_ms: waited.map(|it| ms(it.span())),
-            prompt_tokens: usage.input.or(last.map(|it| it.prompt_tokens)),
+            prompt_tokens: usage
+                .input
+                .or(sent.map(|it| it.expected.prompt_tokens))
+                .or(last.map(|it| it.prompt_tokens)),
             cached_tokens: usage.cached,
             output_tokens: usage.output,
-            ttft_predicted_ms: last.map(|it| it.ttft_ms),
+            ttft_predicted_ms: last.map(|it| it.ttft_ms).or(sent.map(|it| it.expected.ttft_ms)),
             ttft_ms: came.and_then(|it| it.ttft).map(ms),
             total_ms: came.map(|it| ms(it.total)),
             outcome: came.map(|it| it.outcome),

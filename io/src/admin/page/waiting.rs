@@ -9,14 +9,14 @@ use cleave_core::brain::WaitingGroup;
 use cleave_core::queue::{ClassId, Tenant};
 use serde::Serialize;
 
-use crate::proxy::{Pool, Refused, Router, Tenants};
+use crate::proxy::{Pool, RefusedKind, Router, Tenants};
 
 /// Groups that are shown, the largest first.
 const GROUPS_MAX: usize = 256;
 
 /// What `/waiting` answers.
 #[derive(Clone, Debug, Serialize)]
-pub(in crate::admin) struct Waiting {
+pub(in crate::admin) struct WaitingList {
     pools: Vec<PoolWaiting>,
 }
 
@@ -60,9 +60,11 @@ impl TenantNames {
     }
 }
 
-pub(in crate::admin) async fn waiting(State(router): State<Arc<Router>>) -> Json<Waiting> {
+pub(in crate::admin) async fn waiting(State(router): State<Arc<Router>>) -> Json<WaitingList> {
     let names = TenantNames::of(&router.tenants());
-    Json(Waiting { pools: router.pools().iter().map(|it| PoolWaiting::of(it, &names)).collect() })
+    Json(WaitingList {
+        pools: router.pools().iter().map(|it| PoolWaiting::of(it, &names)).collect(),
+    })
 }
 
 impl PoolWaiting {
@@ -77,7 +79,7 @@ impl PoolWaiting {
             mu: it.work.as_mu(),
             oldest_ms: it.oldest.as_secs_f64() * 1e3,
         };
-        let refusal = |(it, count): (Refused, u64)| RefusedSeen {
+        let refusal = |(it, count): (RefusedKind, u64)| RefusedSeen {
             class: it.class.map(class),
             tenant: names.name(it.tenant),
             reason: it.reason,

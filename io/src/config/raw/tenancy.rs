@@ -132,7 +132,7 @@ pub(in crate::config) struct Keys {
     /// Keys the salts that keep tenants apart (`cache = "per_tenant"`); 16 characters at least. Give all
     /// routers before the same engines the same one, else each fills a cache of its own. Prefer
     /// `cache_secret_file`, which keeps it out of this file.
-    #[schemars(extend("writeOnly" = true, "x-applies" = "restart", "x-default" = "made at the first start and kept in `subsets.state_dir`"))]
+    #[schemars(extend("writeOnly" = true, "x-applies" = "restart", "x-default" = "made from `cluster.secret` where there is one, else made at the first start and kept in `subsets.state_dir`"))]
     pub cache_secret: Option<Text<Secret>>,
     /// File that holds the secret, and nothing else. Give this or `cache_secret`, not both.
     #[schemars(extend("x-applies" = "restart"))]

@@ -132,13 +132,6 @@ impl KeptDecision {
         }
     }
 
-    /// Tells whether it was refused, failed or broke off.
-    pub fn has_failed(&self) -> bool {
-        let failed =
-            |it: &RequestOutcome| 400 <= it.status || matches!(it.outcome, "cut" | "panicked");
-        self.refusal.is_some() || self.came.as_ref().is_some_and(failed)
-    }
-
     pub(in crate::proxy) fn on_placed(
         &mut self,
         pool: &str,
@@ -150,6 +143,13 @@ impl KeptDecision {
         self.waited = self.waited.take().or(waited);
         self.choices.extend(choice);
         self.refusal = refusal.map(|it| it.as_str());
+    }
+
+    /// Tells whether it was refused, failed or broke off.
+    pub fn has_failed(&self) -> bool {
+        let failed =
+            |it: &RequestOutcome| 400 <= it.status || matches!(it.outcome, "cut" | "panicked");
+        self.refusal.is_some() || self.came.as_ref().is_some_and(failed)
     }
 
     /// Tells whether anything was decided about it.

@@ -8,21 +8,21 @@ use std::time::Duration;
 pub(super) const BUCKETS: usize = 78;
 const PER_DOUBLING: f64 = 4.0;
 
-/// Counts by bucket.
+/// How many times fell into each bucket.
 #[derive(Debug)]
-pub(super) struct Histogram([AtomicU32; BUCKETS]);
+pub(super) struct TimeHistogram([AtomicU32; BUCKETS]);
 
 /// The same as plain figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counts(pub(super) [u32; BUCKETS]);
+pub(super) struct BucketCounts(pub(super) [u32; BUCKETS]);
 
-impl Default for Histogram {
+impl Default for TimeHistogram {
     fn default() -> Self {
         Self(std::array::from_fn(|_| AtomicU32::new(0)))
     }
 }
 
-impl Default for Counts {
+impl Default for BucketCounts {
     fn default() -> Self {
         Self([0; BUCKETS])
     }
@@ -47,18 +47,18 @@ fn middle_ms(bucket: usize) -> f64 {
     ((f64::from(bucket) + 0.5) / PER_DOUBLING).exp2()
 }
 
-impl Histogram {
+impl TimeHistogram {
     pub(super) fn note(&self, time: Duration) {
         self.0[bucket(time)].fetch_add(1, Relaxed);
     }
 
     /// Takes what was counted and begins anew.
-    pub(super) fn take(&self) -> Counts {
-        Counts(self.0.each_ref().map(|it| it.swap(0, Relaxed)))
+    pub(super) fn take(&self) -> BucketCounts {
+        BucketCounts(self.0.each_ref().map(|it| it.swap(0, Relaxed)))
     }
 }
 
-impl Counts {
+impl BucketCounts {
     pub(super) fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(it, more)| *it = it.saturating_add(more));
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_quantile_is_within_a_tenth_of_the_truth() {
         for ms in [1, 2, 7, 31, 250, 999, 4_000, 65_000, 599_000] {
-            let histogram = Histogram::default();
+            let histogram = TimeHistogram::default();
             histogram.note(Duration::from_millis(ms));
             let [median] = histogram.take().quantiles_ms([0.5]).unwrap();
             let truth = f64::from(u32::try_from(ms).unwrap());
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn any_time_has_a_bucket_and_no_times_have_no_quantile() {
-        let histogram = Histogram::default();
+        let histogram = TimeHistogram::default();
         histogram.note(Duration::ZERO);
         histogram.note(Duration::MAX);
         let [low, high] = histogram.take().quantiles_ms([0.0, 1.0]).unwrap();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_is_removed_is_as_if_it_had_never_been() {
-        let [mut all, mut one] = [Counts::default(), Counts::default()];
+        let [mut all, mut one] = [BucketCounts::default(), BucketCounts::default()];
         one.0[7] = 3;
         all.0[9] = 1;
         let before = all.clone();

@@ -14,7 +14,7 @@ use cleave_core::queue::{ClassId, Tenant};
 
 use crate::telemetry::ServedRequest;
 
-use histogram::Histogram;
+use histogram::TimeHistogram;
 pub use history::{FlowHistory, FlowSample};
 pub use replica::{Lately, ReplicaFlow};
 
@@ -36,14 +36,14 @@ pub struct FlowMeter {
     ended: [AtomicU64; 4],
     /// Tokens of prompts, those of them that were cached, and tokens of answers.
     tokens: [AtomicU64; 3],
-    first_tokens: Histogram,
+    first_tokens: TimeHistogram,
     /// What was refused since the start. Locked by refusals only.
-    refused: Mutex<BTreeMap<Refused, u64>>,
+    refused: Mutex<BTreeMap<RefusedKind, u64>>,
 }
 
 /// Whose requests were refused, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Refused {
+pub struct RefusedKind {
     pub tenant: Tenant,
     pub class: Option<ClassId>,
     pub reason: &'static str,
@@ -82,7 +82,7 @@ impl FlowMeter {
         }
         if let Some(reason) = it.refused {
             let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            let refusal = Refused { tenant, class, reason };
+            let refusal = RefusedKind { tenant, class, reason };
             if refused.len() < REFUSED_MAX || refused.contains_key(&refusal) {
                 *refused.entry(refusal).or_default() += 1;
             }
@@ -90,7 +90,7 @@ impl FlowMeter {
     }
 
     /// Lists what was refused since the start.
-    pub fn refused(&self) -> Vec<(Refused, u64)> {
+    pub fn refused(&self) -> Vec<(RefusedKind, u64)> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.iter().map(|(it, count)| (*it, *count)).collect()
     }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::telemetry::ServedRequest;
 
-use super::histogram::{BUCKETS, Counts, Histogram};
+use super::histogram::{BUCKETS, BucketCounts, TimeHistogram};
 
 /// Parts of an hour that are kept, and how many samples make one.
 const PARTS_MAX: usize = 12;
@@ -19,25 +19,25 @@ const NOW_SAMPLES: usize = 12;
 /// What requests at one replica touch.
 #[derive(Debug, Default)]
 pub struct ReplicaFlow {
-    first_tokens: Histogram,
+    first_tokens: TimeHistogram,
     /// Tokens of prompts, and those of them that were cached.
     tokens: [AtomicU64; 2],
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptFlow>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptFlow {
     /// The samples of the last minute, the newest last; few times in each.
-    now: VecDeque<Sample>,
+    now: VecDeque<FlowMoment>,
     /// Five minutes each, the newest last and still growing.
-    parts: VecDeque<Counts>,
+    parts: VecDeque<BucketCounts>,
     /// All parts together.
-    hour: Counts,
+    hour: BucketCounts,
     samples: u32,
 }
 
 #[derive(Debug)]
-struct Sample {
+struct FlowMoment {
     /// Buckets that are not empty.
     first_tokens: Vec<(u8, u32)>,
     tokens: [u64; 2],
@@ -74,7 +74,7 @@ impl ReplicaFlow {
             {
                 kept.hour.remove(&oldest);
             }
-            kept.parts.push_back(Counts::default());
+            kept.parts.push_back(BucketCounts::default());
         }
         kept.samples = kept.samples.wrapping_add(1);
         kept.hour.add(&counted);
@@ -87,18 +87,18 @@ impl ReplicaFlow {
         let buckets = counted.0.into_iter().enumerate().filter(|it| 0 < it.1);
         let first_tokens =
             buckets.filter_map(|(at, count)| Some((u8::try_from(at).ok()?, count))).collect();
-        kept.now.push_back(Sample { first_tokens, tokens });
+        kept.now.push_back(FlowMoment { first_tokens, tokens });
     }
 
     /// Reads off how the replica does.
     pub fn lately(&self) -> Lately {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut now, mut tokens) = (Counts([0; BUCKETS]), [0_u64; 2]);
+        let (mut now, mut tokens) = (BucketCounts([0; BUCKETS]), [0_u64; 2]);
         for sample in &kept.now {
             sample.first_tokens.iter().for_each(|(at, count)| now.0[usize::from(*at)] += count);
             tokens.iter_mut().zip(sample.tokens).for_each(|(all, more)| *all += more);
         }
-        let median = |it: &Counts| it.quantiles_ms([0.5]).map(|[it]| it);
+        let median = |it: &BucketCounts| it.quantiles_ms([0.5]).map(|[it]| it);
         Lately {
             first_token_ms: median(&now),
             first_token_hour_ms: median(&kept.hour),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cleave_core::brain::{LiveView, WaitingGroup};
 use cleave_core::domain::{ReplicaId, SliceKey};
 
-use crate::proxy::flow::{Lately, Refused};
+use crate::proxy::flow::{Lately, RefusedKind};
 
 use super::Pool;
 
@@ -59,7 +59,7 @@ impl Pool {
     }
 
     /// What was refused since the start.
-    pub fn refused(&self) -> Vec<(Refused, u64)> {
+    pub fn refused(&self) -> Vec<(RefusedKind, u64)> {
         self.flow.refused()
     }
 

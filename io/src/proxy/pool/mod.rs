@@ -15,9 +15,9 @@ mod trap;
 mod views;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use cleave_core::brain::{self, Event, Notice, Outcome, Refusal};
@@ -373,7 +373,16 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, BrainState> {
         // Panics of the brain are contained while the lock is held, so that it is never half changed.
-        self.brain_state.lock().unwrap_or_else(PoisonError::into_inner)
+        match self.brain_state.try_lock() {
+            Ok(free) => free,
+            Err(TryLockError::Poisoned(free)) => free.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let asked = Instant::now();
+                let held = self.brain_state.lock().unwrap_or_else(PoisonError::into_inner);
+                self.metrics.lock_wait.observe(asked.elapsed().as_secs_f64());
+                held
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! All metrics as they are at one moment.
 
-use cleave_core::queue::Use;
+use cleave_core::domain::float;
+use cleave_core::queue::{ContractUsage, Use, Work};
 
 use super::Router;
 use crate::proxy::workloads::WorkloadNames;
@@ -66,6 +67,7 @@ impl Router {
                 waiting: it.waiting,
                 used_mu: Use::ALL
                     .map(|kind| (kind.as_str(), it.usage.used[kind.index()].work.as_mu())),
+                contract_used: contract_used(&it.usage),
             });
             self.metrics.set_line(
                 &pool.name,
@@ -89,4 +91,19 @@ impl Router {
         self.metrics.set_peers(&gauges.collect::<Vec<_>>());
         self.metrics.set_standing(&sharing.standing(), sharing.leads());
     }
+}
+
+/// Says what share of each limit of a contract is used now; nothing where there is no such limit.
+fn contract_used(it: &ContractUsage) -> [(&'static str, Option<f64>); 3] {
+    let share = |limit: Option<f64>, left: Option<f64>| {
+        let limit = limit.filter(|it| 0.0 < *it)?;
+        Some((1.0 - left? / limit).clamp(0.0, 1.0))
+    };
+    let whole = |count: Option<u64>| count.map(float);
+    let limits = &it.limits;
+    [
+        ("mu", share(limits.work_per_min.map(Work::as_mu), it.work_remaining.map(Work::as_mu))),
+        ("tokens", share(whole(limits.tokens_per_min), whole(it.tokens_remaining))),
+        ("requests", share(whole(limits.requests_per_min), whole(it.requests_remaining))),
+    ]
 }

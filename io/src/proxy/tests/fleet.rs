@@ -136,7 +136,8 @@ impl Bench {
     /// Takes on two replicas, or three.
     pub(super) fn apply(&self, third: bool) {
         let replicas = &self.replicas[..if third { 3 } else { 2 }];
-        let pool = testing::pool("p", replicas, brain::Settings::default());
+        let mut pool = testing::pool("p", replicas, brain::Settings::default());
+        pool.replicas[0].weight = if third { 2.0 } else { 1.0 };
         self.router.apply(vec![pool], Tenants::default());
     }
 

@@ -11,6 +11,7 @@ use cleave_core::tokens::{Possible, Seen};
 use http::StatusCode;
 
 use super::Visit;
+use super::tracing::operation;
 use crate::proxy::explanations::{KeptFor, RequestOutcome};
 use crate::proxy::flow::FlowEnd;
 use crate::proxy::life::Ended;
@@ -137,6 +138,8 @@ impl Visit {
             }
         }
         pool.flow.note(self.flow_end(), (self.tenant, self.class), &served);
+        let operation = operation(self.api, self.uri.path());
+        pool.metrics.gen_ai.on_ended(operation, self.model.as_deref().unwrap_or(""), &served);
         let tenant = self.whose.as_ref().and_then(|(all, at)| all.name_at(*at));
         if let Some(class) = self.class {
             let class = (class.0, pool.classes().get(class).name.as_str());

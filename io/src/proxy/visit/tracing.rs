@@ -6,13 +6,27 @@ use std::time::{Duration, SystemTime};
 use cleave_core::brain::{Course, Outcome, Remark};
 use cleave_core::domain::Usage;
 use cleave_core::protocol::Api;
+use http::HeaderMap;
 
 use super::Visit;
 use crate::proxy::explanations::KeptFor;
+use crate::proxy::headers::{Framed, write_for_replica};
 use crate::proxy::life::TryTimes;
+use crate::proxy::settings::Passing;
 use crate::telemetry::{TraceContext, TracedRequest, TracedTry};
 
 impl Visit {
+    /// Writes the head of a request for replicas; where traces are on, each try names its own span to them.
+    pub(in crate::proxy) fn head_for_replica(
+        &self,
+        headers: &HeaderMap,
+        framed: Framed,
+        passing: Passing,
+    ) -> Vec<u8> {
+        let is_traced = self.router.traces.is_on();
+        write_for_replica(headers, &self.request_id, framed, passing, is_traced)
+    }
+
     /// Names the span of the try under way to the replica; nothing where traces are off.
     pub(in crate::proxy) fn traceparent(&self) -> Option<String> {
         let place = self.tries.saturating_sub(1);
@@ -88,7 +102,7 @@ impl Visit {
 }
 
 /// Names what is asked for in the words of the conventions; by the end of the path where they have none.
-fn operation(api: Api, path: &str) -> &str {
+pub(super) fn operation(api: Api, path: &str) -> &str {
     match api {
         Api::Chat | Api::Responses | Api::Messages => "chat",
         Api::Completions => "text_completion",

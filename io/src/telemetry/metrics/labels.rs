@@ -86,6 +86,13 @@ pub(super) fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// For what should take no time: a microsecond to a second.
+pub(super) fn fine_seconds() -> Histogram {
+    Histogram::new([
+        1e-6, 5e-6, 2.5e-5, 1e-4, 5e-4, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0,
+    ])
+}
+
 pub(super) fn seconds() -> Histogram {
     Histogram::new(SECONDS)
 }

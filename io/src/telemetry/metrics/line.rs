@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::labels::{RealCounter, whole};
+use super::labels::{Real, RealCounter, whole};
 
 /// At most this many tenants are shown by name; what all others use is summed.
 const TENANTS_SHOWN_MAX: usize = 100;
@@ -29,11 +29,19 @@ struct UseLabel {
     kind: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    pool: String,
+    tenant: String,
+    limit: &'static str,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct LineFamilies {
     waiting: Family<ClassLabel, Gauge>,
     tenant_work: Family<UseLabel, RealCounter>,
     tenant_waiting: Family<TenantLabel, Gauge>,
+    contract_used: Family<LimitLabel, Real>,
 }
 
 /// One tenant's books at the time of a scrape.
@@ -43,6 +51,8 @@ pub struct TenantGauges<'a> {
     pub waiting: usize,
     /// Kind of use and model units since the start.
     pub used_mu: [(&'static str, f64); 3],
+    /// The share of each limit of its contract that is used now, where it has that limit.
+    pub contract_used: [(&'static str, Option<f64>); 3],
 }
 
 impl LineFamilies {
@@ -57,6 +67,11 @@ impl LineFamilies {
             "cleave_tenant_waiting",
             "Requests of a tenant in line",
             self.tenant_waiting.clone(),
+        );
+        it.register(
+            "cleave_tenant_contract_used_ratio",
+            "Share of a tenant's contract that is used now",
+            self.contract_used.clone(),
         );
     }
 
@@ -77,6 +92,12 @@ impl LineFamilies {
                 let label = UseLabel { pool: pool.clone(), tenant: tenant.clone(), kind };
                 self.tenant_work.get_or_create(&label).inc_by(mu);
             }
+            // Shares of many tenants add up to nothing.
+            let shares = it.contract_used.iter().filter(|_| at < TENANTS_SHOWN_MAX);
+            for (limit, share) in shares.filter_map(|it| Some((it.0, it.1?))) {
+                let (pool, tenant) = (pool.clone(), tenant.clone());
+                self.contract_used.get_or_create(&LimitLabel { pool, tenant, limit }).set(share);
+            }
             let label = TenantLabel { pool, tenant };
             self.tenant_waiting.get_or_create(&label).inc_by(whole(it.waiting));
         }
@@ -87,5 +108,6 @@ impl LineFamilies {
         self.waiting.clear();
         self.tenant_work.clear();
         self.tenant_waiting.clear();
+        self.contract_used.clear();
     }
 }

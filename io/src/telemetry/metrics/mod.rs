@@ -5,6 +5,7 @@
 mod assignment;
 mod clients;
 mod decisions;
+mod gen_ai;
 mod labels;
 mod line;
 mod panics;
@@ -20,6 +21,7 @@ mod traces;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use cleave_core::cluster::ClusterStanding;
 use prometheus_client::encoding::text::encode;
@@ -32,6 +34,7 @@ use super::traces::SpanCounters;
 pub use assignment::AssignmentGauges;
 pub use clients::Clients;
 pub use decisions::PoolGauges;
+pub use gen_ai::GenAiMetrics;
 pub use line::TenantGauges;
 pub use peers::PeerGauges;
 pub use replicas::ReplicaGauges;
@@ -56,6 +59,7 @@ pub struct Metrics {
     line: line::LineFamilies,
     panics: panics::PanicFamilies,
     served: Arc<served::ServedFamilies>,
+    gen_ai: Arc<gen_ai::GenAiFamilies>,
     process: process::ProcessFamilies,
     peers: peers::PeerFamilies,
     traces: traces::TraceFamilies,
@@ -75,6 +79,7 @@ impl Default for Metrics {
             line: line::LineFamilies::default(),
             panics: panics::PanicFamilies::default(),
             served: Arc::default(),
+            gen_ai: Arc::default(),
             process: process::ProcessFamilies::default(),
             peers: peers::PeerFamilies::default(),
             traces: traces::TraceFamilies::default(),
@@ -87,6 +92,7 @@ impl Default for Metrics {
         it.line.register(&mut it.registry);
         it.panics.register(&mut it.registry);
         it.served.register(&mut it.registry);
+        it.gen_ai.register(&mut it.registry);
         it.process.register(&mut it.registry);
         it.peers.register(&mut it.registry);
         it.traces.register(&mut it.registry);
@@ -102,7 +108,8 @@ impl Default for Metrics {
 impl Metrics {
     /// Makes the handles of one pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
-        self.requests.pool(pool, self.panics.pool(pool), &self.served)
+        let gen_ai = GenAiMetrics::new(Arc::clone(&self.gen_ai));
+        self.requests.pool(pool, self.panics.pool(pool), &self.served, gen_ai)
     }
 
     /// Makes the counters of spans.
@@ -113,6 +120,11 @@ impl Metrics {
     /// Counts an error that the router answered by itself.
     pub fn on_error(&self, code: &'static str, status: u16) {
         self.process.on_error(code, status);
+    }
+
+    /// Notes how late a loop was that should have run: of a `worker`, or the `main` one.
+    pub fn on_lag(&self, thread: &'static str, lag: Duration) {
+        self.process.on_lag(thread, lag);
     }
 
     /// Counts a panic outside the brains: of a `request`, a `stream`, a `task` or a `thread`.

@@ -2,15 +2,16 @@
 //! exporter uses; and the answers that the router gave by itself. Read from `/proc` at a scrape.
 
 use std::fs;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::labels::{Real, RealCounter, STATUS_CLASSES, class_of, set_real};
+use super::labels::{Real, RealCounter, STATUS_CLASSES, class_of, fine_seconds, set_real};
 
 /// Ticks of the processor's time in a second, on every Linux there is.
 const TICKS_PER_S: f64 = 100.0;
@@ -27,10 +28,16 @@ struct CodeLabel {
     status_class: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ThreadLabel {
+    thread: &'static str,
+}
+
 #[derive(Debug)]
 pub(super) struct ProcessFamilies {
     build: Family<BuildLabel, Gauge>,
     errors: Family<CodeLabel, Counter>,
+    loop_lag: Family<ThreadLabel, Histogram>,
     cpu: RealCounter,
     memory: Gauge,
     files: Gauge,
@@ -43,6 +50,7 @@ impl Default for ProcessFamilies {
         let it = Self {
             build: Family::default(),
             errors: Family::default(),
+            loop_lag: Family::new_with_constructor(fine_seconds),
             cpu: RealCounter::default(),
             memory: Gauge::default(),
             files: Gauge::default(),
@@ -64,6 +72,11 @@ impl ProcessFamilies {
             "Errors that the router answered by itself, by code",
             self.errors.clone(),
         );
+        it.register(
+            "cleave_loop_lag_seconds",
+            "How late threads did what they had to do at a time, looked at once a second or more often",
+            self.loop_lag.clone(),
+        );
         it.register("process_cpu_seconds", "Time on the processor", self.cpu.clone());
         it.register("process_resident_memory_bytes", "Memory in use", self.memory.clone());
         it.register("process_open_fds", "Open files", self.files.clone());
@@ -78,6 +91,10 @@ impl ProcessFamilies {
     pub(super) fn on_error(&self, code: &'static str, status: u16) {
         let status_class = STATUS_CLASSES[class_of(status)];
         self.errors.get_or_create(&CodeLabel { code, status_class }).inc();
+    }
+
+    pub(super) fn on_lag(&self, thread: &'static str, lag: Duration) {
+        self.loop_lag.get_or_create(&ThreadLabel { thread }).observe(lag.as_secs_f64());
     }
 
     /// Reads what the system says of the process; what it does not say stays as it was.

@@ -8,9 +8,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::gen_ai::GenAiMetrics;
 use super::labels::{
     KindLabel, PoolLabel, RefusalLabel, STATUS_CLASSES, StatusLabel, StreamLabel, TOKEN_TYPES,
-    TokenLabel, class_of, seconds,
+    TokenLabel, class_of, fine_seconds, seconds,
 };
 use super::served::{ReplicaHandles, ServedFamilies, TenantMetrics};
 use super::traces::{ExampledHistogram, TracedHistogram, exampled_seconds};
@@ -29,6 +30,7 @@ pub(super) struct RequestFamilies {
     first_token: Family<PoolLabel, ExampledHistogram>,
     total: Family<StreamLabel, ExampledHistogram>,
     line_wait: Family<PoolLabel, Histogram>,
+    lock_wait: Family<PoolLabel, Histogram>,
 }
 
 /// What requests of one pool touch.
@@ -57,8 +59,12 @@ pub struct PoolMetrics {
     pub waited: Histogram,
     /// Panics of its brains.
     pub panics: Counter,
+    /// For its decisions to be free, where they were not.
+    pub lock_wait: Histogram,
     /// By tenant and class.
     pub tenants: TenantMetrics,
+    /// By model and operation.
+    pub gen_ai: GenAiMetrics,
     served: Arc<ServedFamilies>,
 }
 
@@ -77,6 +83,7 @@ impl Default for RequestFamilies {
             first_token: Family::new_with_constructor(exampled_seconds),
             total: Family::new_with_constructor(exampled_seconds),
             line_wait: Family::new_with_constructor(seconds),
+            lock_wait: Family::new_with_constructor(fine_seconds),
         }
     }
 }
@@ -127,6 +134,11 @@ impl RequestFamilies {
             "Time until a request is placed",
             self.line_wait.clone(),
         );
+        it.register(
+            "cleave_lock_wait_seconds",
+            "Waits for a pool's decisions to be free; those that found them free are not counted",
+            self.lock_wait.clone(),
+        );
         it.register("cleave_connections", "Open client connections", connections.clone());
     }
 
@@ -136,6 +148,7 @@ impl RequestFamilies {
         pool: &str,
         panics: Counter,
         served: &Arc<ServedFamilies>,
+        gen_ai: GenAiMetrics,
     ) -> PoolMetrics {
         let label = PoolLabel::of(pool);
         let [tokens_input, tokens_cached, tokens_output] = TOKEN_TYPES.map(|token_type| {
@@ -165,7 +178,9 @@ impl RequestFamilies {
             total,
             waited: self.line_wait.get_or_create_owned(&label),
             panics,
+            lock_wait: self.lock_wait.get_or_create_owned(&label),
             tenants: TenantMetrics::new(pool, Arc::clone(served)),
+            gen_ai,
             served: Arc::clone(served),
         }
     }

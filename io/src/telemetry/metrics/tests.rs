@@ -75,7 +75,12 @@ fn the_guide_lists_every_metric_and_no_other() {
     let assignment =
         AssignmentGauges { totals: &totals, balance: &balance, slices, hot_keys, planning };
     metrics.set_assignment("p", assignment);
-    let tenant = TenantGauges { tenant: "t", waiting: 1, used_mu: [("burst", 2.5); 3] };
+    let contract_used = [("mu", Some(0.5)), ("tokens", None), ("requests", None)];
+    let used_mu = [("burst", 2.5); 3];
+    let tenant = TenantGauges { tenant: "t", waiting: 1, used_mu, contract_used };
+    metrics.span_counters().sent.inc();
+    metrics.on_lag("main", Duration::from_millis(1));
+    metrics.pool("p").gen_ai.on_ended("chat", "m", &served);
     metrics.set_line("p", [("batch", 3)].into_iter(), &[tenant]);
     metrics.set_peers(&[PeerGauges {
         peer: "10.0.0.2:7400",
@@ -144,12 +149,38 @@ fn beyond_some_number_tenants_are_summed() {
     let metrics = Metrics::default();
     let names: Vec<String> = (0..1_000).map(|it| format!("t{it}")).collect();
     let used_mu = [("guaranteed", 1.0), ("burst", 0.0), ("best_effort", 0.0)];
-    let tenants: Vec<TenantGauges<'_>> =
-        names.iter().map(|it| TenantGauges { tenant: it, waiting: 1, used_mu }).collect();
+    let contract_used = [("mu", Some(0.5)); 3];
+    let tenants = names.iter();
+    let tenants = tenants.map(|it| TenantGauges { tenant: it, waiting: 1, used_mu, contract_used });
+    let tenants: Vec<TenantGauges<'_>> = tenants.collect();
     metrics.set_line("p", std::iter::empty(), &tenants);
     let text = metrics.write();
     assert!(text.contains("cleave_tenant_waiting{pool=\"p\",tenant=\"other\"} 900"));
     assert_eq!(text.matches("cleave_tenant_waiting{").count(), 101);
+}
+
+#[test]
+fn models_beyond_a_hundred_are_counted_together() {
+    let metrics = Metrics::default();
+    let pool = metrics.pool("p");
+    let served = ServedRequest {
+        status: 200,
+        stream: false,
+        first_token: None,
+        gap: None,
+        total: Duration::from_secs(1),
+        usage: Usage::default(),
+        refused: None,
+    };
+    for number in 0..1_000 {
+        pool.gen_ai.on_ended("chat", &format!("m-{number}"), &served);
+    }
+    let text = metrics.write();
+    let name = "gen_ai_server_request_duration_seconds_count{";
+    assert_eq!(text.matches(name).count(), 101);
+    let other = "gen_ai_operation_name=\"other\",gen_ai_provider_name=\"cleave\",\
+                 gen_ai_request_model=\"other\"} 900";
+    assert!(text.contains(&format!("{name}{other}")), "{text}");
 }
 
 #[test]

@@ -240,10 +240,9 @@ mod tests {
             status: Some(Status { message: "m".to_owned(), code: ERROR }),
             flags: 1,
         };
-        let hex: String = span.encode_to_vec().iter().map(|it| format!("{it:02x}")).collect();
-        assert_eq!(
-            hex,
-            "0a0201021201032201042a016e30033905000000000000004106000000000000004a070a0169120218074a0e0a0164120921000000000000e03f4a070a0166120210017a0512016d1802850101000000"
-        );
+        let golden = "0a0201021201032201042a016e30033905000000000000004106000000000000004a070a0169120218074a0e0a0164120921000000000000e03f4a070a0166120210017a0512016d1802850101000000";
+        let digits = span.encode_to_vec().into_iter().flat_map(|it| [it >> 4, it & 15]);
+        let hex: String = digits.filter_map(|it| char::from_digit(it.into(), 16)).collect();
+        assert_eq!(hex, golden);
     }
 }

@@ -327,7 +327,7 @@ fn however_many_offend_its_memory_stays_within_its_bound() {
         it.hold(at(prompt), key(prompt, prompt), Fingerprint(prompt));
     }
     assert!(it.deaths.len() <= DEATHS_MAX);
-    assert!(it.deaths.iter().all(|death| death.members.len() <= MEMBERS_MAX));
+    assert!(it.deaths.iter().all(|death| death.members.len() <= WITNESSES_MAX));
     assert!(it.requests.len() <= HELD_MAX && it.sessions.len() <= HELD_MAX);
     assert!(it.workloads.len() <= HELD_MAX);
     let bytes = it.deaths.iter().map(|it| it.members.capacity() * size_of::<Witness>());

@@ -12,7 +12,8 @@ impl Cluster {
     fn work(&mut self, at: usize, first: u64) {
         for number in 0..20 {
             let workload = (number % 2 + 1) << 32;
-            let (request, _) = self.ask(at, workload | first + number, outline(number * 1_000, 50));
+            let (request, _) =
+                self.ask(at, workload | (first + number), outline(number * 1_000, 50));
             self.end(at, request);
         }
         self.settle();

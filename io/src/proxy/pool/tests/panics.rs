@@ -94,6 +94,7 @@ fn shake(pool: &Pool, number: u32, ids: &AtomicU32) {
         pool.tell(Event::Probed { replica: member.id, probe: Probe::Passed });
     }
     spec.replicas.pop();
+    spec.replicas[0].weight = f64::from(1 + number % 2);
     pool.apply(spec, ids);
     pool.tell(Event::Contracted { limits: vec![(Tenant(1), Limits::default())] });
     let replica = ReplicaId(0);

@@ -1,0 +1,135 @@
+//! What one router finds out concerns all: requests that bring replicas down, replicas that were started again, how long
+//! answers are, what work takes, what tenants have used. Here that is told, and taken in from others. Nothing that was
+//! heard is told on.
+
+use std::time::Duration;
+
+use crate::cluster::{Found, News, Witness};
+use crate::domain::{Moment, ReplicaId, SliceKey, Usage, whole_u32};
+use crate::queue::Tenant;
+use crate::tokens::Lesson;
+
+use super::health::Health;
+use super::poison::Witness as Suspect;
+use super::request::{Booking, Fingerprint};
+use super::{Brain, Notice};
+
+impl Brain {
+    /// Takes in what another router found out.
+    pub(super) fn on_found(&mut self, now: Moment, found: Found) {
+        match found {
+            Found::Quarantined { key, fingerprint, left_ms } => {
+                let left = Duration::from_millis(left_ms.into());
+                self.poison.hold_elsewhere(now, key, Fingerprint(fingerprint), left);
+            }
+            Found::Acquitted { key, fingerprint } => {
+                self.poison.clear_elsewhere(now, key, Fingerprint(fingerprint));
+            }
+            Found::Died { replica, witnesses } => {
+                let suspects: Vec<Suspect> = witnesses.into_iter().map(suspect).collect();
+                if let Some(replica) = self.at(replica) {
+                    self.poison.on_death_elsewhere(now, replica, &suspects);
+                }
+            }
+            Found::Restarted { replica } => {
+                if let Some(id) = self.at(replica)
+                    && self.peers.note_restart(now, replica)
+                {
+                    Health::on_restarted(&mut self.fleet, id, &mut Vec::new());
+                    self.forget_cache(id);
+                }
+            }
+            Found::Taught(lesson) => self.books.hear(&lesson),
+            Found::Lengths(entry) => self.books.take_on(&entry),
+            Found::Learned(learned) => self.learning.hear(&learned),
+            Found::Spent { tenant, missing } => {
+                self.admission.catch_up(now, Tenant(tenant), missing);
+            }
+            // It concerns no pool.
+            Found::Kept { .. } => {}
+        }
+    }
+
+    /// Lists what was found out, for a router that knows nothing.
+    pub(super) fn list_found(&self, now: Moment, into: &mut Vec<News>) {
+        let held = self.poison.list_held(now);
+        let held = held.map(|(key, fingerprint, left)| quarantined(key, fingerprint, left));
+        let learned = self.learning.learned().into_iter().filter(|it| 0 < it.seen);
+        let learned = learned.map(|it| Found::Learned(Box::new(it)));
+        let spent = self.admission.missing();
+        let spent = spent.map(|(Tenant(tenant), missing)| Found::Spent { tenant, missing });
+        let lengths = self.books.lengths().map(|it| Found::Lengths(Box::new(it)));
+        into.extend(held.chain(learned).chain(spent).chain(lengths).map(News::Found));
+    }
+
+    pub(super) fn tell_conviction(&mut self, key: SliceKey, fingerprint: Fingerprint) {
+        self.peers.tell_found(quarantined(key, fingerprint, self.settings.quarantine.ttl));
+    }
+
+    pub(super) fn tell_acquittal(&mut self, key: SliceKey, fingerprint: Fingerprint) {
+        self.peers.tell_found(Found::Acquitted { key, fingerprint: fingerprint.0 });
+    }
+
+    /// Notes that a replica is truly gone, and tells which requests of this router were there.
+    pub(super) fn confirm_death(&mut self, now: Moment, replica: ReplicaId) {
+        let witnesses = self.poison.on_confirmed(now, replica).filter(|it| !it.is_empty());
+        if let (Some(witnesses), Some(_), Some(it)) =
+            (witnesses, self.peers.own(), self.fleet.get(replica))
+        {
+            let witnesses = witnesses.iter().map(witness).collect();
+            self.peers.tell_found(Found::Died { replica: it.place, witnesses });
+        }
+    }
+
+    /// Notes that another process answers at a replica's address, unless that was heard already.
+    pub(super) fn on_restarted(&mut self, now: Moment, replica: ReplicaId) {
+        self.confirm_death(now, replica);
+        let Some(place) = self.fleet.get(replica).map(|it| it.place) else { return };
+        if self.peers.note_restart(now, place) {
+            self.peers.tell_found(Found::Restarted { replica: place });
+            self.forget_cache(replica);
+        }
+    }
+
+    fn forget_cache(&mut self, replica: ReplicaId) {
+        self.placement.on_restarted(replica);
+        self.notices.push(Notice::Restarted { replica });
+    }
+
+    /// Tells what an answer teaches of lengths.
+    pub(super) fn tell_lesson(&mut self, booking: &Booking, usage: Usage, is_whole: bool) {
+        if self.peers.own().is_none() {
+            return;
+        }
+        let Booking { key, extent, outline, .. } = booking;
+        let lesson = Lesson::of(*key, extent, outline, usage, is_whole);
+        let is_empty = |it: &Lesson| it.text.is_none() && it.output_tokens.is_none();
+        if let Some(lesson) = lesson.filter(|it| !is_empty(it)) {
+            self.peers.tell_found(Found::Taught(Box::new(lesson)));
+        }
+    }
+
+    /// Tells now and then what was learned of costs.
+    pub(super) fn tell_learned(&mut self, now: Moment) {
+        if self.peers.is_learned_due(now) {
+            for it in self.learning.learned().into_iter().filter(|it| 0 < it.seen) {
+                self.peers.tell_found(Found::Learned(Box::new(it)));
+            }
+        }
+    }
+}
+
+fn quarantined(key: SliceKey, Fingerprint(fingerprint): Fingerprint, left: Duration) -> Found {
+    let left_ms = whole_u32(left.as_secs_f64() * 1e3);
+    Found::Quarantined { key, fingerprint, left_ms }
+}
+
+const fn suspect(it: Witness) -> Suspect {
+    let Witness { fingerprint, workload, is_new } = it;
+    Suspect { fingerprint: Fingerprint(fingerprint), workload, is_new }
+}
+
+const fn witness(it: &Suspect) -> Witness {
+    let Suspect { fingerprint: Fingerprint(fingerprint), workload, is_new } = *it;
+    Witness { fingerprint, workload, is_new }
+}
