@@ -8,6 +8,7 @@ mod demo;
 mod explain;
 mod files;
 mod hardware;
+mod manual;
 mod membership;
 mod mock;
 mod serve;
@@ -52,6 +53,9 @@ enum Command {
     Calibrate(calibrate::Args),
     Explain(explain::Args),
     Simulate(Box<simulate::Args>),
+    Completions(manual::Completions),
+    #[command(hide = true)]
+    ManPages(manual::ManPages),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +69,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Simulate(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Completions(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::ManPages(args) => args.run().map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(
         |error| if has_no_reader(&error) { ExitCode::SUCCESS } else { fail(&error) },

@@ -39,7 +39,7 @@ fn deny(arguments: &[&str]) -> Command {
 }
 
 /// Lists the crates of others that are linked into the binary.
-fn linked() -> Result<BTreeSet<String>> {
+pub(crate) fn linked() -> Result<BTreeSet<String>> {
     let output = Command::new("cargo")
         .args(["tree", "--locked", "--package", "cleave", "--edges", "normal,no-proc-macro"])
         .args(["--prefix", "none", "--no-dedupe", "--format", "{p}"])

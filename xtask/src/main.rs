@@ -15,11 +15,13 @@ mod chaos;
 mod debian;
 mod dependencies;
 mod dist;
+mod e2e_kube;
 mod e2e_vllm;
 mod finding;
 mod fuzz;
 mod http1;
 mod layers;
+mod package;
 mod page;
 mod process;
 mod python;
@@ -63,9 +65,13 @@ enum Command {
     Dist,
     /// Make a picture of every view of the page
     Shots(page::ShotsArgs),
+    /// Make packages of the release binary, and try each
+    Package(package::Args),
     /// Measure whole processes on this machine
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Check the router against a real API server of Kubernetes on this machine
+    E2eKube(e2e_kube::Args),
     /// Check the router in front of two real vLLM replicas on this machine's processor
     E2eVllm(e2e_vllm::Args),
 }
@@ -81,7 +87,9 @@ fn main() -> ExitCode {
         Command::SameBytes(args) => same_bytes::run(&args),
         Command::Dist => dist::run(),
         Command::Shots(args) => page::shots(&args),
+        Command::Package(args) => package::run(&args),
         Command::Bench(command) => bench::run(&command),
+        Command::E2eKube(args) => e2e_kube::run(&args),
         Command::E2eVllm(args) => e2e_vllm::run(&args),
     };
     match outcome {

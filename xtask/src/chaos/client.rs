@@ -40,7 +40,7 @@ pub(super) struct Question {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum RequestKind {
+pub(crate) enum RequestKind {
     Stream,
     Plain,
     /// A stream after a prompt that takes seconds to compute.
@@ -57,7 +57,7 @@ impl RequestKind {
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Answered,
     /// Not what should have been said.
     Wrong,
@@ -70,27 +70,27 @@ pub(super) enum Fate {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Record {
-    pub(super) kind: RequestKind,
-    pub(super) session: u64,
-    pub(super) ended: Instant,
-    pub(super) fate: Fate,
-    pub(super) why: String,
-    pub(super) replica: Option<String>,
+pub(crate) struct Record {
+    pub(crate) kind: RequestKind,
+    pub(crate) session: u64,
+    pub(crate) ended: Instant,
+    pub(crate) fate: Fate,
+    pub(crate) why: String,
+    pub(crate) replica: Option<String>,
     /// Why it went there, in the router's words.
-    pub(super) decision: Option<String>,
+    pub(crate) decision: Option<String>,
     /// When nothing came for longer than usual.
-    pub(super) pauses: Vec<(Instant, Instant)>,
+    pub(crate) pauses: Vec<(Instant, Instant)>,
 }
 
 /// A load that is running.
-pub(super) struct ChaosLoad {
+pub(crate) struct ChaosLoad {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Record>>>,
 }
 
 impl ChaosLoad {
-    pub(super) fn start(
+    pub(crate) fn start(
         router: SocketAddr,
         reference: SocketAddr,
         clients: u32,
@@ -113,7 +113,7 @@ impl ChaosLoad {
     }
 
     /// Lets every client finish what it has asked.
-    pub(super) fn stop(self) -> Vec<Record> {
+    pub(crate) fn stop(self) -> Vec<Record> {
         self.stop.store(true, Relaxed);
         let join = |it: JoinHandle<Vec<Record>>| it.join().expect("a client does not panic");
         self.threads.into_iter().flat_map(join).collect()

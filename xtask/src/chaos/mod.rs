@@ -2,7 +2,7 @@
 //! character is checked, and faults from a seed. Prints what clients noticed, and fails when they
 //! noticed more than they may.
 
-mod client;
+pub(crate) mod client;
 mod fleet;
 mod report;
 mod script;
