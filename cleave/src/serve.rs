@@ -244,9 +244,8 @@ fn warn_of_open_admin(config: &Config, router: &Router, address: SocketAddr) {
             kind: "admin",
             state: "open",
             detail: Some(format!(
-                "the admin port {} is open beyond this machine and asks for no token: all that \
-                 reach it can read everything and give orders (admin.tokens)",
-                address
+                "the admin port {address} is open beyond this machine and asks for no token: all that \
+                 reach it can read everything and give orders (admin.tokens)"
             )),
             alert: true,
             ..Incident::default()

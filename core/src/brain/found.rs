@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{Found, News, Witness};
+use crate::cluster::{DeathWitness, FoundOut, News};
 use crate::domain::{Moment, ReplicaId, SliceKey, Usage, whole_u32};
 use crate::queue::Tenant;
 use crate::tokens::Lesson;
@@ -16,22 +16,22 @@ use super::{Brain, Notice};
 
 impl Brain {
     /// Takes in what another router found out.
-    pub(super) fn on_found(&mut self, now: Moment, found: Found) {
+    pub(super) fn on_found(&mut self, now: Moment, found: FoundOut) {
         match found {
-            Found::Quarantined { key, fingerprint, left_ms } => {
+            FoundOut::Quarantined { key, fingerprint, left_ms } => {
                 let left = Duration::from_millis(left_ms.into());
                 self.poison.hold_elsewhere(now, key, Fingerprint(fingerprint), left);
             }
-            Found::Acquitted { key, fingerprint } => {
+            FoundOut::Acquitted { key, fingerprint } => {
                 self.poison.clear_elsewhere(now, key, Fingerprint(fingerprint));
             }
-            Found::Died { replica, witnesses } => {
+            FoundOut::Died { replica, witnesses } => {
                 let suspects: Vec<Suspect> = witnesses.into_iter().map(suspect).collect();
                 if let Some(replica) = self.at(replica) {
                     self.poison.on_death_elsewhere(now, replica, &suspects);
                 }
             }
-            Found::Restarted { replica } => {
+            FoundOut::Restarted { replica } => {
                 if let Some(id) = self.at(replica)
                     && self.peers.note_restart(now, replica)
                 {
@@ -39,14 +39,14 @@ impl Brain {
                     self.forget_cache(id);
                 }
             }
-            Found::Taught(lesson) => self.books.hear(&lesson),
-            Found::Lengths(entry) => self.books.take_on(&entry),
-            Found::Learned(learned) => self.learning.hear(&learned),
-            Found::Spent { tenant, missing } => {
+            FoundOut::Taught(lesson) => self.books.hear(&lesson),
+            FoundOut::Lengths(entry) => self.books.take_on(&entry),
+            FoundOut::Learned(learned) => self.learning.hear(&learned),
+            FoundOut::Spent { tenant, missing } => {
                 self.admission.catch_up(now, Tenant(tenant), missing);
             }
             // It concerns no pool.
-            Found::Kept { .. } => {}
+            FoundOut::Kept { .. } => {}
         }
     }
 
@@ -55,10 +55,10 @@ impl Brain {
         let held = self.poison.list_held(now);
         let held = held.map(|(key, fingerprint, left)| quarantined(key, fingerprint, left));
         let learned = self.learning.learned().into_iter().filter(|it| 0 < it.seen);
-        let learned = learned.map(|it| Found::Learned(Box::new(it)));
+        let learned = learned.map(|it| FoundOut::Learned(Box::new(it)));
         let spent = self.admission.missing();
-        let spent = spent.map(|(Tenant(tenant), missing)| Found::Spent { tenant, missing });
-        let lengths = self.books.lengths().map(|it| Found::Lengths(Box::new(it)));
+        let spent = spent.map(|(Tenant(tenant), missing)| FoundOut::Spent { tenant, missing });
+        let lengths = self.books.lengths().map(|it| FoundOut::Lengths(Box::new(it)));
         into.extend(held.chain(learned).chain(spent).chain(lengths).map(News::Found));
     }
 
@@ -67,7 +67,7 @@ impl Brain {
     }
 
     pub(super) fn tell_acquittal(&mut self, key: SliceKey, fingerprint: Fingerprint) {
-        self.peers.tell_found(Found::Acquitted { key, fingerprint: fingerprint.0 });
+        self.peers.tell_found(FoundOut::Acquitted { key, fingerprint: fingerprint.0 });
     }
 
     /// Notes that a replica is truly gone, and tells which requests of this router were there.
@@ -77,7 +77,7 @@ impl Brain {
             (witnesses, self.peers.own(), self.fleet.get(replica))
         {
             let witnesses = witnesses.iter().map(witness).collect();
-            self.peers.tell_found(Found::Died { replica: it.place, witnesses });
+            self.peers.tell_found(FoundOut::Died { replica: it.place, witnesses });
         }
     }
 
@@ -86,7 +86,7 @@ impl Brain {
         self.confirm_death(now, replica);
         let Some(place) = self.fleet.get(replica).map(|it| it.place) else { return };
         if self.peers.note_restart(now, place) {
-            self.peers.tell_found(Found::Restarted { replica: place });
+            self.peers.tell_found(FoundOut::Restarted { replica: place });
             self.forget_cache(replica);
         }
     }
@@ -105,7 +105,7 @@ impl Brain {
         let lesson = Lesson::of(*key, extent, outline, usage, is_whole);
         let is_empty = |it: &Lesson| it.text.is_none() && it.output_tokens.is_none();
         if let Some(lesson) = lesson.filter(|it| !is_empty(it)) {
-            self.peers.tell_found(Found::Taught(Box::new(lesson)));
+            self.peers.tell_found(FoundOut::Taught(Box::new(lesson)));
         }
     }
 
@@ -113,23 +113,23 @@ impl Brain {
     pub(super) fn tell_learned(&mut self, now: Moment) {
         if self.peers.is_learned_due(now) {
             for it in self.learning.learned().into_iter().filter(|it| 0 < it.seen) {
-                self.peers.tell_found(Found::Learned(Box::new(it)));
+                self.peers.tell_found(FoundOut::Learned(Box::new(it)));
             }
         }
     }
 }
 
-fn quarantined(key: SliceKey, Fingerprint(fingerprint): Fingerprint, left: Duration) -> Found {
+fn quarantined(key: SliceKey, Fingerprint(fingerprint): Fingerprint, left: Duration) -> FoundOut {
     let left_ms = whole_u32(left.as_secs_f64() * 1e3);
-    Found::Quarantined { key, fingerprint, left_ms }
+    FoundOut::Quarantined { key, fingerprint, left_ms }
 }
 
-const fn suspect(it: Witness) -> Suspect {
-    let Witness { fingerprint, workload, is_new } = it;
+const fn suspect(it: DeathWitness) -> Suspect {
+    let DeathWitness { fingerprint, workload, is_new } = it;
     Suspect { fingerprint: Fingerprint(fingerprint), workload, is_new }
 }
 
-const fn witness(it: &Suspect) -> Witness {
+const fn witness(it: &Suspect) -> DeathWitness {
     let Suspect { fingerprint: Fingerprint(fingerprint), workload, is_new } = *it;
-    Witness { fingerprint, workload, is_new }
+    DeathWitness { fingerprint, workload, is_new }
 }

@@ -1,5 +1,5 @@
 //! Which router leads, without a store: the lowest id that more than half of all routers see. Each router tells the
-//! others whom it sees, so all that can talk to each other come to the same answer, and the smaller side of a partition
+//! others which routers it sees, so all that can talk to each other come to the same answer, and the smaller side of a partition
 //! has no leader. It is no lock: for a moment two may believe that they lead. What they do then is ordered by
 //! generation, so that the higher one holds everywhere once they meet.
 //!

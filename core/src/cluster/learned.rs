@@ -9,7 +9,7 @@ use crate::tokens::{LengthsEntry, Lesson};
 use super::codec::{
     Malformed, Reader, write_count, write_float, write_hash, write_number, write_text,
 };
-use super::news::{Found, Witness};
+use super::news::{DeathWitness, FoundOut};
 
 const WITNESSES_MAX: usize = 512;
 const ROWS_MAX: usize = 1 << 12;
@@ -19,56 +19,56 @@ const BUCKET_BYTES: usize = 9;
 const CLASS_BYTES_MAX: usize = 256;
 
 /// Writes what was found out, with its kind.
-pub(super) fn encode(found: &Found, into: &mut Vec<u8>) {
+pub(super) fn encode(found: &FoundOut, into: &mut Vec<u8>) {
     match found {
-        Found::Quarantined { key, fingerprint, left_ms } => {
+        FoundOut::Quarantined { key, fingerprint, left_ms } => {
             into.push(16);
             write_hash(into, key.0);
             write_hash(into, *fingerprint);
             write_number(into, (*left_ms).into());
         }
-        Found::Acquitted { key, fingerprint } => {
+        FoundOut::Acquitted { key, fingerprint } => {
             into.push(17);
             write_hash(into, key.0);
             write_hash(into, *fingerprint);
         }
-        Found::Died { replica, witnesses } => {
+        FoundOut::Died { replica, witnesses } => {
             into.push(18);
             write_hash(into, replica.0);
             let told = &witnesses[..witnesses.len().min(WITNESSES_MAX)];
             write_count(into, told.len());
-            for Witness { fingerprint, workload, is_new } in told {
+            for DeathWitness { fingerprint, workload, is_new } in told {
                 write_hash(into, *fingerprint);
                 write_number(into, (*workload).into());
                 into.push((*is_new).into());
             }
         }
-        Found::Restarted { replica } => {
+        FoundOut::Restarted { replica } => {
             into.push(19);
             write_hash(into, replica.0);
         }
-        Found::Taught(lesson) => {
+        FoundOut::Taught(lesson) => {
             into.push(20);
             write_lesson(lesson, into);
         }
-        Found::Learned(learned) => {
+        FoundOut::Learned(learned) => {
             into.push(21);
             write_learned(learned, into);
         }
-        Found::Spent { tenant, missing } => {
+        FoundOut::Spent { tenant, missing } => {
             into.push(22);
             write_hash(into, *tenant);
             for it in missing {
                 write_number(into, *it);
             }
         }
-        Found::Kept { rows } => {
+        FoundOut::Kept { rows } => {
             into.push(23);
             let told = &rows[..rows.len().min(ROWS_MAX)];
             write_count(into, told.len());
             told.iter().flatten().for_each(|it| write_hash(into, *it));
         }
-        Found::Lengths(entry) => {
+        FoundOut::Lengths(entry) => {
             into.push(24);
             write_lengths(entry, into);
         }
@@ -76,37 +76,40 @@ pub(super) fn encode(found: &Found, into: &mut Vec<u8>) {
 }
 
 /// Reads what [`encode`] writes.
-pub(super) fn read(kind: u8, reader: &mut Reader<'_>) -> Result<Found, Malformed> {
+pub(super) fn read(kind: u8, reader: &mut Reader<'_>) -> Result<FoundOut, Malformed> {
     Ok(match kind {
         16 => {
             let (key, fingerprint) = (SliceKey(reader.hash()?), reader.hash()?);
-            Found::Quarantined { key, fingerprint, left_ms: reader.small()? }
+            FoundOut::Quarantined { key, fingerprint, left_ms: reader.small()? }
         }
-        17 => Found::Acquitted { key: SliceKey(reader.hash()?), fingerprint: reader.hash()? },
+        17 => FoundOut::Acquitted { key: SliceKey(reader.hash()?), fingerprint: reader.hash()? },
         18 => {
             let replica = Place(reader.hash()?);
             let count = reader.count(WITNESSES_MAX, 10)?;
             let witness = |reader: &mut Reader<'_>| {
                 let (fingerprint, workload) = (reader.hash()?, reader.small()?);
-                Ok(Witness { fingerprint, workload, is_new: reader.flag()? })
+                Ok(DeathWitness { fingerprint, workload, is_new: reader.flag()? })
             };
             let witnesses = (0..count).map(|_| witness(reader)).collect::<Result<_, _>>()?;
-            Found::Died { replica, witnesses }
+            FoundOut::Died { replica, witnesses }
         }
-        19 => Found::Restarted { replica: Place(reader.hash()?) },
-        20 => Found::Taught(Box::new(read_lesson(reader)?)),
-        21 => Found::Learned(Box::new(read_learned(reader)?)),
+        19 => FoundOut::Restarted { replica: Place(reader.hash()?) },
+        20 => FoundOut::Taught(Box::new(read_lesson(reader)?)),
+        21 => FoundOut::Learned(Box::new(read_learned(reader)?)),
         22 => {
             let tenant = reader.hash()?;
-            Found::Spent { tenant, missing: [reader.number()?, reader.number()?, reader.number()?] }
+            FoundOut::Spent {
+                tenant,
+                missing: [reader.number()?, reader.number()?, reader.number()?],
+            }
         }
         23 => {
             let count = reader.count(ROWS_MAX, ROW_BYTES)?;
             let row =
                 |reader: &mut Reader<'_>| Ok([reader.hash()?, reader.hash()?, reader.hash()?]);
-            Found::Kept { rows: (0..count).map(|_| row(reader)).collect::<Result<_, _>>()? }
+            FoundOut::Kept { rows: (0..count).map(|_| row(reader)).collect::<Result<_, _>>()? }
         }
-        24 => Found::Lengths(Box::new(read_lengths(reader)?)),
+        24 => FoundOut::Lengths(Box::new(read_lengths(reader)?)),
         other => return Err(Malformed::Unknown(other)),
     })
 }

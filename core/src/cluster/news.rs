@@ -43,18 +43,18 @@ pub enum News {
     /// Asks for the assignment that the router goes by.
     AskedPlan,
     /// The router found something out that concerns all.
-    Found(Found),
+    Found(FoundOut),
 }
 
 /// What one router finds out and all should know.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum FoundOut {
     /// A request is held because replicas went down under it, for this long.
     Quarantined { key: SliceKey, fingerprint: u64, left_ms: u32 },
     /// A request that was held was served whole after all.
     Acquitted { key: SliceKey, fingerprint: u64 },
     /// A replica went down, with these requests of this router in flight there.
-    Died { replica: Place, witnesses: Vec<Witness> },
+    Died { replica: Place, witnesses: Vec<DeathWitness> },
     /// Another process answers at the address of a replica, and its cache is cold.
     Restarted { replica: Place },
     /// What an answer teaches of lengths.
@@ -71,7 +71,7 @@ pub enum Found {
 
 /// A request that was in flight at a replica that went down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Witness {
+pub struct DeathWitness {
     pub fingerprint: u64,
     pub workload: u32,
     /// Whether nothing of its session was ever answered.

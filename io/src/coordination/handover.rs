@@ -26,9 +26,9 @@ fn socket_of(folder: &Path, process: u32) -> PathBuf {
 }
 
 /// Removes the socket at the end.
-struct Socket(PathBuf);
+struct HandoverSocket(PathBuf);
 
-impl Drop for Socket {
+impl Drop for HandoverSocket {
     fn drop(&mut self) {
         _ = std::fs::remove_file(&self.0);
     }
@@ -46,7 +46,7 @@ pub async fn hand_over(router: &Router) {
 
 async fn serve(router: &Router, folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let socket = Socket(socket_of(folder, std::process::id()));
+    let socket = HandoverSocket(socket_of(folder, std::process::id()));
     _ = std::fs::remove_file(&socket.0);
     let listener = UnixListener::bind(&socket.0)?;
     loop {

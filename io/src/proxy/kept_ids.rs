@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use cleave_core::cluster::Found;
+use cleave_core::cluster::FoundOut;
 use cleave_core::domain::Place;
 use cleave_core::kept::{KeptAt, KeptIds, KeptRow};
 use cleave_core::protocol::{IdReader, KeptField, KeptPath, Peek};
@@ -88,7 +88,7 @@ impl KeptIdTable {
     fn remember(&self, owner: u64, id: &str, place: Place) {
         let row = self.lock().remember(owner, id, place);
         if let (Some(row), Some(sharing)) = (row, self.sharing.get()) {
-            sharing.tell_found(Found::Kept { rows: vec![row] });
+            sharing.tell_found(FoundOut::Kept { rows: vec![row] });
         }
     }
 
@@ -101,10 +101,10 @@ impl KeptIdTable {
     }
 
     /// Lists the ids that were used last, for a router that knows none.
-    pub(super) fn told(&self) -> Vec<Found> {
+    pub(super) fn told(&self) -> Vec<FoundOut> {
         let rows = self.lock().rows();
         let newest = &rows[rows.len().saturating_sub(TOLD_MAX)..];
-        newest.chunks(TOLD_AT_ONCE).map(|it| Found::Kept { rows: it.to_vec() }).collect()
+        newest.chunks(TOLD_AT_ONCE).map(|it| FoundOut::Kept { rows: it.to_vec() }).collect()
     }
 
     fn find(&self, owner: u64, id: &str) -> KeptAt {
@@ -286,14 +286,16 @@ mod tests {
         let told = news.try_recv().unwrap();
         assert!(news.try_recv().is_err(), "what is known is told once");
         assert_eq!(told.pool, ALL_POOLS);
-        let News::Found(Found::Kept { rows }) = &told.tellings[0].news else { panic!("{told:?}") };
+        let News::Found(FoundOut::Kept { rows }) = &told.tellings[0].news else {
+            panic!("{told:?}")
+        };
         other.hear(rows.clone());
         assert_eq!(other.find(1, "resp_1"), KeptAt::Replica(Place(7)));
         assert_eq!(other.find(2, "resp_1"), KeptAt::Foreign);
         // One that comes later is told all of them.
         let late = KeptIdTable::new(1 << 16, None, 8080);
         for it in other.told() {
-            let Found::Kept { rows } = it else { panic!("{it:?}") };
+            let FoundOut::Kept { rows } = it else { panic!("{it:?}") };
             late.hear(rows);
         }
         assert_eq!(late.find(1, "resp_1"), KeptAt::Replica(Place(7)));

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cleave_core::brain::{Event, MoveTotals};
-use cleave_core::cluster::{Found, News};
+use cleave_core::cluster::{FoundOut, News};
 use cleave_core::domain::{Moment, RequestId, RouterId};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -169,7 +169,7 @@ impl Router {
             return it.on_heard(router, news, is_whole);
         }
         for it in news {
-            if let News::Found(Found::Kept { rows }) = it {
+            if let News::Found(FoundOut::Kept { rows }) = it {
                 self.kept_ids.hear(rows);
             }
         }

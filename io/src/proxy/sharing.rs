@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cleave_core::brain::Telling;
-use cleave_core::cluster::{ClusterStanding, Found, LinkTotals, News};
+use cleave_core::cluster::{ClusterStanding, FoundOut, LinkTotals, News};
 use cleave_core::domain::RouterId;
 use tokio::sync::broadcast;
 use uuid::Uuid;
@@ -98,7 +98,7 @@ impl Sharing {
     }
 
     /// Tells what was found out beside all pools.
-    pub(super) fn tell_found(&self, found: Found) {
+    pub(super) fn tell_found(&self, found: FoundOut) {
         self.tell(ALL_POOLS, vec![Telling { to: None, news: News::Found(found) }]);
     }
 

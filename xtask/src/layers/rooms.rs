@@ -36,7 +36,7 @@ const GRANTS: &[Grant] = &[
     ("io", "discovery", &["replicas"]),
     ("io", "proxy", &["replicas", "telemetry", "tls", "tokenizer"]),
     ("io", "admin", &["proxy", "replicas", "telemetry", "tls"]),
-    ("io", "coordination", &["proxy"]),
+    ("io", "coordination", &["proxy", "telemetry"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
     (
         "io",

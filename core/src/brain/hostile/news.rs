@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cluster::{Came, Found, News, Opened, SharedOrder, Stamp, Witness};
+use crate::cluster::{Came, DeathWitness, FoundOut, News, Opened, SharedOrder, Stamp};
 use crate::cost::learned::{Errors, Learned};
 use crate::cost::{Hardware, StepTimes};
 use crate::domain::{Moment, PromptTail, RequestId, RouterId, SliceKey};
@@ -69,35 +69,36 @@ impl Drive<'_> {
         }
     }
 
-    fn found(&mut self) -> Found {
+    fn found(&mut self) -> FoundOut {
         let (key, fingerprint) = (SliceKey(u64::from(self.byte() % 8)), self.figure());
         match self.byte() % 8 {
-            7 => Found::Lengths(Box::new(LengthsEntry {
+            7 => FoundOut::Lengths(Box::new(LengthsEntry {
                 name: fingerprint,
                 is_model: self.flag(),
                 bytes: f64::from(self.short()),
                 tokens: f64::from(self.short()),
                 answers: vec![(self.byte(), -1.0, 1e30)],
             })),
-            0 => Found::Quarantined { key, fingerprint, left_ms: self.short() },
-            1 => Found::Acquitted { key, fingerprint },
+            0 => FoundOut::Quarantined { key, fingerprint, left_ms: self.short() },
+            1 => FoundOut::Acquitted { key, fingerprint },
             2 => {
-                let witness = Witness { fingerprint, workload: self.short(), is_new: self.flag() };
-                Found::Died { replica: self.place(), witnesses: vec![witness] }
+                let witness =
+                    DeathWitness { fingerprint, workload: self.short(), is_new: self.flag() };
+                FoundOut::Died { replica: self.place(), witnesses: vec![witness] }
             }
-            3 => Found::Restarted { replica: self.place() },
-            4 => Found::Taught(Box::new(Lesson {
+            3 => FoundOut::Restarted { replica: self.place() },
+            4 => FoundOut::Taught(Box::new(Lesson {
                 key,
                 model: self.figure(),
                 text: Some((self.short(), self.short())),
                 beginning: Some((fingerprint, f64::from(self.short()))),
                 output_tokens: Some(self.short()),
             })),
-            5 => Found::Spent {
+            5 => FoundOut::Spent {
                 tenant: self.tenant().0,
                 missing: [self.figure(), self.figure(), self.figure()],
             },
-            _ => Found::Learned(Box::new(self.learned())),
+            _ => FoundOut::Learned(Box::new(self.learned())),
         }
     }
 

@@ -7,7 +7,7 @@ mod bookings;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::cluster::{Found, News};
+use crate::cluster::{FoundOut, News};
 use crate::domain::{Moment, Place, PromptTail, ReplicaId, RouterId};
 use crate::fleet::Fleet;
 use crate::sharding::Generation;
@@ -81,7 +81,7 @@ impl Peers {
     }
 
     /// Notes something that was found out, for all others.
-    pub(super) fn tell_found(&mut self, found: Found) {
+    pub(super) fn tell_found(&mut self, found: FoundOut) {
         self.tell(News::Found(found));
     }
 

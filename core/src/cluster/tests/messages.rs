@@ -113,11 +113,11 @@ pub(super) fn news() -> impl Strategy<Value = News> {
     ]
 }
 
-fn found() -> impl Strategy<Value = Found> {
+fn found() -> impl Strategy<Value = FoundOut> {
     let figure = || -1e12..1e12_f64;
     let key = || any::<u64>().prop_map(SliceKey);
     let place = || any::<u64>().prop_map(Place);
-    let witness = any::<(u64, u32, bool)>().prop_map(|it| Witness {
+    let witness = any::<(u64, u32, bool)>().prop_map(|it| DeathWitness {
         fingerprint: it.0,
         workload: it.1,
         is_new: it.2,
@@ -161,20 +161,21 @@ fn found() -> impl Strategy<Value = Found> {
         answers,
     });
     prop_oneof![
-        lengths.prop_map(|it| Found::Lengths(Box::new(it))),
-        (key(), any::<(u64, u32)>()).prop_map(|(key, it)| Found::Quarantined {
+        lengths.prop_map(|it| FoundOut::Lengths(Box::new(it))),
+        (key(), any::<(u64, u32)>()).prop_map(|(key, it)| FoundOut::Quarantined {
             key,
             fingerprint: it.0,
             left_ms: it.1
         }),
-        (key(), any::<u64>()).prop_map(|(key, fingerprint)| Found::Acquitted { key, fingerprint }),
+        (key(), any::<u64>())
+            .prop_map(|(key, fingerprint)| FoundOut::Acquitted { key, fingerprint }),
         (place(), prop::collection::vec(witness, 0..20))
-            .prop_map(|(replica, witnesses)| Found::Died { replica, witnesses }),
-        place().prop_map(|replica| Found::Restarted { replica }),
-        lesson.prop_map(|it| Found::Taught(Box::new(it))),
-        learned.prop_map(|it| Found::Learned(Box::new(it))),
-        any::<(u64, [u64; 3])>().prop_map(|it| Found::Spent { tenant: it.0, missing: it.1 }),
-        prop::collection::vec(any::<[u64; 3]>(), 0..20).prop_map(|rows| Found::Kept { rows }),
+            .prop_map(|(replica, witnesses)| FoundOut::Died { replica, witnesses }),
+        place().prop_map(|replica| FoundOut::Restarted { replica }),
+        lesson.prop_map(|it| FoundOut::Taught(Box::new(it))),
+        learned.prop_map(|it| FoundOut::Learned(Box::new(it))),
+        any::<(u64, [u64; 3])>().prop_map(|it| FoundOut::Spent { tenant: it.0, missing: it.1 }),
+        prop::collection::vec(any::<[u64; 3]>(), 0..20).prop_map(|rows| FoundOut::Kept { rows }),
     ]
 }
 
