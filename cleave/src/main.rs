@@ -13,6 +13,7 @@ mod membership;
 mod mock;
 mod serve;
 mod simulate;
+mod stopping;
 mod stream;
 mod style;
 mod successor;

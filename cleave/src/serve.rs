@@ -17,13 +17,14 @@ use cleave_io::coordination::{self, Cluster};
 use cleave_io::proxy::{Router, Server};
 use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::files::connections_that_fit;
 use crate::membership::Membership;
+use crate::stopping::Stopping;
 use crate::successor;
 
 /// How often the file is looked at for changes.
@@ -364,45 +365,6 @@ impl Handing {
                 }
             }
         }
-        Ok(())
-    }
-}
-
-/// How the process ends.
-struct Stopping {
-    router: Arc<Router>,
-    /// How long connections are still accepted after SIGTERM.
-    delay: Option<Duration>,
-    stop: CancellationToken,
-    hurry: CancellationToken,
-}
-
-impl Stopping {
-    /// The first signal drains, the second does not wait. Load balancers are told before the port closes.
-    async fn wait(self: Arc<Self>) -> anyhow::Result<()> {
-        let (mut term, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let mut next = async || {
-            tokio::select! {
-                _ = term.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-            }
-        };
-        let name = next().await;
-        self.router.start_draining();
-        let delay = self.delay.filter(|_| name == "SIGTERM");
-        let mut is_second = false;
-        if let Some(delay) = delay {
-            info!(signal = name, ?delay, "not ready: connections are accepted for a while");
-            is_second = timeout(delay, next()).await.is_ok();
-        }
-        info!(signal = name, "draining: no new connections, streams finish");
-        self.stop.cancel();
-        if !is_second {
-            next().await;
-        }
-        warn!("second signal: ending at once");
-        self.hurry.cancel();
         Ok(())
     }
 }
