@@ -216,7 +216,7 @@ impl Market {
 #[test]
 fn a_contract_holds_over_all_routers_within_a_twentieth_also_when_traffic_jumps() {
     let limits = Limits {
-        work_per_min: Some(Work::from_mu(120.0)),
+        work_per_min: Some(Work::from_mu(60.0)),
         burst: Duration::ZERO,
         is_hard: true,
         ..Limits::default()
@@ -230,10 +230,10 @@ fn a_contract_holds_over_all_routers_within_a_twentieth_also_when_traffic_jumps(
     for (name, route) in routes {
         let mut market = Market::new(3, limits);
         let minutes = market.minutes(3, route);
-        assert!(0 < market.refused, "there is more than fits");
+        assert!(0 < market.refused, "{name}: there is more than fits, {minutes:?} {one:?}");
         // Of the first minute, what was saved up is part.
         for (minute, used) in minutes.iter().enumerate().skip(1) {
-            let share = used / 120.0;
+            let share = used / 60.0;
             assert!((0.95..=1.05).contains(&share), "{name}, minute {minute}: {minutes:?} {one:?}");
         }
     }
