@@ -3,7 +3,9 @@
 //! replicas, so that it is as new as can be. What the old process has in flight then counts in the books of the new one
 //! for as long as it should take, as that of a router that was lost.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,14 +51,22 @@ async fn serve(router: &Router, folder: &Path) -> io::Result<()> {
     let socket = HandoverSocket(socket_of(folder, std::process::id()));
     _ = std::fs::remove_file(&socket.0);
     let listener = UnixListener::bind(&socket.0)?;
+    // Other users of the machine learn nothing of sessions and tenants.
+    std::fs::set_permissions(&socket.0, Permissions::from_mode(0o600))?;
     loop {
-        let (mut stream, _) = listener.accept().await?;
-        for frame in frames(router) {
-            stream.write_u32_le(u32::try_from(frame.len()).unwrap_or(u32::MAX)).await?;
-            stream.write_all(&frame).await?;
+        let (stream, _) = listener.accept().await?;
+        if let Err(error) = tell(router, stream).await {
+            warn!(%error, "the successor did not take what it was handed");
         }
-        stream.shutdown().await?;
     }
+}
+
+async fn tell(router: &Router, mut stream: UnixStream) -> io::Result<()> {
+    for frame in frames(router) {
+        stream.write_u32_le(u32::try_from(frame.len()).unwrap_or(u32::MAX)).await?;
+        stream.write_all(&frame).await?;
+    }
+    stream.shutdown().await
 }
 
 /// Writes everything as another router would be told it.
