@@ -20,7 +20,7 @@ pub enum LinkEvent {
         news: Vec<News>,
         is_whole: bool,
     },
-    /// The peer must be told everything, by [`Link::tell_whole`].
+    /// The peer must be told everything, by `Link::tell_whole`.
     Lacks,
     /// The peer leaves on purpose, and has nothing in flight any more.
     Left,

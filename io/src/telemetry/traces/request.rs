@@ -13,7 +13,7 @@ use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, SERVER, Span, SpanStatus, V
 #[derive(Clone, Debug)]
 pub struct TracedRequest<'a> {
     pub context: TraceContext,
-    /// Makes ids of spans; the try at place `n` has the id [`span_id`] of this and `n`.
+    /// Makes ids of spans; the try at place `n` has the id `span_id` of this and `n`.
     pub seed: u64,
     pub arrived_at: SystemTime,
     pub total: Duration,
