@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-use crate::support::{Authority, Mock, Request, Router, Scripted, Tap};
+use crate::support::{Authority, Exchange, Mock, Request, Router, Scripted, Tap, Wire};
 
 /// A file that ends with the test.
 struct List(std::path::PathBuf);
@@ -46,10 +46,19 @@ async fn replicas_of_a_file_join_and_whoever_is_taken_out_finishes_its_streams()
     let list = List::new("replicas", &[leaving.url()]);
     let router = router(&format!("file:{}", list.0.display()));
     router.until("the first one is up", |it| it.count(|it| it.state == "up") == 1).await;
-    let (mut client, mut exchange) = requests.begin(router.address, &Request::stream("hi")).await;
+    let (client, exchange) = requests.begin(router.address, &Request::stream("hi")).await;
 
     let staying = Mock::start(&["--speed", "inf"]);
     list.write(&[format!("{} # new", staying.url())]);
+    leaves_when_its_stream_has_ended(&router, client, exchange).await;
+}
+
+/// Of two replicas one serves a stream and is told to leave: it does so when the stream has ended.
+pub(crate) async fn leaves_when_its_stream_has_ended(
+    router: &Router,
+    mut client: Wire,
+    mut exchange: Exchange,
+) {
     router
         .until("one leaves, one is up", |it| {
             it.count(|it| it.state == "leaving") == 1 && it.count(|it| it.state == "up") == 1

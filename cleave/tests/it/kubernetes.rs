@@ -1,6 +1,7 @@
 //! Replicas that are pods: they join when they are ready, get nothing new while they are not, and are drained as
 //! soon as their end is ordered. Whatever the API server does, the router serves on.
 
+use crate::discovery::leaves_when_its_stream_has_ended;
 use crate::support::{ApiServer, Mock, Mood, News, PodSpec, Request, Router, Scripted};
 
 fn router(api: &ApiServer) -> Router {
@@ -25,21 +26,12 @@ async fn a_pod_joins_when_it_is_ready_and_is_drained_when_its_end_is_ordered() {
     );
     api.put(PodSpec { annotations: r#""cleave/weight":"0.5""#.to_owned(), ..first.clone() });
     router.until("it joins", |it| it.count(|it| it.state == "up" && it.weight < 0.6) == 1).await;
-    let (mut client, mut exchange) = requests.begin(router.address, &Request::stream("hi")).await;
+    let (client, exchange) = requests.begin(router.address, &Request::stream("hi")).await;
 
     let staying = Mock::start(&["--speed", "inf"]);
     api.put(PodSpec::new("b", staying.address));
     api.put(PodSpec { is_ending: true, ..first });
-    router
-        .until("one leaves, one is up", |it| {
-            it.count(|it| it.state == "leaving") == 1 && it.count(|it| it.state == "up") == 1
-        })
-        .await;
-    assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
-    exchange.chunk("data: 2\n\n").await;
-    exchange.send("0\r\n\r\n").await;
-    assert_eq!(client.body().await.unwrap(), b"data: 2\n\n");
-    router.until("it has left", |it| it.replicas().count() == 1).await;
+    leaves_when_its_stream_has_ended(&router, client, exchange).await;
     api.delete("a", true);
 }
 
