@@ -51,6 +51,13 @@ impl Server {
         Ok((Self { name: name.to_owned(), child, log }, reader))
     }
 
+    /// Ends the program and returns all that it printed.
+    pub(crate) fn end(self) -> Result<String> {
+        let log = self.log.clone();
+        drop(self);
+        Ok(String::from_utf8_lossy(&fs::read(log)?).into_owned())
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -126,11 +126,10 @@ fn dashboards_are_json_with_panels_of_their_own() {
 }
 
 #[test]
-fn promtool_finds_the_rules_sound_where_it_is_installed() {
+#[ignore = "needs promtool, which `cargo xtask test --only promtool` brings"]
+fn promtool_finds_the_rules_sound() {
     let rules = repository().join("deploy/alerts.yml");
-    let Ok(checked) = Command::new("promtool").args(["check", "rules"]).arg(rules).output() else {
-        println!("promtool is not installed (Debian: prometheus); its check was left out");
-        return;
-    };
+    let checked = Command::new("promtool").args(["check", "rules"]).arg(rules).output();
+    let checked = checked.expect("promtool is on the path");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }

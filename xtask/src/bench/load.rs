@@ -95,6 +95,17 @@ pub(super) fn probe(address: SocketAddr) -> io::Result<bool> {
     Ok(connection.read_head()?.is_some_and(|it| it.is_success()))
 }
 
+/// Asks `times` over one connection, each time after the whole answer to the last.
+pub(super) fn ask_one_by_one(address: SocketAddr, streams: bool, times: u32) -> io::Result<()> {
+    let (connections, interval, spread) = (1, None, Duration::ZERO);
+    let plan = LoadPlan { connections, body_bytes: 1024, streams, interval, spread };
+    let mut client = LoadClient::new(address, plan, 0, &Arc::new(AtomicU8::new(MEASURE)));
+    for _ in 0..times {
+        client.ask()?;
+    }
+    if client.seen.answers == times { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
 struct LoadClient {
     address: SocketAddr,
     plan: LoadPlan,

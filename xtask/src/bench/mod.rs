@@ -5,6 +5,7 @@
 mod agreement;
 mod decision;
 mod figures;
+mod instructions;
 mod load;
 mod meter;
 mod mock;
@@ -27,6 +28,8 @@ use crate::repo;
 pub(crate) enum Command {
     /// Measure what a proxy costs: Cleave beside nginx, haproxy and, where installed, other routers
     Overhead(overhead::Args),
+    /// Count the instructions of a request and of a streamed event, of one binary beside another
+    Instructions(instructions::Args),
     /// Hold ten thousand slow streams open while a thousand clients a second come and go
     Soak(soak::Args),
     /// Hold the mock replica behind HTTP in real time against the simulator on the same arrivals
@@ -44,6 +47,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
+        Command::Instructions(args) => instructions::run(args),
         Command::Soak(args) => soak::run(args),
         Command::MockAgreement(args) => agreement::run(args),
         Command::Line => {

@@ -93,7 +93,7 @@ impl Proxy {
 }
 
 /// Finds where Cleave says it listens.
-fn announced(lines: &[&str]) -> Option<SocketAddr> {
+pub(super) fn announced(lines: &[&str]) -> Option<SocketAddr> {
     let line = lines.iter().find_map(|it| it.split_once("cleave listening on http://"))?.1;
     line.split([',', ' ']).next()?.parse().ok()
 }

@@ -5,6 +5,8 @@
 mod counts;
 mod install;
 
+use std::env;
+use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -12,7 +14,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use self::counts::{Runner, TestCounts};
-use crate::{dependencies, fuzz, layers, page, process, python, repo, tidy};
+use crate::{debian, dependencies, fuzz, layers, page, process, python, repo, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -39,11 +41,22 @@ enum Stage {
     Docs,
     Tests,
     Traces,
+    Promtool,
     Doctests,
     Features,
     Fuzz,
     Python,
     Page,
+}
+
+/// The search path, with Debian's promtool at its end for machines that have none.
+fn with_promtool() -> Result<OsString> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    if process::works(Command::new("promtool").arg("--version")) {
+        return Ok(path);
+    }
+    let folder = debian::unpack("prometheus")?.join("usr/bin");
+    Ok(env::join_paths(env::split_paths(&path).chain([folder]))?)
 }
 
 /// Runs the stages that `args` leaves and closes with their counts.
@@ -95,6 +108,14 @@ impl Stage {
                 let only = ["--run-ignored", "only", "--filterset", "package(cleave-sim)"];
                 println!("reads ../shared/traces; sim/data/README.md says where they are from");
                 counted(cargo(&[flags, only].concat()), Runner::Nextest)
+            }
+            // Ignored elsewhere, because Prometheus' own checks need its tool.
+            Self::Promtool => {
+                let flags = ["nextest", "run", "--workspace", "--no-fail-fast"];
+                let only = ["--run-ignored", "only", "--filterset", "test(promtool)"];
+                let mut tests = cargo(&[flags, only].concat());
+                tests.env("PATH", with_promtool()?);
+                counted(tests, Runner::Nextest)
             }
             Self::Doctests => counted(cargo(&["test", "--workspace", "--doc"]), Runner::Doctest),
             // What a default build leaves out.
