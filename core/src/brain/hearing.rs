@@ -46,6 +46,7 @@ impl Brain {
 
     /// Notes that another router is gone.
     pub(super) fn on_parted(&mut self, now: Moment, router: RouterId, is_lost: bool) {
+        self.admission.on_waiting_elsewhere(now, router, &[]);
         if is_lost {
             self.peers.on_lost(now, router);
         } else {
@@ -99,8 +100,12 @@ impl Brain {
                 let assignment = Arc::clone(self.placement.assignment());
                 self.peers.tell_one(router, News::Assigned(assignment));
             }
+            News::Waiting { classes } => {
+                self.admission.on_waiting_elsewhere(now, router, &classes);
+            }
             News::Found(found) => self.on_found(now, found),
             News::Forgot => {
+                self.admission.on_waiting_elsewhere(now, router, &[]);
                 self.peers.on_lost(now, router);
                 for it in self.whole(now) {
                     self.peers.tell_one(router, it);

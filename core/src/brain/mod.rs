@@ -105,10 +105,12 @@ impl Brain {
             placement.join_others(own);
             placement.index().into_iter().for_each(PrefixIndex::keep_anchors);
         }
+        // Each router draws lots of its own.
+        let lots = seed ^ settings.router.map_or(0, |it| it.0);
         Self {
             fleet: Fleet::default(),
             placement,
-            admission: Admission::new(&settings.line, settings.retries),
+            admission: Admission::new(&settings.line, settings.retries, lots),
             books: Books::default(),
             health: Health::new(settings.watch),
             learning: Learning::new(settings.learns_costs),
@@ -201,7 +203,7 @@ impl Brain {
         let sweep = self.swept_at + SWEEP_INTERVAL;
         let others = [
             self.health.next_look(self.books.len() != 0),
-            self.admission.next_expiry(),
+            self.admission.next_wakeup(),
             self.poison.hold.next_wakeup(),
             self.books.next_wakeup(),
         ];
@@ -238,6 +240,7 @@ impl Brain {
     fn finish(&mut self, now: Moment, before: usize, actions: &mut Vec<Action>) {
         self.discharge(now, actions);
         self.pump(now, actions);
+        self.tell_waiting(now);
         debug_assert_eq!(self.broken(now, &actions[before..]), None);
     }
 

@@ -72,6 +72,7 @@ impl Brain {
             all.push(News::Opened(Box::new(opened)));
             all.extend(booking.account.is_read.then_some(News::Begun { request: *request }));
         }
+        all.push(self.own_waiting(now));
         self.list_found(now, &mut all);
         for it in self.fleet.iter().filter(|it| it.state().reason.is_some()) {
             all.push(News::Stood { replica: it.place, state: it.state() });
@@ -146,6 +147,17 @@ impl Brain {
             block_tokens: booking.outline.block_tokens,
             chain,
         })));
+    }
+
+    /// Tells what waits here, where that has changed much.
+    pub(super) fn tell_waiting(&mut self, now: Moment) {
+        if self.peers.own().is_some() && self.admission.is_waiting_news(now) {
+            self.peers.tell(self.own_waiting(now));
+        }
+    }
+
+    fn own_waiting(&self, now: Moment) -> News {
+        News::Waiting { classes: self.admission.waiting_told(now).collect() }
     }
 
     pub(super) fn tell_begun(&mut self, request: RequestId) {

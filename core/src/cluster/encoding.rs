@@ -5,14 +5,15 @@ use std::sync::Arc;
 use crate::domain::{Place, PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, Reason, State};
 
-use super::codec::{Malformed, Reader, write_hash, write_hashes, write_number};
-use super::news::{Came, News, Opened, SharedOrder, Stamp};
+use super::codec::{Malformed, Reader, write_count, write_hash, write_hashes, write_number};
+use super::news::{Came, News, Opened, SharedOrder, Stamp, WaitingClass};
 use super::{learned, plan};
 
 /// No chain that is told has more blocks; what goes beyond is not told.
 const BLOCKS_MAX: usize = 1 << 16;
 const SAMPLE_MAX: usize = 256;
 const PINNED_MAX: usize = 4096;
+const CLASSES_TOLD_MAX: usize = 16;
 
 /// States and reasons by their numbers.
 const STATES: [&str; 6] = ["joining", "up", "suspect", "out", "trial", "leaving"];
@@ -101,6 +102,15 @@ pub(super) fn encode_news(news: &News, into: &mut Vec<u8>) {
             plan::write_generation(*generation, into);
         }
         News::AskedPlan => into.push(15),
+        News::Waiting { classes } => {
+            into.push(25);
+            let told = &classes[..classes.len().min(CLASSES_TOLD_MAX)];
+            write_count(into, told.len());
+            for WaitingClass { work, in_time_ms } in told {
+                write_number(into, *work);
+                write_number(into, (*in_time_ms).into());
+            }
+        }
         News::Found(found) => learned::encode(found, into),
     }
 }
@@ -152,6 +162,15 @@ pub(super) fn read_news(reader: &mut Reader<'_>) -> Result<News, Malformed> {
         13 => News::Assigned(Arc::new(plan::read_assignment(reader)?)),
         14 => News::Planned { generation: plan::read_generation(reader)? },
         15 => News::AskedPlan,
+        25 => {
+            let count = reader.count(CLASSES_TOLD_MAX, 2)?;
+            let mut classes = Vec::with_capacity(count);
+            for _ in 0..count {
+                let (work, in_time_ms) = (reader.number()?, reader.small()?);
+                classes.push(WaitingClass { work, in_time_ms });
+            }
+            News::Waiting { classes }
+        }
         other => News::Found(learned::read(other, reader)?),
     })
 }

@@ -23,7 +23,7 @@ pub use election::{ClusterStanding, Election, View};
 pub use frame::{FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
 pub use link::Link;
 pub use link_event::{LinkEvent, LinkTotals};
-pub use news::{Came, DeathWitness, FoundOut, News, Opened, SharedOrder, Stamp};
+pub use news::{Came, DeathWitness, FoundOut, News, Opened, SharedOrder, Stamp, WaitingClass};
 
 #[cfg(test)]
 mod tests;

@@ -42,6 +42,8 @@ pub enum News {
     Planned { generation: Generation },
     /// Asks for the assignment that the router goes by.
     AskedPlan,
+    /// What waits in the router's line, by class.
+    Waiting { classes: Vec<WaitingClass> },
     /// The router found something out that concerns all.
     Found(FoundOut),
 }
@@ -69,6 +71,15 @@ pub enum FoundOut {
     Kept { rows: Vec<KeptRow> },
 }
 
+/// What waits of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitingClass {
+    /// In millionths of a model unit.
+    pub work: u64,
+    /// How long from now one of them can still be in time.
+    pub in_time_ms: u32,
+}
+
 /// A request that was in flight at a replica that went down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeathWitness {
@@ -94,7 +105,11 @@ impl News {
             | Self::AskedChain { .. }
             | Self::AskedReplica { .. }
             | Self::Forgot => 1,
-            Self::Assigned(_) | Self::Planned { .. } | Self::AskedPlan | Self::Found(_) => 2,
+            Self::Assigned(_)
+            | Self::Planned { .. }
+            | Self::AskedPlan
+            | Self::Waiting { .. }
+            | Self::Found(_) => 2,
         }
     }
 }

@@ -105,6 +105,8 @@ pub struct Line {
 struct Room {
     tenants: Fair<Tenant>,
     queues: FxHashMap<Tenant, TenantQueue>,
+    /// When each is due.
+    dues: BTreeSet<(Moment, RequestId)>,
     count: usize,
     work: WorkSum,
 }
@@ -145,6 +147,7 @@ impl Line {
         let room = &mut self.rooms[ticket.class.index()];
         room.tenants.enter(ticket.tenant, ticket.weight);
         room.queues.entry(ticket.tenant).or_default().put(&ticket, self.seq);
+        room.dues.insert((ticket.due(), ticket.request));
         room.count += 1;
         room.work.add(ticket.work);
         self.tickets.insert(ticket.request, (self.seq, ticket));
@@ -202,6 +205,7 @@ impl Line {
         }
         self.unnote(ticket.class, ticket.tenant);
         let room = &mut self.rooms[ticket.class.index()];
+        room.dues.remove(&(ticket.due(), request));
         room.count -= 1;
         room.work.take(ticket.work);
         if let Some(tenant_queue) = room.queues.get_mut(&ticket.tenant) {
@@ -279,6 +283,11 @@ impl Line {
     pub fn class(&self, class: ClassId) -> ClassSnapshot {
         let room = &self.rooms[self.known(class).index()];
         ClassSnapshot { count: room.count, work: room.work.total() }
+    }
+
+    /// Says when the last request of a class is lost, of those that wait.
+    pub fn last_due(&self, class: ClassId) -> Option<Moment> {
+        self.rooms[self.known(class).index()].dues.last().map(|it| it.0)
     }
 
     /// Lists the lanes in which a request waits.

@@ -166,12 +166,20 @@ impl Headroom {
     }
 
     /// Takes in what waits and what the fleet can do.
-    pub(super) fn look(&mut self, now: Moment, line: &Line, capacity_per_min: Work) {
+    /// `elsewhere` says what waits of a class at other routers.
+    pub(super) fn look(
+        &mut self,
+        now: Moment,
+        line: &Line,
+        elsewhere: impl Fn(ClassId) -> Work,
+        capacity_per_min: Work,
+    ) {
         let mut waiting = [false; CLASSES_MAX];
         for lane in line.lanes().map(LaneKey::from).filter(|it| !it.is_long()) {
             waiting[usize::from(lane.class)] = true;
         }
-        for (it, waits) in self.demands.iter_mut().zip(waiting) {
+        for ((it, waits), id) in self.demands.iter_mut().zip(waiting).zip(0..) {
+            let waits = waits || elsewhere(ClassId(id)) != Work::ZERO;
             it.waits_since = waits.then(|| it.waits_since.unwrap_or(now));
         }
         self.first = None;
@@ -181,7 +189,8 @@ impl Headroom {
         let mut left = Limit::NONE;
         for ((class, it), id) in self.demands.iter().enumerate().zip(0..) {
             let own = if is_alone {
-                it.alone(line.class(ClassId(id)).work, capacity_per_min)
+                let waiting = line.class(ClassId(id)).work + elsewhere(ClassId(id));
+                it.alone(waiting, capacity_per_min)
             } else {
                 it.own()
             };
@@ -283,7 +292,7 @@ mod tests {
                 headroom.on_arrival(at(second * 1_000), class, work);
             }
         }
-        headroom.look(at(119_500), &empty(), CAPACITY);
+        headroom.look(at(119_500), &empty(), |_| Work::ZERO, CAPACITY);
         headroom
     }
 
@@ -330,7 +339,7 @@ mod tests {
         let mut limits = Vec::new();
         for number in 0..80 {
             assert!(line.join(waiting(number, 1), &mut Vec::new()).is_ok());
-            headroom.look(at(119_500), &line, CAPACITY);
+            headroom.look(at(119_500), &line, |_| Work::ZERO, CAPACITY);
             limits.push(headroom.limit(1).wait_ms);
         }
         assert!(limits.is_sorted_by(|one, next| next <= one), "{limits:?}");
@@ -351,7 +360,7 @@ mod tests {
         assert!(first < second && first < third);
         let mut line = empty();
         assert!(line.join(waiting(1, 0), &mut Vec::new()).is_ok());
-        headroom.look(at(119_500), &line, CAPACITY);
+        headroom.look(at(119_500), &line, |_| Work::ZERO, CAPACITY);
         let [first, second, third] = own(&headroom);
         assert!(second <= first && third <= first, "{first} {second} {third}");
     }
@@ -378,19 +387,19 @@ mod tests {
         let mut headroom = busy([0.9, 0.5, 0.0]);
         let mut line = empty();
         assert!(line.join(waiting(1, 0), &mut Vec::new()).is_ok());
-        headroom.look(at(120_000), &line, CAPACITY);
+        headroom.look(at(120_000), &line, |_| Work::ZERO, CAPACITY);
         assert!(headroom.limit(1).fill < 1.0);
-        headroom.look(at(128_000), &line, CAPACITY);
+        headroom.look(at(128_000), &line, |_| Work::ZERO, CAPACITY);
         assert_eq!(headroom.limit(1), headroom.limit(0));
         assert!(headroom.has_door(&fills(&[900.0, 900.0, 900.0, 0.0])));
-        headroom.look(at(128_100), &empty(), CAPACITY);
+        headroom.look(at(128_100), &empty(), |_| Work::ZERO, CAPACITY);
         assert!(headroom.limit(1).fill < 1.0, "it waits no more");
     }
 
     #[test]
     fn a_class_that_was_about_is_forgotten() {
         let mut headroom = busy([0.5, 0.5, 0.0]);
-        headroom.look(at(119_500 + 300_000), &empty(), CAPACITY);
+        headroom.look(at(119_500 + 300_000), &empty(), |_| Work::ZERO, CAPACITY);
         assert_eq!(headroom.limit(1), limit(1.0, 2_500.0));
     }
 }

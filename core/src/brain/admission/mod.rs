@@ -13,6 +13,7 @@ mod reach;
 mod reading;
 mod retry_budget;
 mod settle;
+mod turns;
 pub(super) mod waiting;
 
 use std::time::Duration;
@@ -22,7 +23,9 @@ use rustc_hash::FxBuildHasher;
 
 use crate::domain::{Moment, Promise, RequestId, span_of_ms};
 use crate::fleet::Replica;
-use crate::queue::{Claim, ClassId, Contracts, DrainRate, Gate, Line, Ticket, Use, Work};
+use crate::queue::{
+    CLASSES_MAX, Claim, ClassId, Contracts, DrainRate, Gate, Line, Ticket, Use, Work,
+};
 
 use super::event::Refusal;
 use super::request::CostEstimate;
@@ -30,6 +33,7 @@ use super::settings::{LineSettings, RetrySettings};
 
 pub(super) use assess::{Arrival, Parked};
 pub use cause::Cause;
+use elsewhere::{ClassLine, LinesElsewhere};
 use headroom::Headroom;
 pub(super) use headroom::Limit;
 use knee::Knees;
@@ -39,6 +43,7 @@ pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
 pub(super) use settle::Bill;
+use turns::Turns;
 
 /// Capacity is idle below this part of a class's limits: requests beyond their contract may use it.
 const IDLE_PART: f64 = 0.5;
@@ -60,6 +65,11 @@ pub(super) struct Admission {
     parked: IndexMap<RequestId, Parked, FxBuildHasher>,
     /// The buffer of an earlier look, to be used again.
     spare: Vec<Fill>,
+    /// What waits at other routers, and whose turn it is where several have a line.
+    elsewhere: LinesElsewhere,
+    turns: Turns,
+    /// What waits here, as other routers were told last.
+    told: [ClassLine; CLASSES_MAX],
     capacity_per_min: Work,
     /// What retries may add to the load.
     pub(super) retries: RetryBudget,
@@ -74,7 +84,7 @@ pub(super) struct Prospect {
 }
 
 impl Admission {
-    pub(super) fn new(settings: &LineSettings, retries: RetrySettings) -> Self {
+    pub(super) fn new(settings: &LineSettings, retries: RetrySettings, seed: u64) -> Self {
         let headroom = Headroom::new(&settings.classes);
         Self {
             line: Line::new(settings.limits, &settings.classes),
@@ -86,6 +96,9 @@ impl Admission {
             reaches: Reaches::default(),
             parked: IndexMap::default(),
             spare: Vec::new(),
+            elsewhere: LinesElsewhere::default(),
+            turns: Turns::new(seed),
+            told: [ClassLine::default(); CLASSES_MAX],
             capacity_per_min: Work::ZERO,
             retries: RetryBudget::new(retries),
             settings: settings.clone(),
@@ -144,9 +157,14 @@ impl Admission {
         now: Moment,
         there: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Fills {
-        self.headroom.look(now, &self.line, self.capacity_per_min);
+        let elsewhere = &self.elsewhere;
+        self.headroom.look(now, &self.line, |it| elsewhere.work(it), self.capacity_per_min);
         let mut fills = std::mem::take(&mut self.spare);
         self.fill_all(now, there, &mut fills);
+        if self.takes_turns() {
+            let share = self.share(now);
+            self.turns.take(now, self.headroom.widest(), share, &mut fills);
+        }
         Fills(fills)
     }
 
@@ -182,7 +200,27 @@ impl Admission {
 
     /// Tells whether a request may go to one of these without joining the line.
     pub(super) fn admits(&self, parked: &Parked, there: &Fills) -> bool {
-        self.line.is_empty() && self.scene(&there.0).admits(parked.lane(), there.0.iter())
+        let is_first = self.line.is_empty() && !self.elsewhere.has_equal(parked.estimate.class);
+        is_first && self.scene(&there.0).admits(parked.lane(), there.0.iter())
+    }
+
+    /// Tells whether requests wait here and at other routers.
+    fn takes_turns(&self) -> bool {
+        self.settings.holds && !self.line.is_empty() && !self.elsewhere.is_empty()
+    }
+
+    /// Says which part of all that waits is this router's. Classes count by their weight, whatever waits of each.
+    fn share(&self, now: Moment) -> f64 {
+        let (mut own, mut all) = (0.0, 0.0);
+        for (id, class) in self.settings.classes.iter() {
+            let (here, there) = self.elsewhere.beside(now, id, self.own_line(id));
+            if 0.0 < here + there {
+                let weight = f64::from(class.weight.thousandths());
+                own += weight * here / (here + there);
+                all += weight;
+            }
+        }
+        if 0.0 < all { own / all } else { 1.0 }
     }
 
     /// Counts a request that does not join the line.
@@ -277,14 +315,19 @@ impl Admission {
         Some((ticket.request, refusal))
     }
 
-    pub(super) fn next_expiry(&self) -> Option<Moment> {
-        self.line.next_expiry()
+    /// Says when a request is to be looked at again: it leaves unserved, or its turn comes.
+    pub(super) fn next_wakeup(&self) -> Option<Moment> {
+        let turn = if self.takes_turns() { self.turns.next() } else { None };
+        [self.line.next_expiry(), turn].into_iter().flatten().min()
     }
 
     /// Takes out the request that goes next, if any may go to one of these: first among those that can go
     /// where their cache is or have none, then among all, so that no capacity is idle while a request waits. One
     /// that would be late even where the next one waits the least is taken for lost.
     pub(super) fn next(&mut self, now: Moment, open: &Fills) -> Option<(RequestId, Parked)> {
+        if self.takes_turns() {
+            self.turns.keep(open);
+        }
         let Self { line, gate, headroom, reaches, parked, .. } = self;
         let fills = &open.0;
         let scene = Scene { gate, headroom, reaches, fills };
@@ -324,7 +367,7 @@ impl Admission {
         let mut limit = self.headroom.limit_in(parked.lane());
         if parked.estimate.held.is_some_and(|it| it.usage == Use::BestEffort) {
             limit = limit.times(IDLE_PART);
-        } else if self.headroom.is_alone() && self.line.is_empty() {
+        } else if self.headroom.is_alone() && self.line.is_empty() && self.elsewhere.is_empty() {
             // There is no other class to leave room for, and the policy knows what a full replica costs.
             limit = Limit::NONE;
         }
@@ -347,6 +390,9 @@ impl Admission {
         }
         let mut fills = Vec::new();
         self.fill_all(now, open, &mut fills);
+        if self.takes_turns() {
+            self.turns.close(&mut fills);
+        }
         let scene = self.scene(&fills);
         self.line.lanes().any(|it| scene.is_open(it.into()))
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::cluster::{Came, DeathWitness, FoundOut, News, Opened, SharedOrder, Stamp};
+use crate::cluster::{
+    Came, DeathWitness, FoundOut, News, Opened, SharedOrder, Stamp, WaitingClass,
+};
 use crate::cost::learned::{Errors, Learned};
 use crate::cost::{Hardware, StepTimes};
 use crate::domain::{Moment, PromptTail, RequestId, RouterId, SliceKey};
@@ -62,6 +64,11 @@ impl Drive<'_> {
             12 => News::AskedChain { replica, parent: self.figure(), depth: self.short() },
             13 => News::Assigned(self.assignment()),
             14 => News::Planned { generation: self.generation() },
+            15 if self.flag() => {
+                let line =
+                    |it: &mut Self| WaitingClass { work: it.figure(), in_time_ms: it.short() };
+                News::Waiting { classes: (0..self.byte() % 20).map(|_| line(self)).collect() }
+            }
             15 => News::AskedPlan,
             16..=18 => News::Found(self.found()),
             _ if self.flag() => News::Forgot,

@@ -1,6 +1,7 @@
 //! Several brains that tell each other what they do, with the messages that routers send.
 
 mod found;
+mod line;
 mod plans;
 
 use super::*;
@@ -28,11 +29,12 @@ fn outline(first: u64, blocks: u64) -> Outline {
 
 impl Cluster {
     fn new(routers: usize, replicas: u32) -> Self {
+        Self::with(&Settings::without_line(PolicyKind::PRICED), routers, replicas)
+    }
+
+    fn with(settings: &Settings, routers: usize, replicas: u32) -> Self {
         let benches = (0..routers).map(|number| {
-            let settings = Settings {
-                router: Some(router(number)),
-                ..Settings::without_line(PolicyKind::PRICED)
-            };
+            let settings = Settings { router: Some(router(number)), ..settings.clone() };
             let mut bench = Bench::new(settings, &[]);
             for id in 0..replicas {
                 // Each has read its list in another order.

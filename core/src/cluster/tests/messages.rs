@@ -109,6 +109,10 @@ pub(super) fn news() -> impl Strategy<Value = News> {
             generation: Generation { incarnation: it.0, number: it.1 }
         }),
         Just(News::AskedPlan),
+        prop::collection::vec(any::<(u64, u32)>(), 0..16).prop_map(|it| {
+            let class = |(work, in_time_ms)| WaitingClass { work, in_time_ms };
+            News::Waiting { classes: it.into_iter().map(class).collect() }
+        }),
         found().prop_map(News::Found),
     ]
 }

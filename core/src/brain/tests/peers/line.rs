@@ -1,0 +1,62 @@
+//! What waits at several routers is one line.
+
+use super::*;
+
+/// Has a router take in a request with a prompt that takes about a second to read; tells whether it was sent.
+fn offer(cluster: &mut Cluster, at: usize, session: u64) -> bool {
+    let bench = &mut cluster.benches[at];
+    let request = RequestId(bench.requests);
+    bench.requests += 1;
+    let outline = outline(session * 10_000, 200);
+    let extent = Extent { text_bytes: 4 * outline.prompt_tokens, ..Extent::default() };
+    let (key, claim) = (SliceKey(session), Claim::default());
+    let actions = bench.tell(Event::Arrived { request, key, outline, extent, claim });
+    cluster.relay();
+    target(&actions).is_some()
+}
+
+/// Two routers and one replica that is full, with these numbers of requests in their lines.
+fn full(first: u64, second: u64) -> Cluster {
+    let settings = Settings { policy: PolicyKind::PRICED, ..Settings::default() };
+    let mut cluster = Cluster::with(&settings, 2, 1);
+    let filled = (0..100).find(|it| !offer(&mut cluster, 0, *it)).expect("it is full at some time");
+    (1..first).for_each(|it| assert!(!offer(&mut cluster, 0, filled + it)));
+    (0..second).for_each(|it| assert!(!offer(&mut cluster, 1, 1_000 + it)));
+    cluster
+}
+
+#[test]
+fn a_request_does_not_overtake_those_that_wait_at_another_router() {
+    let (mut cluster, mut apart) = (full(1, 0), full(1, 0));
+    apart.benches[1].tell(Event::Parted { router: router(0), is_lost: false });
+    for bench in [&mut cluster.benches[1], &mut apart.benches[1]] {
+        for _ in 0..20 {
+            bench.wait(1);
+            bench.time();
+        }
+    }
+    // Both have no line and see an empty replica by now; one of them knows of a request that waits.
+    assert!(offer(&mut apart, 1, 5_000));
+    assert!(!offer(&mut cluster, 1, 5_000), "it waits for its turn");
+}
+
+#[test]
+fn two_routers_do_not_fill_the_same_room() {
+    let waiting = 4;
+    let mut cluster = full(waiting, waiting);
+    let (mut sent, mut together) = (0, 0);
+    for _ in 0..20_000 {
+        let mut at_once = 0;
+        for bench in &mut cluster.benches {
+            bench.now = bench.now + Duration::from_millis(1);
+            let actions = bench.time();
+            at_once += actions.iter().filter(|it| matches!(it, Action::Send { .. })).count();
+        }
+        sent += at_once;
+        together += usize::from(1 < at_once);
+        let more = cluster.relay();
+        sent += more.iter().filter(|it| matches!(it.1, Action::Send { .. })).count();
+    }
+    assert_eq!(sent, usize::try_from(2 * waiting).unwrap(), "all had their turn");
+    assert!(together <= 1, "{together} times both sent one");
+}
