@@ -14,7 +14,7 @@ async fn start(urls: &[String], peer: Option<&str>, more: &str) -> Router {
 }
 
 /// Finds where other routers reach this one.
-async fn address(router: &Router) -> String {
+pub(crate) async fn address(router: &Router) -> String {
     router.says("talks to other routers").await;
     let log = router.process.log();
     let line = log.lines().find(|it| it.contains("talks to other routers")).unwrap();
@@ -23,7 +23,7 @@ async fn address(router: &Router) -> String {
 }
 
 /// Waits until every router talks to all others.
-async fn all_talk(routers: &[Router]) {
+pub(crate) async fn all_talk(routers: &[Router]) {
     for router in routers {
         eventually("all routers talk to each other", async || {
             let page = ask(router.admin, &Request::get("/routers")).await.json();
@@ -127,7 +127,7 @@ async fn a_drain_that_one_router_is_told_holds_at_all() {
 }
 
 /// What `/routers` says at each of them.
-async fn pages(routers: &[Router]) -> Vec<Json> {
+pub(crate) async fn pages(routers: &[Router]) -> Vec<Json> {
     let mut pages = Vec::new();
     for router in routers {
         pages.push(ask(router.admin, &Request::get("/routers")).await.json());
@@ -136,7 +136,7 @@ async fn pages(routers: &[Router]) -> Vec<Json> {
 }
 
 /// Waits until all of them have the same leader, which is one of them; returns which.
-async fn leader(routers: &[Router]) -> usize {
+pub(crate) async fn leader(routers: &[Router]) -> usize {
     let mut found = None;
     eventually("they have one leader", async || {
         let pages = pages(routers).await;
@@ -151,7 +151,7 @@ async fn leader(routers: &[Router]) -> usize {
 }
 
 /// Waits until all go by one plan that divides the pool; returns its generation.
-async fn plan(routers: &[Router]) -> String {
+pub(crate) async fn plan(routers: &[Router]) -> String {
     let mut found = String::new();
     eventually("all go by one plan", async || {
         let mut pools = Vec::new();

@@ -26,6 +26,7 @@ mod priced;
 mod reload;
 mod restart;
 mod sessions;
+mod store;
 mod subsets;
 mod tenants;
 mod top;

@@ -11,7 +11,7 @@ use crate::domain::{Moment, Outline, PromptTail, ReplicaId, RequestId, RouterId,
 use crate::fleet::{Load, State};
 use crate::policy::Candidate;
 use crate::queue::Use;
-use crate::sharding::Generation;
+use crate::sharding::{Assignment, Generation};
 
 use super::admission::Bill;
 use super::peers::Telling;
@@ -44,6 +44,13 @@ impl Brain {
     /// The generation of the assignment that this brain goes by.
     pub fn generation(&self) -> Generation {
         self.placement.assignment().generation()
+    }
+
+    /// What should outlive all routers: the orders that they share, with their stamps, and the plan.
+    pub fn lasting(&self) -> (Vec<News>, Arc<Assignment>) {
+        let orders = self.placement.shared().into_iter();
+        let orders = orders.map(|(order, stamp)| News::Ordered { order, stamp }).collect();
+        (orders, Arc::clone(self.placement.assignment()))
     }
 
     /// Lists everything that a router must be told that knows nothing: orders, what is in flight, states, homes of

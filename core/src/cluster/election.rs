@@ -1,4 +1,5 @@
-//! Which router leads, without a store: the lowest id that more than half of all routers see. Each router tells the
+//! Which router leads. Where a store says so, that one; a router that cannot reach the store goes by what others were told
+//! there. Without a store, and while none is heard of it, it is the lowest id that more than half of all routers see. Each router tells the
 //! others which routers it sees, so all that can talk to each other come to the same answer, and the smaller side of a partition
 //! has no leader. It is no lock: for a moment two may believe that they lead. What they do then is ordered by
 //! generation, so that the higher one holds everywhere once they meet.
@@ -9,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::RouterId;
 
+use super::tenure::StoreWord;
+
 /// What one router knows of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
@@ -18,6 +21,8 @@ pub struct View {
     pub left: u32,
     /// Those that it talks to.
     pub sees: Vec<RouterId>,
+    /// What a store told this router itself.
+    pub store: StoreWord,
 }
 
 /// Where a router stands among the others.
@@ -29,6 +34,8 @@ pub struct ClusterStanding {
     pub present: u32,
     /// How often the leader changed.
     pub leader_changes: u64,
+    /// Whether a store says which router leads, and not the majority.
+    pub is_by_store: bool,
 }
 
 impl ClusterStanding {
@@ -58,6 +65,9 @@ pub struct Election {
     views: BTreeMap<RouterId, View>,
     leader: Option<RouterId>,
     leader_changes: u64,
+    /// What a store told this router, and whether it is waited for.
+    store: StoreWord,
+    awaits_store: bool,
 }
 
 impl Election {
@@ -65,7 +75,16 @@ impl Election {
     pub fn new(own: RouterId, configured: u32) -> Self {
         let views = BTreeMap::new();
         let size = configured.max(1);
-        let mut it = Self { own, size, left: 0, views, leader: None, leader_changes: 0 };
+        let mut it = Self {
+            own,
+            size,
+            left: 0,
+            views,
+            leader: None,
+            leader_changes: 0,
+            store: StoreWord::Silent,
+            awaits_store: false,
+        };
         it.elect();
         it.leader_changes = 0;
         it
@@ -77,9 +96,22 @@ impl Election {
         self.elect();
     }
 
+    /// Notes what a store says; where it says nothing, whether it is still waited for. Until then no router leads: a plan
+    /// may be kept there.
+    pub fn on_store(&mut self, word: StoreWord, is_waiting: bool) {
+        (self.store, self.awaits_store) = (word, is_waiting);
+        self.elect();
+    }
+
+    /// Takes as many routers to be configured, where that changes while it runs.
+    pub fn on_configured(&mut self, routers: u32) {
+        self.size = self.size.max(routers);
+        self.elect();
+    }
+
     /// Notes a router that is talked to from now on. Until it says what it sees, it is taken to see this one.
     pub fn on_met(&mut self, router: RouterId) {
-        let view = View { size: 1, left: 0, sees: vec![self.own] };
+        let view = View { size: 1, sees: vec![self.own], ..View::default() };
         self.views.insert(router, view);
         self.elect();
     }
@@ -106,7 +138,8 @@ impl Election {
 
     /// What this router sees, to be told to the others.
     pub fn view(&self) -> View {
-        View { size: self.size, left: self.left, sees: self.views.keys().copied().collect() }
+        let sees = self.views.keys().copied().collect();
+        View { size: self.size, left: self.left, sees, store: self.store }
     }
 
     pub fn standing(&self) -> ClusterStanding {
@@ -115,6 +148,7 @@ impl Election {
             routers: self.electorate(),
             present: self.present(),
             leader_changes: self.leader_changes,
+            is_by_store: self.store_word() != StoreWord::Silent,
         }
     }
 
@@ -135,11 +169,27 @@ impl Election {
         self.size = self.size.max(self.present());
         // One that is back has not left.
         self.left = self.left.min(self.size - self.present());
-        let leader = self.candidates().into_iter().find(|it| self.is_seen_by_most(*it));
+        let leader = match self.store_word() {
+            StoreWord::Leader(router) => Some(router),
+            StoreWord::Vacant => None,
+            StoreWord::Silent if self.awaits_store => None,
+            StoreWord::Silent => self.candidates().into_iter().find(|it| self.is_seen_by_most(*it)),
+        };
         if leader != self.leader {
             self.leader = leader;
             self.leader_changes += 1;
         }
+    }
+
+    /// What the store says, told by itself or else by a router that it talks to.
+    fn store_word(&self) -> StoreWord {
+        if self.store != StoreWord::Silent {
+            return self.store;
+        }
+        let told: Vec<StoreWord> = self.views.values().map(|it| it.store).collect();
+        let leader = told.iter().copied().find(|it| matches!(it, StoreWord::Leader(_)));
+        let vacant = told.contains(&StoreWord::Vacant).then_some(StoreWord::Vacant);
+        leader.or(vacant).unwrap_or_default()
     }
 
     /// Lists the routers that any router sees, as far as is known.
@@ -158,163 +208,4 @@ impl Election {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Some routers and which two of them can talk.
-    struct Net {
-        routers: Vec<Election>,
-        talks: BTreeSet<(usize, usize)>,
-    }
-
-    fn id(at: usize) -> RouterId {
-        RouterId(u64::try_from(at).unwrap() + 1)
-    }
-
-    impl Net {
-        fn new(count: usize) -> Self {
-            let size = u32::try_from(count).unwrap();
-            let routers = (0..count).map(|at| Election::new(id(at), size)).collect();
-            let mut net = Self { routers, talks: BTreeSet::new() };
-            net.heal();
-            net
-        }
-
-        fn heal(&mut self) {
-            for one in 0..self.routers.len() {
-                for other in 0..one {
-                    self.set(one, other, true);
-                }
-            }
-            self.settle();
-        }
-
-        fn set(&mut self, one: usize, other: usize, talks: bool) {
-            let pair = (one.max(other), one.min(other));
-            if talks && self.talks.insert(pair) {
-                self.routers[one].on_met(id(other));
-                self.routers[other].on_met(id(one));
-            } else if !talks && self.talks.remove(&pair) {
-                self.routers[one].on_parted(id(other), false);
-                self.routers[other].on_parted(id(one), false);
-            }
-        }
-
-        /// Cuts a router off from all others.
-        fn cut(&mut self, one: usize) {
-            (0..self.routers.len()).filter(|it| *it != one).for_each(|it| self.set(one, it, false));
-            self.settle();
-        }
-
-        /// Lets all tell what they see.
-        fn settle(&mut self) {
-            for _ in 0..2 {
-                for (one, other) in self.talks.clone() {
-                    let (left, right) = (self.routers[one].view(), self.routers[other].view());
-                    self.routers[other].on_view(id(one), left);
-                    self.routers[one].on_view(id(other), right);
-                }
-            }
-        }
-
-        fn leaders(&self) -> Vec<Option<RouterId>> {
-            self.routers.iter().map(|it| it.standing().leader).collect()
-        }
-    }
-
-    #[test]
-    fn one_router_leads_itself() {
-        assert!(Election::new(id(7), 1).leads());
-        assert!(!Election::new(id(7), 2).leads(), "the other may be there");
-    }
-
-    #[test]
-    fn of_two_neither_leads_while_they_are_apart() {
-        let mut net = Net::new(2);
-        assert_eq!(net.leaders(), [Some(id(0)); 2]);
-        net.cut(1);
-        assert_eq!(net.leaders(), [None; 2]);
-        assert_eq!(net.routers[0].standing().as_str(), "minority");
-        net.heal();
-        assert_eq!(net.leaders(), [Some(id(0)); 2]);
-        assert_eq!(net.routers[1].standing().as_str(), "whole");
-    }
-
-    #[test]
-    fn of_three_the_two_that_see_each_other_have_a_leader() {
-        let mut net = Net::new(3);
-        net.cut(0);
-        assert_eq!(net.leaders(), [None, Some(id(1)), Some(id(1))]);
-        assert_eq!(net.routers[2].standing().as_str(), "majority");
-        net.heal();
-        assert_eq!(net.leaders(), [Some(id(0)); 3]);
-        assert_eq!(net.routers[1].standing().leader_changes, 3);
-    }
-
-    #[test]
-    fn two_that_cannot_talk_agree_through_a_third() {
-        let mut net = Net::new(3);
-        net.set(0, 1, false);
-        net.settle();
-        assert_eq!(net.leaders(), [Some(id(0)); 3]);
-    }
-
-    #[test]
-    fn a_router_that_says_goodbye_is_not_waited_for_and_one_that_is_lost_is() {
-        let mut net = Net::new(3);
-        net.routers[0].on_parted(id(2), true);
-        net.routers[0].on_parted(id(1), true);
-        assert!(net.routers[0].leads(), "it is the only one left");
-        net.routers[0].on_met(RouterId(9));
-        let standing = net.routers[0].standing();
-        assert_eq!((standing.routers, standing.present), (2, 2), "one is back");
-        net.routers[0].on_parted(RouterId(9), false);
-        assert_eq!(net.routers[0].standing().leader, None);
-    }
-
-    #[test]
-    fn a_successor_that_comes_before_its_predecessor_goes_leaves_no_gap() {
-        let mut net = Net::new(3);
-        let router = &mut net.routers[0];
-        router.on_met(RouterId(9));
-        router.on_parted(id(1), true);
-        assert_eq!((router.standing().routers, router.standing().present), (3, 3));
-        router.on_parted(RouterId(9), false);
-        assert_eq!((router.standing().routers, router.standing().present), (3, 2));
-        assert!(router.leads());
-    }
-
-    #[test]
-    fn routers_that_were_not_configured_count_once_they_were_seen() {
-        let mut first = Election::new(id(0), 1);
-        first.on_met(id(1));
-        first.on_met(id(2));
-        first.on_parted(id(1), false);
-        first.on_parted(id(2), false);
-        assert!(!first.leads(), "the two others may have a leader");
-    }
-
-    proptest! {
-        #[test]
-        fn a_partition_has_one_leader_at_most(
-            count in 1_usize..8,
-            sides in prop::collection::vec(0_usize..3, 8),
-        ) {
-            let mut net = Net::new(count);
-            for one in 0..count {
-                for other in 0..one {
-                    net.set(one, other, sides[one] == sides[other]);
-                }
-            }
-            net.settle();
-            let leading = net.routers.iter().filter(|it| it.leads()).count();
-            let most = (0..3).map(|side| sides[..count].iter().filter(|it| **it == side).count());
-            let has_majority = most.max().is_some_and(|it| count < 2 * it);
-            prop_assert_eq!(leading, usize::from(has_majority));
-            net.heal();
-            prop_assert_eq!(net.leaders(), vec![Some(id(0)); count]);
-        }
-    }
-}
+mod tests;

@@ -9,9 +9,10 @@ use super::codec::{
 use super::election::View;
 use super::encoding::{encode_all, read_news};
 use super::news::News;
+use super::tenure::StoreWord;
 
 /// The version that this router writes, and the oldest that it reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const VERSION_MIN: u32 = 1;
 
 /// No frame is longer.
@@ -49,7 +50,7 @@ pub enum PeerFrame {
     /// Something is missing: tell all of it.
     Resend,
     Goodbye,
-    /// What the sender sees of all routers; from version 2 on.
+    /// What the sender sees of all routers; from version 2 on. From version 3 on with what a store told it.
     View(View),
 }
 
@@ -106,12 +107,23 @@ impl PeerFrame {
             }
             Self::Resend => into.push(5),
             Self::Goodbye => into.push(6),
-            Self::View(View { size, left, sees }) => {
-                into.push(7);
+            Self::View(View { size, left, sees, store }) => {
+                let (word, leader) = match store {
+                    StoreWord::Silent => (0, None),
+                    StoreWord::Vacant => (1, None),
+                    StoreWord::Leader(router) => (2, Some(router)),
+                };
+                into.push(if word == 0 { 7 } else { 8 });
                 write_number(&mut into, (*size).into());
                 write_number(&mut into, (*left).into());
                 let sees: Vec<u64> = sees.iter().map(|it| it.0).collect();
                 write_hashes(&mut into, &sees, MEMBERS_MAX);
+                if 0 < word {
+                    into.push(word);
+                }
+                if let Some(RouterId(leader)) = leader {
+                    write_hash(&mut into, *leader);
+                }
             }
         }
         into
@@ -142,10 +154,18 @@ impl PeerFrame {
             4 => Self::Heard { number: reader.number()?, told: reader.number()? },
             5 => Self::Resend,
             6 => Self::Goodbye,
-            7 => {
+            kind @ (7 | 8) => {
                 let (size, left) = (reader.small()?, reader.small()?);
                 let sees = reader.hashes(MEMBERS_MAX)?.into_iter().map(RouterId).collect();
-                Self::View(View { size, left, sees })
+                let store = match kind {
+                    7 => StoreWord::Silent,
+                    _ => match reader.byte()? {
+                        1 => StoreWord::Vacant,
+                        2 => StoreWord::Leader(RouterId(reader.hash()?)),
+                        other => return Err(Malformed::Unknown(other)),
+                    },
+                };
+                Self::View(View { size, left, sees, store })
             }
             other => return Err(Malformed::Unknown(other)),
         };

@@ -15,6 +15,7 @@ use super::encoding::encode_news;
 use super::frame::{self, FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
 use super::link_event::{LinkEvent, LinkTotals};
 use super::news::News;
+use super::tenure::StoreWord;
 
 /// What may be under way to a peer, or wait to be.
 const UNHEARD_BYTES_MAX: usize = 8 << 20;
@@ -159,7 +160,10 @@ impl Link {
 
     /// Tells what this router sees, in the place of what it was going to tell.
     pub fn tell_view(&mut self, view: View) {
-        if self.peer.as_ref().is_some_and(|it| 2 <= it.version) {
+        let version = self.peer.as_ref().map_or(0, |it| it.version);
+        if 2 <= version {
+            let store = if 3 <= version { view.store } else { StoreWord::Silent };
+            let view = View { store, ..view };
             self.control.retain(|it| !matches!(it, PeerFrame::View(_)));
             self.control.push_back(PeerFrame::View(view));
         }

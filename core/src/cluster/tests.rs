@@ -29,9 +29,16 @@ proptest! {
     }
 
     #[test]
-    fn what_a_router_sees_comes_back_as_it_was(size: u32, left: u32, sees: Vec<u64>) {
+    fn what_a_router_sees_comes_back_as_it_was(
+        size: u32,
+        left: u32,
+        sees: Vec<u64>,
+        store: Option<Option<u64>>,
+    ) {
         let sees = sees.into_iter().map(RouterId).collect();
-        let frame = PeerFrame::View(View { size, left, sees });
+        let leader = |it: Option<u64>| it.map_or(StoreWord::Vacant, |it| StoreWord::Leader(RouterId(it)));
+        let store = store.map_or(StoreWord::Silent, leader);
+        let frame = PeerFrame::View(View { size, left, sees, store });
         prop_assert_eq!(PeerFrame::decode(&frame.encode()), Ok(frame));
     }
 
@@ -228,12 +235,13 @@ fn a_silent_peer_is_noticed_and_a_leaving_one_says_so_last() {
 fn a_router_of_the_version_before_is_told_what_it_can_read() {
     let now = Moment::ZERO;
     let mut told = Vec::new();
-    for version in [VERSION - 1, VERSION] {
+    let view = View { store: StoreWord::Vacant, ..View::default() };
+    for version in [1, 2, 3] {
         let (mut link, mut events) = (Link::new(now, hello(1)), Vec::new());
         let older = Hello { version, version_min: version, ..hello(2) };
         link.on_frame(now, &PeerFrame::Hello(older).encode(), &mut events).unwrap();
         link.tell_whole(&[(9, vec![News::AskedPlan, News::Forgot])]);
-        link.tell_view(View::default());
+        link.tell_view(view.clone());
         let mut frames = Vec::new();
         while let Some(frame) = link.take(now) {
             frames.push(PeerFrame::decode(&frame).unwrap());
@@ -242,9 +250,14 @@ fn a_router_of_the_version_before_is_told_what_it_can_read() {
             let PeerFrame::Whole { news, .. } = it else { return None };
             Some(news.len())
         });
-        told.push((news, frames.contains(&PeerFrame::View(View::default()))));
+        let seen = frames.into_iter().find_map(|it| {
+            let PeerFrame::View(View { store, .. }) = it else { return None };
+            Some(store)
+        });
+        told.push((news, seen));
     }
-    assert_eq!(told, [(Some(1), false), (Some(2), true)]);
+    let [silent, vacant] = [StoreWord::Silent, StoreWord::Vacant].map(Some);
+    assert_eq!(told, [(Some(1), None), (Some(2), silent), (Some(2), vacant)]);
 }
 
 #[test]

@@ -234,7 +234,15 @@ fn for_all(router: &Router, by: &Operator, order: impl Fn() -> Order, done: &str
             return refused(&error);
         }
     }
-    (StatusCode::OK, done.to_owned())
+    (StatusCode::OK, format!("{done}{}", kept_note(router)))
+}
+
+/// Says so where an order is not kept over a restart of all routers, though it should be.
+fn kept_note(router: &Router) -> String {
+    let store = router.sharing().and_then(|it| it.store()).filter(|it| !it.is_answering);
+    let Some(store) = store else { return String::new() };
+    let trouble = store.trouble.as_deref().unwrap_or("it was not heard of yet");
+    format!("kept in memory and written to etcd when it answers again: {trouble}\n")
 }
 
 fn refused(error: &NotAudited) -> Said {
@@ -258,7 +266,7 @@ fn for_replica(
         }
     }
     if found {
-        (StatusCode::OK, format!("{address} {done}\n"))
+        (StatusCode::OK, format!("{address} {done}\n{}", kept_note(router)))
     } else {
         (StatusCode::NOT_FOUND, format!("there is no replica {address}\n"))
     }
@@ -315,7 +323,7 @@ pub(super) async fn pin(
         count => format!("pinned to {count} replicas\n"),
     };
     match router.order(pool, Order::Pin { workload: id, replicas }, &by.name) {
-        Ok(()) => (StatusCode::OK, said),
+        Ok(()) => (StatusCode::OK, format!("{said}{}", kept_note(&router))),
         Err(error) => refused(&error),
     }
 }

@@ -23,7 +23,7 @@ pub use assignment::{
 pub use costs::{CostErrors, CostFigures};
 pub use explain::{Candidate, Explained, LifeStage, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
 pub use load::{Booked, ElsewhereFigures, Load, PoolLoad, ReplicaFigures, ReportFigures};
-pub use routers::{RouterFigures, RouterList, StandingFigures};
+pub use routers::{RouterFigures, RouterList, StandingFigures, StoreFigures};
 pub use server::{AdminBindError, AdminServer};
 pub use settings::{AdminSettings, AdminToken, Secret};
 pub use slots::SLOTS_MAX;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use cleave_core::domain::RouterId;
+use cleave_core::domain::{Moment, RouterId};
 use serde::Serialize;
 
-use crate::proxy::Router;
+use crate::proxy::{Router, StoreStanding};
 
 /// What `/routers` answers.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +32,39 @@ pub struct StandingFigures {
     /// Whether that is this one.
     pub leads: bool,
     pub leader_changes: u64,
+    /// What says which router leads: `store`, or `majority` where there is none or it does not answer.
+    pub leader_by: &'static str,
+    /// The store that routers share; left out where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreFigures>,
+}
+
+/// The store that routers share.
+#[derive(Clone, Debug, Serialize)]
+pub struct StoreFigures {
+    /// `answering`, or `silent`: then orders and plans are kept in memory.
+    pub state: &'static str,
+    /// For how long it has not answered; null where it never did.
+    pub silent_seconds: Option<f64>,
+    /// Why it does not.
+    pub trouble: Option<String>,
+    pub failures: u64,
+    /// Orders and plans that this router wrote there, and times that it was refused because another leads.
+    pub writes: u64,
+    pub fenced: u64,
+}
+
+impl StoreFigures {
+    fn of(store: StoreStanding, now: Moment) -> Self {
+        Self {
+            state: if store.is_answering { "answering" } else { "silent" },
+            silent_seconds: store.answered_at.map(|it| now.since(it).as_secs_f64()),
+            trouble: store.trouble,
+            failures: store.failures,
+            writes: store.writes,
+            fenced: store.fenced,
+        }
+    }
 }
 
 impl StandingFigures {
@@ -46,6 +79,8 @@ impl StandingFigures {
             leader: it.leader.map(|it| it.to_string()),
             leads: sharing.leads(),
             leader_changes: it.leader_changes,
+            leader_by: if it.is_by_store { "store" } else { "majority" },
+            store: sharing.store().map(|it| StoreFigures::of(it, router.now())),
         })
     }
 }

@@ -1,19 +1,26 @@
 //! Other routers, from what the user said to what coordination relies on.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use super::problem::{Findings, Wrong};
-use super::raw::ClusterSection;
-use super::trust;
+use super::raw::{ClusterSection, EtcdSection, StoreKind, Text};
+use super::{access, trust};
 use crate::admin::Secret;
-use crate::coordination::{ClusterSettings, PeerAddress};
+use crate::coordination::{ClusterSettings, EtcdSettings, EtcdUser, PeerAddress};
+use crate::discovery::Source;
 
 /// A shorter secret can be guessed.
 const SECRET_CHARS_MIN: usize = 16;
+/// etcd gives no shorter lease.
+const LEASE_MIN: Duration = Duration::from_secs(2);
 
 /// Settles how this router takes part among others; `None` for one that is alone.
 pub(super) fn settle(raw: ClusterSection, findings: &mut Findings) -> Option<ClusterSettings> {
-    let ClusterSection { listen, advertise, peers, secret, secret_file } = raw;
+    let ClusterSection { listen, advertise, peers, secret, secret_file, discover, store, etcd } =
+        raw;
+    let store = settle_store(store.0, etcd, findings);
+    let discover = settle_discovery(discover, findings);
     let peers: Vec<PeerAddress> = peers.into_iter().flatten().map(|it| it.0).collect();
     let path = if secret_file.is_some() { "cluster.secret_file" } else { "cluster.secret" };
     let secret = trust::settle_secret("cluster.secret", secret, secret_file, findings);
@@ -21,9 +28,10 @@ pub(super) fn settle(raw: ClusterSection, findings: &mut Findings) -> Option<Clu
     let is_near = !peers.is_empty() && peers.iter().all(PeerAddress::is_loopback);
     let listen = listen.map(|it| it.0).or_else(|| is_near.then(|| (Ipv4Addr::LOCALHOST, 0).into()));
     let Some(listen) = listen else {
-        if !peers.is_empty() {
+        if !peers.is_empty() || discover.is_some() || store.is_some() {
             let remedy = "give the address where they reach this router: 0.0.0.0:7400";
-            findings.report("cluster.listen", Wrong::new("is needed beside cluster.peers", remedy));
+            let what = "is needed for this router to take part among others";
+            findings.report("cluster.listen", Wrong::new(what, remedy));
         }
         return None;
     };
@@ -33,7 +41,7 @@ pub(super) fn settle(raw: ClusterSection, findings: &mut Findings) -> Option<Clu
     }
     let secret = secret.map(|Secret(it)| it.into_bytes().into());
     let advertise = advertise.map(|it| it.0.as_str().to_owned());
-    let settings = ClusterSettings { listen, advertise, peers, secret };
+    let settings = ClusterSettings { listen, advertise, peers, discover, secret, store };
     if settings.secret.is_none() && !settings.is_local() {
         let what = "is needed where other machines take part";
         let remedy = "make one (openssl rand -hex 32) and give it to all routers";
@@ -45,4 +53,63 @@ pub(super) fn settle(raw: ClusterSection, findings: &mut Findings) -> Option<Clu
         findings.report("cluster.advertise", Wrong::new(what, remedy));
     }
     Some(settings)
+}
+
+/// Settles where other routers are found.
+fn settle_discovery(raw: Option<Text<Source>>, findings: &mut Findings) -> Option<Source> {
+    let source = raw?.0;
+    let is_plain = match &source {
+        Source::File(_) => true,
+        Source::Addresses { is_secure, .. } | Source::Services { is_secure, .. } => !is_secure,
+        Source::Kubernetes(_) => false,
+    };
+    if !is_plain {
+        let remedy = "write it as dns:HOST:PORT, srv:NAME or file:PATH";
+        findings.report("cluster.discover", Wrong::new("finds no routers", remedy));
+    }
+    is_plain.then_some(source)
+}
+
+/// Settles what routers keep together.
+fn settle_store(
+    kind: StoreKind,
+    raw: EtcdSection,
+    findings: &mut Findings,
+) -> Option<EtcdSettings> {
+    let EtcdSection { endpoints, user, password, password_file, prefix, lease, tls } = raw;
+    let endpoints: Vec<http::Uri> = endpoints.into_iter().flatten().map(|it| it.0.0).collect();
+    if kind == StoreKind::None {
+        if !endpoints.is_empty() {
+            let remedy = "set cluster.store = \"etcd\", or leave the section out";
+            findings.report("cluster.etcd", Wrong::new("is said of a store that is off", remedy));
+        }
+        return None;
+    }
+    if endpoints.is_empty() {
+        let remedy = "list the members of etcd: endpoints = [\"http://127.0.0.1:2379\"]";
+        findings.report("cluster.etcd.endpoints", Wrong::new("is needed", remedy));
+    }
+    if lease.0 < LEASE_MIN || lease.0.subsec_nanos() != 0 {
+        let what = "is not a time of whole seconds that etcd gives";
+        findings.report("cluster.etcd.lease", Wrong::new(what, "give 2s or more: 5s"));
+    }
+    let secret = trust::settle_secret("cluster.etcd.password", password, password_file, findings);
+    let user = match (user, secret) {
+        (Some(name), Some(Secret(password))) => Some(EtcdUser { name, password }),
+        (None, None) => None,
+        (Some(_), None) => {
+            let remedy = "give cluster.etcd.password_file";
+            findings.report("cluster.etcd.user", Wrong::new("has no password", remedy));
+            None
+        }
+        (None, Some(_)) => {
+            let remedy = "give cluster.etcd.user";
+            findings.report("cluster.etcd.password", Wrong::new("has no user", remedy));
+            None
+        }
+    };
+    let is_secure = endpoints.iter().any(|it| it.scheme_str() == Some("https"));
+    let tls =
+        is_secure.then(|| access::read_engine_tls("cluster.etcd.tls", tls, findings)).flatten();
+    Some(EtcdSettings { endpoints, tls, user, prefix, lease: lease.0 })
 }

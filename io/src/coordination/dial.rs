@@ -5,17 +5,21 @@ use std::time::{Duration, Instant};
 
 use cleave_core::cluster::{Election, RouterAt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::handshake::Side;
 use super::{Cluster, GREETING_MAX};
+use crate::discovery::{self, FoundReplica, Source, SourceEvent};
 
 /// Pauses between two tries grow from the first to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How often is looked whether a router is still there that came by itself.
 const LOOK: Duration = Duration::from_millis(250);
+/// How often addresses that a source gives are looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long an address is tried that another router told of.
 const TOLD_MAX: Duration = Duration::from_secs(60);
 
@@ -40,6 +44,33 @@ impl Cluster {
         }
     }
 
+    /// Looks for routers where a source says that they are, for as long as it says so and a while longer. A router that
+    /// is found counts among all from then on, so that those that are found together know how many they are.
+    pub(super) async fn discover(self: Arc<Self>, source: Source) {
+        let (sender, mut found) = watch::channel(Vec::new());
+        let watching = discovery::watch(source, move |event| {
+            if let SourceEvent::Found(routers) = event {
+                let address = |it: FoundReplica| it.origin.authority().to_owned();
+                _ = sender.send(routers.into_iter().map(address).collect::<Vec<String>>());
+            }
+        });
+        let looking = async {
+            loop {
+                let there: Vec<String> = found.borrow_and_update().clone();
+                // It lists all routers, this one among them.
+                let count = u32::try_from(there.len()).unwrap_or(u32::MAX);
+                self.elect(|it| it.on_configured(count));
+                for address in &there {
+                    self.look_for(address, false);
+                }
+                // One that is gone from the list and came back is looked for again.
+                _ = timeout(LOOK_AGAIN, found.changed()).await;
+            }
+        };
+        let both = async { tokio::join!(watching, looking) };
+        _ = self.leave.run_until_cancelled(both).await;
+    }
+
     async fn dial(self: &Arc<Self>, address: &str, is_configured: bool) {
         let mut pause = PAUSE_MIN;
         let mut seen_at = Instant::now();
@@ -59,6 +90,7 @@ impl Cluster {
                         if let Ok(Some(router)) = talking.await {
                             if router == self.hello.router {
                                 // This router itself is in the list of its peers, by another name.
+                                self.members.note_itself(address);
                                 if is_configured {
                                     self.elect(Election::on_itself);
                                 }

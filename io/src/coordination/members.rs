@@ -1,7 +1,7 @@
 //! Which other routers there are: those that are talked to, and the addresses that are tried. Two routers that dial each
 //! other at once have two connections; the one that the router with the lower id dialled stays, which both know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cleave_core::cluster::{Hello, RouterAt};
@@ -19,6 +19,8 @@ struct State {
     talking: BTreeMap<RouterId, Talking>,
     /// Addresses that are dialled, and the router that answered there last.
     dialled: BTreeMap<String, Option<RouterId>>,
+    /// Names under which this router found itself.
+    own_names: BTreeSet<String>,
     connections: u64,
 }
 
@@ -79,10 +81,16 @@ impl Members {
         state.talking.iter().map(member).collect()
     }
 
+    /// Tells whether a router is talked to.
+    pub(super) fn is_present(&self, router: RouterId) -> bool {
+        self.lock().talking.contains_key(&router)
+    }
+
     /// Begins to dial an address; `false` where it is dialled already, or a router that is there is talked to.
     pub(super) fn begin(&self, address: &str) -> bool {
         let mut state = self.lock();
         let is_known = state.dialled.contains_key(address)
+            || state.own_names.contains(address)
             || state.talking.values().any(|it| it.address == address);
         if is_known || ADDRESSES_MAX <= state.dialled.len() {
             return false;
@@ -95,6 +103,14 @@ impl Members {
     pub(super) fn found(&self, address: &str, router: RouterId) {
         if let Some(it) = self.lock().dialled.get_mut(address) {
             *it = Some(router);
+        }
+    }
+
+    /// Notes that this router itself is at an address.
+    pub(super) fn note_itself(&self, address: &str) {
+        let mut state = self.lock();
+        if state.own_names.len() < ADDRESSES_MAX {
+            state.own_names.insert(address.to_owned());
         }
     }
 

@@ -13,13 +13,15 @@ mod handover;
 mod handshake;
 mod members;
 mod settings;
+mod store;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cleave_core::cluster::{Election, Hello, VERSION, VERSION_MIN, View};
+use cleave_core::cluster::{Election, Hello, StoreWord, VERSION, VERSION_MIN, View};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -27,10 +29,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use crate::proxy::{Router, Sharing};
+use crate::proxy::{Router, Sharing, StoreStanding};
 
 pub use handover::{hand_over, take_over};
 pub use settings::{ClusterSettings, PeerAddress};
+pub use store::{EtcdSettings, EtcdUser};
 
 use handshake::Side;
 use members::Members;
@@ -74,6 +77,8 @@ pub struct Cluster {
     /// What this router sees, for the others.
     views: watch::Sender<View>,
     tasks: TaskTracker,
+    /// Tasks that run beside the connections.
+    started: Mutex<BTreeSet<&'static str>>,
     leave: CancellationToken,
 }
 
@@ -94,8 +99,13 @@ impl Cluster {
             address: settings.advertise.clone().unwrap_or_else(|| address.to_string()),
         };
         router.share(Arc::clone(&sharing));
-        sharing.set_joining(!settings.peers.is_empty());
-        let election = Election::new(hello.router, settings.routers(&hello.address));
+        sharing.set_joining(settings.expects_others() || settings.store.is_some());
+        let mut election = Election::new(hello.router, settings.routers(&hello.address));
+        if settings.store.is_some() {
+            // What it keeps is read before anything is planned.
+            election.on_store(StoreWord::Silent, true);
+            sharing.set_store(StoreStanding::default());
+        }
         sharing.set_standing(election.standing());
         let views = watch::Sender::new(election.view());
         let cluster = Self {
@@ -107,6 +117,7 @@ impl Cluster {
             election: Mutex::new(election),
             views,
             tasks: TaskTracker::new(),
+            started: Mutex::default(),
             leave: CancellationToken::new(),
         };
         Ok((Arc::new(cluster), listener))
@@ -123,6 +134,21 @@ impl Cluster {
         for peer in &self.settings.peers {
             self.look_for(peer.as_str(), true);
         }
+        if let Some(store) = self.settings.store.clone() {
+            let cluster = Arc::clone(&self);
+            let keeping = move || {
+                let (cluster, store) = (Arc::clone(&cluster), store.clone());
+                async move { cluster.keep_store(store).await }
+            };
+            self.start("store", keeping);
+        }
+        if let Some(source) = self.settings.discover.clone() {
+            let cluster = Arc::clone(&self);
+            self.start("discovery of routers", move || {
+                let (cluster, source) = (Arc::clone(&cluster), source.clone());
+                async move { cluster.discover(source).await }
+            });
+        }
         let joined = async {
             sleep(JOIN_WAIT).await;
             self.sharing.set_joining(false);
@@ -132,6 +158,17 @@ impl Cluster {
             () = self.accept(&listener) => {}
             () = joined => {}
             () = self.leave.cancelled() => {}
+        }
+    }
+
+    /// Starts a task once, and again if it panics; leaving waits for it.
+    fn start<F>(&self, task: &'static str, start: impl FnMut() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if started.insert(task) {
+            self.tasks.spawn(Arc::clone(&self.router).keep_up(task, start));
         }
     }
 

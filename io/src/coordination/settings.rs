@@ -4,8 +4,11 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use super::store::EtcdSettings;
+use crate::discovery::Source;
+
 /// How this router finds the others and knows them.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub struct ClusterSettings {
     /// Where other routers connect.
     pub listen: SocketAddr,
@@ -13,8 +16,12 @@ pub struct ClusterSettings {
     pub advertise: Option<String>,
     /// Where others are; those that they know are found by themselves.
     pub peers: Vec<PeerAddress>,
+    /// Where more of them are found.
+    pub discover: Option<Source>,
     /// What all of them know and no other process does.
     pub secret: Option<Arc<[u8]>>,
+    /// What they keep together, if anything.
+    pub store: Option<EtcdSettings>,
 }
 
 /// Where another router is reached: a host or an address, and a port.
@@ -53,9 +60,17 @@ impl ClusterSettings {
         u32::try_from(others).unwrap_or(u32::MAX - 1) + 1
     }
 
+    /// Tells whether there may be others to be told by.
+    pub(super) const fn expects_others(&self) -> bool {
+        !self.peers.is_empty() || self.discover.is_some()
+    }
+
     /// Tells whether no other machine takes part.
     pub fn is_local(&self) -> bool {
-        self.listen.ip().is_loopback() && self.peers.iter().all(PeerAddress::is_loopback)
+        // What is found may be anywhere.
+        self.listen.ip().is_loopback()
+            && self.discover.is_none()
+            && self.peers.iter().all(PeerAddress::is_loopback)
     }
 }
 
@@ -65,7 +80,9 @@ impl fmt::Debug for ClusterSettings {
             .field("listen", &self.listen)
             .field("advertise", &self.advertise)
             .field("peers", &self.peers)
+            .field("discover", &self.discover)
             .field("secret", &self.secret.as_ref().map(|_| "…"))
+            .field("store", &self.store)
             .finish()
     }
 }
@@ -91,7 +108,9 @@ mod tests {
             listen: "127.0.0.1:7400".parse().unwrap(),
             advertise: None,
             peers: peers.iter().map(|it| peer(it)).collect(),
+            discover: None,
             secret: None,
+            store: None,
         };
         assert_eq!(settings(&[]).routers("a:1"), 1);
         assert_eq!(settings(&["b:1", "c:1", "b:1"]).routers("a:1"), 3);

@@ -59,6 +59,6 @@ pub use settings::{
     CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,
     ProxySettings, ReplicaSettings, Timeouts, default_session_headers,
 };
-pub use sharing::{PeerView, PoolNews, Sharing};
+pub use sharing::{PeerView, PoolNews, Sharing, StoreStanding};
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use workloads::WorkloadNames;

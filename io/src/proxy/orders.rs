@@ -7,7 +7,8 @@ use std::path::Path;
 use std::{fs, io};
 
 use cleave_core::brain::Order;
-use cleave_core::domain::ReplicaId;
+use cleave_core::cluster::SharedOrder;
+use cleave_core::domain::{Place, ReplicaId};
 use serde::{Deserialize, Serialize};
 
 /// By which token an order was given, and when, in UTC as RFC 3339 writes it.
@@ -69,6 +70,46 @@ impl StandingOrders {
         }
     }
 
+    /// Notes an order that holds at all routers; `address` names replicas by their places. Tells whether it is new here.
+    pub(super) fn learn(
+        &mut self,
+        order: &SharedOrder,
+        address: impl Fn(Place) -> Option<String>,
+        given: Given,
+    ) -> bool {
+        match order {
+            SharedOrder::Freeze { is_on } => {
+                let is_new = self.frozen.is_some() != *is_on;
+                if is_new {
+                    self.frozen = is_on.then_some(given);
+                }
+                is_new
+            }
+            SharedOrder::Drain { replica, is_on } => {
+                let Some(address) = address(*replica) else { return false };
+                let is_new = self.drained.contains_key(&address) != *is_on;
+                if is_new && *is_on {
+                    self.drained.insert(address, given);
+                } else if is_new {
+                    self.drained.remove(&address);
+                }
+                is_new
+            }
+            SharedOrder::Pin { workload, replicas } => {
+                let workload = format!("{workload:08x}");
+                let replicas: Vec<String> = replicas.iter().filter_map(|it| address(*it)).collect();
+                let known = self.pinned.get(&workload).map_or(&[][..], |it| &it.replicas);
+                let is_new = known != replicas;
+                if is_new && replicas.is_empty() {
+                    self.pinned.remove(&workload);
+                } else if is_new {
+                    self.pinned.insert(workload, Pin { replicas, given });
+                }
+                is_new
+            }
+        }
+    }
+
     /// Lists what a brain must be told, as far as the replicas are there.
     pub(super) fn to_give(&self, find: impl Fn(&str) -> Option<ReplicaId>) -> Vec<Order> {
         let frozen = self.frozen.iter().map(|_| Order::Freeze);
@@ -107,6 +148,26 @@ mod tests {
 
     fn given(by: &str) -> Given {
         Given { by: by.to_owned(), at: "2026-01-01T00:00:00Z".to_owned() }
+    }
+
+    #[test]
+    fn what_holds_at_all_routers_is_noted_once() {
+        let place = |number| Place::of(&format!("http://gpu-{number}:8000"));
+        let address = |it: Place| (it == place(1)).then(|| "http://gpu-1:8000".to_owned());
+        let mut orders = StandingOrders::default();
+        let drain = |number, is_on| SharedOrder::Drain { replica: place(number), is_on };
+        assert!(orders.learn(&drain(1, true), address, given("router 1")));
+        assert!(!orders.learn(&drain(1, true), address, given("router 2")));
+        assert!(!orders.learn(&drain(2, true), address, given("router 2")), "it is not here");
+        assert_eq!(orders.drained["http://gpu-1:8000"].by, "router 1");
+        let pin = |replicas| SharedOrder::Pin { workload: 0x1a, replicas };
+        assert!(orders.learn(&pin(vec![place(1)]), address, given("a")));
+        assert!(orders.learn(&SharedOrder::Freeze { is_on: true }, address, given("a")));
+        assert!(!orders.learn(&pin(vec![place(1)]), address, given("a")));
+        for order in [drain(1, false), pin(Vec::new()), SharedOrder::Freeze { is_on: false }] {
+            assert!(orders.learn(&order, address, given("b")));
+        }
+        assert!(orders.is_empty());
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Router {
     /// Takes in what another router told of a pool, or beside all pools.
     pub fn on_heard(&self, router: RouterId, pool: u64, news: Vec<News>, is_whole: bool) {
         if let Some(it) = self.pools.load().iter().find(|it| it.key() == pool) {
-            return it.on_heard(router, news, is_whole);
+            return self.on_pool_heard(it, (router, news, is_whole));
         }
         for it in news {
             if let News::Found(FoundOut::Kept { rows }) = it {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cleave_core::brain::Telling;
 use cleave_core::cluster::{ClusterStanding, FoundOut, LinkTotals, News};
-use cleave_core::domain::RouterId;
+use cleave_core::domain::{Moment, RouterId};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
@@ -35,6 +35,22 @@ pub struct PeerView {
     pub totals: LinkTotals,
 }
 
+/// A store that several routers share, as operators see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreStanding {
+    /// When it answered last, if it ever did.
+    pub answered_at: Option<Moment>,
+    /// Whether what it said last still counts.
+    pub is_answering: bool,
+    /// Why it does not.
+    pub trouble: Option<String>,
+    pub failures: u64,
+    /// Orders and plans that this router wrote there.
+    pub writes: u64,
+    /// Times that a write was refused because another router leads.
+    pub fenced: u64,
+}
+
 /// Where a router's pools tell what they do.
 #[derive(Debug)]
 pub struct Sharing {
@@ -43,6 +59,8 @@ pub struct Sharing {
     is_joining: AtomicBool,
     standing: Mutex<ClusterStanding>,
     peers: Mutex<BTreeMap<RouterId, PeerView>>,
+    /// Nothing where there is no store.
+    store: Mutex<Option<StoreStanding>>,
 }
 
 impl Sharing {
@@ -55,6 +73,7 @@ impl Sharing {
             is_joining: AtomicBool::new(false),
             standing: Mutex::default(),
             peers: Mutex::default(),
+            store: Mutex::default(),
         })
     }
 
@@ -83,6 +102,15 @@ impl Sharing {
     /// Tells whether this router plans for all. One that joins does not yet: it would plan without knowing theirs.
     pub fn leads(&self) -> bool {
         self.standing().leader == Some(self.router) && !self.is_joining()
+    }
+
+    /// The store that is shared, if there is one.
+    pub fn store(&self) -> Option<StoreStanding> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_store(&self, store: StoreStanding) {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(store);
     }
 
     /// Reads what pools tell from now on.

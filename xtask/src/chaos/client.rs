@@ -122,7 +122,7 @@ impl ChaosLoad {
 
 impl Question {
     /// Makes up a question, and has the reference say what is to be said.
-    fn new(
+    pub(super) fn new(
         reference: SocketAddr,
         kind: RequestKind,
         client: u32,
@@ -163,7 +163,13 @@ impl Question {
         Ok(Self { path, body, text, usage })
     }
 
-    fn request(&self, client: u32, session: u64, streams: bool, wants_usage: bool) -> String {
+    pub(super) fn request(
+        &self,
+        client: u32,
+        session: u64,
+        streams: bool,
+        wants_usage: bool,
+    ) -> String {
         let stream = match (streams, wants_usage) {
             (false, _) => "",
             (true, false) => r#","stream":true"#,
@@ -225,22 +231,26 @@ impl ChaosClient {
 }
 
 /// What a client sees of one answer.
-struct AnswerSeen {
+pub(super) struct AnswerSeen {
     last: Instant,
     pauses: Vec<(Instant, Instant)>,
-    body: Vec<u8>,
-    replica: Option<String>,
-    decision: Option<String>,
+    pub(super) body: Vec<u8>,
+    pub(super) replica: Option<String>,
+    pub(super) decision: Option<String>,
 }
 
 impl AnswerSeen {
-    const fn since(last: Instant) -> Self {
+    pub(super) const fn since(last: Instant) -> Self {
         Self { last, pauses: Vec::new(), body: Vec::new(), replica: None, decision: None }
     }
 
     /// Sends a request and reads its answer; returns the status. A failure says whether anything of the
     /// answer had come.
-    fn exchange(&mut self, router: SocketAddr, request: &str) -> Result<u16, (bool, io::Error)> {
+    pub(super) fn exchange(
+        &mut self,
+        router: SocketAddr,
+        request: &str,
+    ) -> Result<u16, (bool, io::Error)> {
         let before = |error| (false, error);
         let mut connection = Connection::to(router).map_err(before)?;
         connection.write(request.as_bytes()).map_err(before)?;
@@ -268,7 +278,7 @@ impl AnswerSeen {
 }
 
 /// Compares an answer with what should have been said.
-fn judge(
+pub(super) fn judge(
     question: &Question,
     kind: RequestKind,
     wants_usage: bool,

@@ -1,10 +1,11 @@
 //! `cargo xtask chaos`: a router and eight mock replicas as real processes, a steady load whose every
 //! character is checked, and faults from a seed. Prints what clients noticed, and fails when they
-//! noticed more than they may.
+//! noticed more than they may. With `--routers` several routers are tormented instead (`routers/`).
 
 pub(crate) mod client;
 mod fleet;
 mod report;
+mod routers;
 mod script;
 
 use std::fs;
@@ -37,12 +38,25 @@ pub(crate) struct Args {
     /// Clients that ask one request after the other
     #[arg(long, default_value_t = 16)]
     clients: u32,
+    /// Torment this many routers that decide as one, and leave the replicas alone
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(2..=16))]
+    routers: Option<u8>,
     /// Write all figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(count) = args.routers {
+        return routers::run(&routers::Wanted {
+            routers: count.into(),
+            cleave: args.cleave.clone(),
+            seed: args.seed,
+            rounds: args.rounds,
+            clients: args.clients,
+            json: args.json.clone(),
+        });
+    }
     let binary = rig::binary(args.cleave.as_ref())?;
     let folder = repo::target_dir().join("chaos");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;

@@ -251,7 +251,7 @@ fn why(decision: &str) -> Option<&str> {
 }
 
 /// Tells whether less than half of a prompt was in the cache of the replica that was chosen.
-fn has_lost_cache(decision: &str) -> bool {
+pub(super) fn has_lost_cache(decision: &str) -> bool {
     let figure = |name: &str| {
         let words = decision.split(' ');
         words.into_iter().find_map(|it| it.strip_prefix(name)?.parse::<u32>().ok())

@@ -36,7 +36,8 @@ const GRANTS: &[Grant] = &[
     ("io", "discovery", &["replicas"]),
     ("io", "proxy", &["replicas", "telemetry", "tls", "tokenizer"]),
     ("io", "admin", &["proxy", "replicas", "telemetry", "tls"]),
-    ("io", "coordination", &["proxy", "telemetry"]),
+    // Other routers are found as replicas are, and a store may be behind TLS.
+    ("io", "coordination", &["discovery", "proxy", "telemetry", "tls"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
     (
         "io",

@@ -1,5 +1,5 @@
 //! What the tests need beyond cargo, installed once and only when it is missing: Debian packages for
-//! Python and for the fuzzers' runtime, cargo's tools, and the SDKs in a virtual environment.
+//! Python, for the fuzzers' runtime and etcd, cargo's tools, and the SDKs in a virtual environment.
 
 use std::process::Command;
 
@@ -17,13 +17,18 @@ struct Need {
     probe: &'static [&'static str],
 }
 
-const NEEDS: [Need; 2] = [
+const NEEDS: [Need; 3] = [
     Need {
         packages: &["python3", "python3-venv"],
         probe: &["python3", "-c", "import ensurepip, venv"],
     },
     // The fuzzers' runtime is C++.
     Need { packages: &["g++"], probe: &["c++", "--version"] },
+    // Routers that share a store; every test starts its own on loopback. `etcdctl` is in the second.
+    Need {
+        packages: &["etcd-server", "etcd-client"],
+        probe: &["sh", "-c", "etcd --version && etcdctl version"],
+    },
 ];
 
 pub(super) fn run() -> Result<()> {

@@ -2,6 +2,7 @@
 //! byte. All waiting has an end, and says what it waited for.
 
 mod client;
+mod etcd;
 mod http2;
 mod kubernetes;
 mod news;
@@ -11,6 +12,7 @@ mod tap;
 mod wire;
 
 pub(crate) use client::{Answer, Json, Request, ask};
+pub(crate) use etcd::Etcd;
 pub(crate) use http2::{Http2, next_piece};
 pub(crate) use kubernetes::{ApiServer, Mood, PodSpec};
 pub(crate) use news::{Happened, News};

@@ -2,13 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use http::Uri;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Slots, Text, slots};
+use super::{EngineTlsSection, Slots, Text, TextValue, slots};
 use crate::admin::Secret;
+use crate::config::problem::Wrong;
 use crate::coordination::PeerAddress;
+use crate::discovery::Source;
 
 /// Several routers that decide as one: each tells the others what it does. Leave the section out for a router that is
 /// alone.
@@ -29,4 +33,110 @@ pub(in crate::config) struct ClusterSection {
     pub secret: Option<Text<Secret>>,
     /// File that holds the secret, and nothing else. Give this or `secret`, not both.
     pub secret_file: Option<PathBuf>,
+    /// Where other routers are found, beside `peers`: `dns:HOST:PORT` for every address of a name, `srv:NAME` or
+    /// `file:PATH`, as pools have it.
+    pub discover: Option<Text<Source>>,
+    /// What routers keep together: `etcd` says which of them leads, and keeps the plan and the orders over a restart of
+    /// all of them; `none` leaves that to the majority, and forgets.
+    pub store: Text<StoreKind>,
+    /// How etcd is reached, where `store` is `etcd`.
+    pub etcd: EtcdSection,
+}
+
+/// How etcd is reached and what is kept there.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct EtcdSection {
+    /// Addresses of its members, `http://HOST:PORT` or `https://HOST:PORT`. The next one is asked when one fails.
+    #[serde(deserialize_with = "slots")]
+    #[schemars(with = "Vec<Text<StoreUrl>>")]
+    pub endpoints: Slots<Text<StoreUrl>>,
+    /// User of etcd, where it asks for one.
+    #[schemars(length(min = 1, max = 256))]
+    pub user: Option<String>,
+    /// Password of that user. Prefer `password_file`, which keeps it out of this file.
+    #[schemars(extend("writeOnly" = true))]
+    pub password: Option<Text<Secret>>,
+    /// File that holds the password, and nothing else.
+    pub password_file: Option<PathBuf>,
+    /// What the name of every key begins with: another one for each cluster of routers that shares an etcd.
+    #[schemars(length(min = 1, max = 256))]
+    pub prefix: String,
+    /// How long a leader that is not heard of any more keeps others from leading, in whole seconds; 2 s or more.
+    pub lease: Text<Duration>,
+    /// How members are checked whose address begins with `https://`.
+    pub tls: EngineTlsSection,
+}
+
+impl Default for EtcdSection {
+    fn default() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            user: None,
+            password: None,
+            password_file: None,
+            prefix: "/cleave/".to_owned(),
+            lease: Text(Duration::from_secs(5)),
+            tls: EngineTlsSection::default(),
+        }
+    }
+}
+
+/// What routers keep together.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::config) enum StoreKind {
+    #[default]
+    None,
+    Etcd,
+}
+
+impl TextValue for StoreKind {
+    const FORMAT: &'static str = "";
+    const EXAMPLE: &'static str = "etcd";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "none" => Ok(Self::None),
+            "etcd" => Ok(Self::Etcd),
+            _ => Err(Wrong::new("is not a choice", "give one of none, etcd")),
+        }
+    }
+
+    fn write(&self) -> String {
+        let word = match self {
+            Self::None => "none",
+            Self::Etcd => "etcd",
+        };
+        word.to_owned()
+    }
+
+    fn choices() -> Vec<&'static str> {
+        vec!["none", "etcd"]
+    }
+}
+
+/// Where a member of etcd listens.
+#[derive(Clone)]
+pub(in crate::config) struct StoreUrl(pub Uri);
+
+impl TextValue for StoreUrl {
+    const FORMAT: &'static str = "store-address";
+    const EXAMPLE: &'static str = "http://127.0.0.1:2379";
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let remedy = "write it as http://HOST:PORT or https://HOST:PORT: http://127.0.0.1:2379";
+        let uri: Option<Uri> = text.parse().ok();
+        let is_sound = |it: &Uri| {
+            let is_known = matches!(it.scheme_str(), Some("http" | "https"));
+            let is_bare = matches!(it.path(), "" | "/") && it.query().is_none();
+            let has_host = it.host().is_some_and(|it| !it.is_empty());
+            is_known && is_bare && has_host && !text.contains('@')
+        };
+        let sound = uri.filter(is_sound).map(Self);
+        sound.ok_or_else(|| Wrong::new("is not the address of etcd", remedy))
+    }
+
+    fn write(&self) -> String {
+        self.0.to_string()
+    }
 }

@@ -15,6 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use tracing_subscriber::EnvFilter;
 
+use super::cluster::StoreUrl;
 use super::subsets::WorkloadId;
 use super::traces::{CollectorUrl, HeaderText};
 use crate::admin::Secret;
@@ -70,6 +71,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         WorkloadId::FORMAT => reads::<WorkloadId>(text),
         CollectorUrl::FORMAT => reads::<CollectorUrl>(text),
         HeaderText::FORMAT => reads::<HeaderText>(text),
+        StoreUrl::FORMAT => reads::<StoreUrl>(text),
         _ => Ok(()),
     }
 }

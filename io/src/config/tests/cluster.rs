@@ -10,6 +10,9 @@ fn other_machines_take_part_only_with_a_secret() {
     let away = "listen = \"127.0.0.1:7400\"\npeers = [\"router-2:7400\"]";
     assert!(said(away).contains("cluster.secret_file: is needed"));
     assert!(said("peers = [\"router-2:7400\"]").contains("cluster.listen: is needed"));
+    assert!(said("discover = \"dns:routers:7400\"").contains("cluster.listen: is needed"));
+    let found = "listen = \"127.0.0.1:7400\"\ndiscover = \"dns:routers:7400\"";
+    assert!(said(found).contains("cluster.secret_file: is needed"), "they may be anywhere");
     let open = "listen = \"0.0.0.0:7400\"\nsecret = \"0123456789abcdef\"";
     assert!(said(open).contains("cluster.advertise: is needed"));
     let short = "listen = \"127.0.0.1:7400\"\nsecret = \"hunter2\"";
@@ -24,4 +27,39 @@ fn a_router_that_joins_on_this_machine_needs_no_more_than_that() {
     assert!(cluster.listen.ip().is_loopback() && cluster.listen.port() == 0);
     assert_eq!(cluster.peers[0].as_str(), "127.0.0.1:7400");
     assert!(load_text(ENOUGH).unwrap().cluster.is_none());
+}
+
+#[test]
+fn a_store_is_said_whole_or_not_at_all() {
+    let file =
+        |section: &str| format!("{ENOUGH}\n[cluster]\nlisten = \"127.0.0.1:7400\"\n{section}");
+    let said = |section: &str| lines(load_text(&file(section))).concat();
+    assert!(said("store = \"etcd\"").contains("cluster.etcd.endpoints: is needed"));
+    assert!(said("store = \"redis\"").contains("give one of none, etcd"));
+    let etcd = "store = \"etcd\"\n[cluster.etcd]\nendpoints = [\"http://127.0.0.1:2379\"]\n";
+    let with = |more: &str| said(&format!("{etcd}{more}"));
+    assert!(with("lease = \"1s\"").contains("cluster.etcd.lease: is not a time"));
+    assert!(with("user = \"cleave\"").contains("cluster.etcd.user: has no password"));
+    assert!(with("password = \"swordfish-9\"").contains("cluster.etcd.password: has no user"));
+    assert!(said("[cluster.etcd]\nendpoints = [\"http://a:1\"]").contains("a store that is off"));
+    assert!(said("store = \"etcd\"\netcd.endpoints = [\"a:1\"]").contains("is not the address"));
+    let settings = load_text(&file(etcd)).unwrap().cluster.unwrap().store.unwrap();
+    assert_eq!((settings.prefix.as_str(), settings.lease.as_secs()), ("/cleave/", 5));
+    assert!(load_text(&file("")).unwrap().cluster.unwrap().store.is_none());
+}
+
+#[test]
+fn routers_are_found_by_dns_or_a_file() {
+    let file = |source: &str| {
+        let secret = "secret = \"0123456789abcdef\"";
+        let listen = "listen = \"10.0.0.1:7400\"";
+        format!("{ENOUGH}\n[cluster]\n{listen}\n{secret}\ndiscover = \"{source}\"")
+    };
+    for source in ["dns:routers.internal:7400", "srv:_cleave._tcp.internal", "file:/tmp/routers"] {
+        assert!(load_text(&file(source)).unwrap().cluster.unwrap().discover.is_some());
+    }
+    for source in ["dns+https:routers.internal:7400", "kubernetes"] {
+        let said = lines(load_text(&file(source))).concat();
+        assert!(said.contains("cluster.discover: finds no routers"), "{said}");
+    }
 }

@@ -1,8 +1,11 @@
 //! What a pool hears of other routers, and all that it has to tell them.
 
+use std::sync::Arc;
+
 use cleave_core::brain::Event;
 use cleave_core::cluster::News;
 use cleave_core::domain::RouterId;
+use cleave_core::sharding::Assignment;
 use twox_hash::XxHash3_64;
 
 use super::Pool;
@@ -30,6 +33,11 @@ impl Pool {
     /// Lists everything that a router must be told that knows nothing.
     pub fn whole(&self) -> Vec<News> {
         self.think(|brain_state, now| brain_state.brain.whole(now)).unwrap_or_default()
+    }
+
+    /// Lists what outlives all routers where they have a store: the orders of all, and the plan.
+    pub fn lasting(&self) -> (Vec<News>, Arc<Assignment>) {
+        self.look(|brain, _| brain.lasting())
     }
 
     /// Counts the requests that each other router has in flight here.

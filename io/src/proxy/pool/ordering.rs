@@ -4,6 +4,8 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use cleave_core::brain::{Event, Order};
+use cleave_core::cluster::News;
+use cleave_core::domain::Place;
 
 use super::Pool;
 use crate::proxy::announce::ordered;
@@ -22,6 +24,26 @@ impl Pool {
             self.events.publish(Incident { by: Some(by.to_owned()), ..told });
         }
         self.tell(Event::Ordered(order));
+    }
+
+    /// Notes the orders that hold at all routers, after some were heard; tells whether any is new here.
+    pub(in crate::proxy) fn learn_orders(&self) -> bool {
+        let (orders, _) = self.lasting();
+        let members = self.members.load();
+        let address = |place| {
+            let found = members.iter().find(|it| Place::of(it.origin.as_str()) == place);
+            found.map(|it| it.origin.as_str().to_owned())
+        };
+        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let mut standing = self.standing();
+        let mut is_new = false;
+        for it in orders {
+            if let News::Ordered { order, stamp } = it {
+                let given = Given { by: format!("router {}", stamp.router), at: at.clone() };
+                is_new |= standing.learn(&order, address, given);
+            }
+        }
+        is_new
     }
 
     /// Gives the orders that stand again, to replicas that came.

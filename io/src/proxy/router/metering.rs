@@ -90,6 +90,9 @@ impl Router {
         });
         self.metrics.set_peers(&gauges.collect::<Vec<_>>());
         self.metrics.set_standing(&sharing.standing(), sharing.leads());
+        if let Some(it) = sharing.store() {
+            self.metrics.set_store(it.is_answering, it.failures, it.writes);
+        }
     }
 }
 

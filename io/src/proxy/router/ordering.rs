@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cleave_core::brain::Order;
+use cleave_core::cluster::News;
+use cleave_core::domain::RouterId;
 use tracing::{info, warn};
 
 use super::Router;
@@ -12,6 +14,9 @@ use crate::proxy::assignment_file;
 use crate::proxy::orders;
 use crate::proxy::pool::Pool;
 use crate::telemetry::{AuditEntry, Incident};
+
+/// A store speaks as a router that leaves at once; no router draws this id.
+const STORE: RouterId = RouterId(0);
 
 /// An order that could not be written down, and was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +81,25 @@ impl Router {
         if let Err(error) = orders::write(&file, &pool.orders()) {
             warn!(pool = pool.name, file = %file.display(), %error, "orders not kept over a restart");
         }
+    }
+
+    /// Takes in what another router told of a pool, and keeps the orders among it as its own.
+    pub(super) fn on_pool_heard(
+        &self,
+        pool: &Pool,
+        (router, news, is_whole): (RouterId, Vec<News>, bool),
+    ) {
+        let has_orders = news.iter().any(|it| matches!(it, News::Ordered { .. }));
+        pool.on_heard(router, news, is_whole);
+        if has_orders && pool.learn_orders() {
+            self.keep_orders(pool);
+        }
+    }
+
+    /// Takes in what a store kept of a pool; later orders and newer plans hold.
+    pub fn on_kept(&self, pool: &Pool, news: Vec<News>) {
+        self.on_pool_heard(pool, (STORE, news, false));
+        pool.on_parted(STORE, false);
     }
 
     /// Goes on with the orders that an earlier run left; replicas get theirs when they join.

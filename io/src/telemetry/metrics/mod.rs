@@ -168,6 +168,11 @@ impl Metrics {
         self.peers.set_standing(standing, leads);
     }
 
+    /// Sets how the store is doing that routers share.
+    pub fn set_store(&self, is_up: bool, failures: u64, writes: u64) {
+        self.peers.set_store(is_up, failures, writes);
+    }
+
     /// Sets how many log lines were dropped since the start.
     pub fn set_log_lines_dropped(&self, total: u64) {
         self.log_lines_dropped.inner().store(total, Relaxed);

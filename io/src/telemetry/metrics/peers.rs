@@ -37,6 +37,9 @@ pub(super) struct PeerFamilies {
     leads: Gauge,
     has_leader: Gauge,
     leader_changes: Counter,
+    store_up: Gauge,
+    store_failures: Counter,
+    store_writes: Counter,
 }
 
 /// Another router at the time of a scrape.
@@ -99,6 +102,27 @@ impl PeerFamilies {
             "Times that another router came to lead, or none",
             self.leader_changes.clone(),
         );
+        it.register(
+            "cleave_cluster_store_up",
+            "Whether the store that routers share answers; 0 also where there is none",
+            self.store_up.clone(),
+        );
+        it.register(
+            "cleave_cluster_store_failures",
+            "Questions to the store that were not answered",
+            self.store_failures.clone(),
+        );
+        it.register(
+            "cleave_cluster_store_writes",
+            "Orders and plans that this router wrote to the store as the leader",
+            self.store_writes.clone(),
+        );
+    }
+
+    pub(super) fn set_store(&self, is_up: bool, failures: u64, writes: u64) {
+        self.store_up.set(is_up.into());
+        self.store_failures.inner().store(failures, Relaxed);
+        self.store_writes.inner().store(writes, Relaxed);
     }
 
     pub(super) fn set_standing(&self, standing: &ClusterStanding, leads: bool) {

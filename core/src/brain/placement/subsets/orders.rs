@@ -122,10 +122,25 @@ impl Orders {
             }
             Order::Zone { .. } | Order::Restore { .. } => return None,
         };
+        // One that holds already is given again to replicas that return; later orders of other routers stay later.
+        if self.stamps.contains_key(&subject(&order)) && self.holds(&order) {
+            return None;
+        }
         let number = self.stamps.values().map(|it| it.number).max().unwrap_or(0);
         let stamp = Stamp { number: number.saturating_add(1), router: own };
         self.stamps.insert(subject(&order), stamp);
         Some((order, stamp))
+    }
+
+    /// Tells whether an order would change nothing.
+    fn holds(&self, order: &SharedOrder) -> bool {
+        match order {
+            SharedOrder::Freeze { is_on } => self.frozen == *is_on,
+            SharedOrder::Pin { workload, replicas } => {
+                self.pinned.get(workload).map_or(&[][..], Vec::as_slice) == replicas
+            }
+            SharedOrder::Drain { replica, is_on } => self.drained.contains(replica) == *is_on,
+        }
     }
 
     /// Obeys an order of another router, unless a later one about the same holds; tells whether it does.
