@@ -157,14 +157,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_nothing_is_known_of_is_a_short_line() {
-        let line = RequestLine { t: 5, end: 7, status: 200, ..RequestLine::default() };
-        let text = serde_json::to_string(&line).unwrap();
-        assert!(text.len() < 110 && !text.contains("cached"), "{text}");
-        assert_eq!(serde_json::from_str::<RequestLine>(&text).unwrap(), line);
-    }
-
-    #[test]
     fn another_version_is_refused_by_its_number() {
         let head = FileHead { cleave_recording: 9, recorder: "a".to_owned(), began_ms: 0, part: 0 };
         let refusal = head.check().unwrap_err().to_string();

@@ -161,3 +161,11 @@ fn it_can_be_turned_on_for_a_time() {
     let status = recorder.status();
     assert!(status.on && status.seconds_left.is_some_and(|it| (590..=600).contains(&it)));
 }
+
+#[test]
+fn a_request_that_nothing_is_known_of_is_a_short_line() {
+    let line = RequestLine { t: 5, end: 7, status: 200, ..RequestLine::default() };
+    let text = serde_json::to_string(&line).unwrap();
+    assert!(text.len() < 120 && !text.contains("cached"), "{text}");
+    assert_eq!(serde_json::from_str::<RequestLine>(&text).unwrap(), line);
+}
