@@ -1,5 +1,5 @@
 //! Codes in place of tenants and sessions. They are keyed with a secret that is made for each recording and
-//! written nowhere: who has the file and a list of names still cannot tell which name is which code.
+//! written nowhere: the file and a list of names still do not tell which name is which code.
 
 use std::fmt::Write as _;
 

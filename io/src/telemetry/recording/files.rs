@@ -17,7 +17,7 @@ use super::settings::RecordSettings;
 
 const PREFIX: &str = "cleave-";
 const SUFFIX: &str = ".rec";
-/// For its owner only: it tells who used the fleet when, if not by name.
+/// For its owner only: it tells how much each tenant used when, if not by name.
 const FILE_MODE: u32 = 0o600;
 
 #[derive(Debug)]
