@@ -13,6 +13,7 @@ import { request } from "./views/request.js";
 import { routers } from "./views/routers.js";
 import { sessions } from "./views/sessions.js";
 import { subsets } from "./views/subsets.js";
+import { whatif } from "./views/whatif.js";
 
 /** @type {{ id: string, name: string, view: import("./types").View, only?: () => boolean }[]} */
 const VIEWS = [
@@ -24,6 +25,7 @@ const VIEWS = [
   { id: "sessions", name: "Sessions", view: sessions },
   { id: "routers", name: "Routers", view: routers },
   { id: "request", name: "Requests", view: request },
+  { id: "whatif", name: "What if", view: whatif },
   { id: "orders", name: "Orders", view: orders },
 ];
 
@@ -56,7 +58,8 @@ function frame() {
 }
 
 function turnTheme() {
-  const isDark = getComputedStyle(document.documentElement).colorScheme === "dark";
+  const chosen = document.documentElement.dataset.theme;
+  const isDark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   const theme = isDark ? "light" : "dark";
   document.documentElement.dataset.theme = theme;
   localStorage.setItem("cleave-theme", theme);

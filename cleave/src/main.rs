@@ -11,6 +11,7 @@ mod hardware;
 mod manual;
 mod membership;
 mod mock;
+mod replay;
 mod serve;
 mod simulate;
 mod stopping;
@@ -54,6 +55,7 @@ enum Command {
     Calibrate(calibrate::Args),
     Explain(explain::Args),
     Simulate(Box<simulate::Args>),
+    Replay(Box<replay::Args>),
     Completions(manual::Completions),
     #[command(hide = true)]
     ManPages(manual::ManPages),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Simulate(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Replay(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::ManPages(args) => args.run().map(|()| ExitCode::SUCCESS),
     };

@@ -100,7 +100,9 @@ impl Serve {
         let given = self.take_over.then(successor::take_listener).transpose()?;
         let fitting = connections_that_fit(config.proxy.limits.connections_max);
         let server = Server::bind(Arc::clone(&router), given)?.with_connections_max(fitting);
-        let port = RunningAdmin::open(&config.admin, &router, self.take_over).await?;
+        let replayer = std::env::current_exe().ok();
+        let admin = admin::AdminSettings { replayer, ..config.admin.clone() };
+        let port = RunningAdmin::open(&admin, &router, self.take_over).await?;
         let cluster = config.cluster.clone();
         let cluster = cluster.map(|it| Cluster::bind(it, Arc::clone(&router))).transpose()?;
         let membership = Membership::new(Arc::clone(&router));
@@ -122,6 +124,8 @@ impl Serve {
         });
         let traced = Arc::clone(&router);
         beside.keep("traces", move || Arc::clone(&traced).send_traces());
+        let recorded = Arc::clone(&router);
+        beside.keep("recording", move || Arc::clone(&recorded).record());
         beside.keep("tick", move || Arc::clone(&router).tick());
         let handing = Arc::new(Handing {
             listener: server.share_listener()?,
@@ -146,6 +150,7 @@ impl Serve {
             cluster.leave().await;
         }
         beside.router.traces.finish().await;
+        beside.router.recorder.finish();
         if cut == 0 {
             info!("drained, nothing cut");
         } else {

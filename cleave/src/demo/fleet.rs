@@ -20,7 +20,7 @@ use cleave_io::proxy::{
     default_session_headers,
 };
 use cleave_io::replicas::{Access, Origin, ProbeSettings};
-use cleave_io::telemetry::{AccessLog, LogFormat};
+use cleave_io::telemetry::{AccessLog, LogFormat, RecordSettings};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -69,10 +69,16 @@ pub(super) struct Busy {
 
 impl DemoFleet {
     /// Starts the router, which has no replicas yet.
-    pub(super) fn start(listen: Option<SocketAddr>) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        listen: Option<SocketAddr>,
+        record: &RecordSettings,
+    ) -> anyhow::Result<Self> {
         let (router, server) = match listen {
-            Some(address) => bind(address)?,
-            None => bind(LISTEN).or_else(|_| bind(SocketAddr::new(LISTEN.ip(), 0)))?,
+            Some(address) => bind(address, record)?,
+            None => {
+                let free = || bind(SocketAddr::new(LISTEN.ip(), 0), record);
+                bind(LISTEN, record).or_else(|_| free())?
+            }
         };
         let address = server.local_addr()?;
         let stop = CancellationToken::new();
@@ -82,6 +88,7 @@ impl DemoFleet {
         // A phase lasts seconds.
         router.flow.sample_every_second();
         beside.spawn(Arc::clone(&router).tick());
+        beside.spawn(Arc::clone(&router).record());
         Ok(Self {
             address,
             router,
@@ -101,7 +108,8 @@ impl DemoFleet {
     ) -> anyhow::Result<SocketAddr> {
         let listen_at = async |listen| {
             let (tokens, tls, hosts, compared) = (Vec::new(), None, Vec::new(), compared.clone());
-            let settings = AdminSettings { listen, tokens, tls, hosts, compared };
+            let replayer = std::env::current_exe().ok();
+            let settings = AdminSettings { listen, tokens, tls, hosts, compared, replayer };
             AdminServer::bind(&settings, Arc::clone(&self.router)).await
         };
         let server: Result<AdminServer, AdminBindError> = match listen {
@@ -176,6 +184,7 @@ impl DemoFleet {
         while let Some(ended) = self.server.join_next().await {
             ended??;
         }
+        self.router.recorder.finish();
         Ok(())
     }
 }
@@ -185,7 +194,7 @@ pub(super) fn replica_number(name: &str) -> Option<usize> {
     name.strip_prefix(NAME_PREFIX)?.parse().ok()
 }
 
-fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
+fn bind(listen: SocketAddr, record: &RecordSettings) -> Result<(Arc<Router>, Server), BindError> {
     let settings = ProxySettings {
         listen,
         tls: None,
@@ -200,6 +209,7 @@ fn bind(listen: SocketAddr) -> Result<(Arc<Router>, Server), BindError> {
         cache_secret: None,
         explain: ExplainSettings { sample: EXPLAINED, ..ExplainSettings::default() },
         traces: None,
+        record: record.clone(),
         paths_allowed: Vec::new(),
     };
     // Lines about requests would run through the live view.

@@ -14,6 +14,7 @@ mod tests;
 mod view;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -65,6 +66,9 @@ pub(crate) struct Args {
     /// Conversations at a time [default: 80, fewer when --for is short]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     sessions: Option<u16>,
+    /// Write a recording of both halves to this folder, for cleave replay
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
     /// What people say follows from it
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -107,7 +111,12 @@ impl Args {
             stop,
         };
         let mut screen = DemoScreen::stdout();
-        let mut fleet = DemoFleet::start(self.listen)?;
+        let record = telemetry::RecordSettings {
+            starts_on: self.record.is_some(),
+            dir: self.record.clone(),
+            ..telemetry::RecordSettings::default()
+        };
+        let mut fleet = DemoFleet::start(self.listen, &record)?;
         let compared = POLICIES.map(|it| it.0.to_string()).to_vec();
         let page = fleet.open_admin(self.admin, compared).await?;
         screen.say(&demo.opening(fleet.address, page))?;

@@ -1,6 +1,8 @@
 //! The whole demo in this process, with engines that do not wait and people without time to think,
 //! bounded by turns instead of time.
 
+use cleave_io::telemetry::RecordSettings;
+
 use super::*;
 
 const TURNS: u32 = 4;
@@ -21,7 +23,8 @@ async fn conversations_that_stay_find_their_cache() {
         length: Duration::from_secs(60 * 60),
         stop: CancellationToken::new(),
     };
-    let mut fleet = DemoFleet::start(Some("127.0.0.1:0".parse().unwrap())).unwrap();
+    let mut fleet =
+        DemoFleet::start(Some("127.0.0.1:0".parse().unwrap()), &RecordSettings::default()).unwrap();
     let outcomes = demo.run(&mut fleet, &mut DemoScreen::nowhere()).await.unwrap();
     fleet.stop().await.unwrap();
 
@@ -49,7 +52,8 @@ async fn a_demo_that_is_stopped_shows_what_it_has() {
         length: Duration::from_secs(60 * 60),
         stop: CancellationToken::new(),
     };
-    let mut fleet = DemoFleet::start(Some("127.0.0.1:0".parse().unwrap())).unwrap();
+    let mut fleet =
+        DemoFleet::start(Some("127.0.0.1:0".parse().unwrap()), &RecordSettings::default()).unwrap();
     let mut screen = DemoScreen::nowhere();
     let (outcomes, ()) = tokio::join!(demo.run(&mut fleet, &mut screen), async {
         tokio::task::yield_now().await;

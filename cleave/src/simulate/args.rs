@@ -2,6 +2,9 @@
 //! are the plan's, so that they exist once.
 
 use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::ensure;
 
 use super::routers::RouterPart;
 use super::scenario::{ClassName, LoopKind, ReplicaClass, Scenario, Span};
@@ -113,9 +116,9 @@ pub(crate) struct What {
 /// The fleet, when no scenario file describes it.
 #[derive(Clone, Debug, clap::Args)]
 struct FleetArgs {
-    /// Replicas of one kind [default: 8]
+    /// Replicas of one kind; for sweep also a range, as in 2..16 [default: 8]
     #[arg(long, value_name = "COUNT")]
-    replicas: Option<usize>,
+    replicas: Option<ReplicaRange>,
     /// The step times they have: llama-8b or llama-70b, or a class of --costs [default: the first
     /// class of --costs, or llama-8b]
     #[arg(long, value_name = "NAME")]
@@ -155,11 +158,49 @@ struct FleetArgs {
     exchange_delay: Option<Span>,
 }
 
+/// A number of replicas, or for `sweep` a range of them, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplicaRange {
+    pub(crate) first: usize,
+    pub(crate) last: usize,
+}
+
+impl FromStr for ReplicaRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        let last = last.strip_prefix('=').unwrap_or(last);
+        let wrong =
+            || format!("{text:?} is no number of replicas, as 8 is, or a range, as 2..16 is");
+        let number = |it: &str| it.trim().parse::<usize>().map_err(|_| wrong());
+        let range = Self { first: number(first)?, last: number(last)? };
+        let is_range = range.first != range.last;
+        let is_sound = !is_range || (0 < range.first && range.first < range.last);
+        if is_sound && range.last <= REPLICAS_MAX { Ok(range) } else { Err(wrong()) }
+    }
+}
+
+/// The largest fleet that is simulated.
+const REPLICAS_MAX: usize = 4096;
+
 fn span(text: &str) -> Result<Span, humantime::DurationError> {
     humantime::parse_duration(text).map(Span)
 }
 
 impl What {
+    /// The range of replicas that is asked for, where it is more than one number.
+    pub(crate) fn replica_range(&self) -> Option<ReplicaRange> {
+        self.fleet.replicas.filter(|it| it.first < it.last)
+    }
+
+    /// Refuses a range of replicas where one number is wanted.
+    pub(crate) fn refuse_range(&self) -> anyhow::Result<()> {
+        let is_one = self.replica_range().is_none();
+        ensure!(is_one, "a range of replicas is for `cleave simulate sweep`; give one number");
+        Ok(())
+    }
+
     /// Reads the scenario file, if there is one, and lays the flags over it.
     pub(crate) fn scenario(self) -> anyhow::Result<Scenario> {
         let mut scenario = match &self.scenario {
@@ -217,7 +258,7 @@ impl FleetArgs {
         if let Some(replicas) = self.replicas {
             scenario.fleet.truncate(1);
             scenario.fleet.resize(1, ReplicaClass::default());
-            scenario.fleet[0].replicas = replicas;
+            scenario.fleet[0].replicas = replicas.first;
         } else if scenario.fleet.is_empty() {
             scenario.fleet.push(ReplicaClass::default());
         }

@@ -53,6 +53,7 @@ enum Done {
 
 impl Compare {
     pub(crate) fn run(self) -> anyhow::Result<()> {
+        self.what.refuse_range()?;
         let plan = Plan::settle(self.what.scenario()?)?;
         page::check(self.report.as_deref())?;
         let tables = !self.json && !self.csv;

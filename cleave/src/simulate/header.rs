@@ -139,6 +139,10 @@ fn workload(source: &Source) -> String {
             let format = format.map_or_else(String::new, |it| format!(" as {it:?}"));
             format!("{}{format}", file.display())
         }
+        Source::Recordings { files } => {
+            let files: Vec<_> = files.iter().map(|it| it.display().to_string()).collect();
+            files.join(", ")
+        }
         Source::Composed { tenants, content } => {
             format!("tenants of {} over {}", tenants.display(), content.display())
         }

@@ -4,21 +4,22 @@
 //! error.
 
 mod args;
-mod compare;
+pub(crate) mod compare;
 mod groups;
 mod header;
 mod load;
-mod output;
+pub(crate) mod output;
 mod page;
 mod plan;
-mod routers;
-mod runs;
-mod scenario;
+pub(crate) mod routers;
+pub(crate) mod runs;
+pub(crate) mod scenario;
 mod subsets;
 mod subsets_plot;
 mod swarm;
 mod sweep;
-mod table;
+mod sweep_replicas;
+pub(crate) mod table;
 
 /// Replay a workload in virtual time and compare policies with each other and with what is possible
 #[derive(Debug, clap::Args)]

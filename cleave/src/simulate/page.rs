@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 
 use anyhow::Context as _;
-use cleave_sim::report::{self, PageInput, PolicyCurves, SweepPoint};
+use cleave_sim::report::{self, PageInput, PolicyCurves, SweepAxis, SweepPoint};
 
 use super::compare::{Comparison, compare};
 use super::plan::Plan;
@@ -21,9 +21,14 @@ pub(crate) fn check(file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// Runs the comparison and writes the page with figures over load that are there already.
-pub(crate) fn write(file: &Path, plan: &Plan, points: Vec<SweepPoint>) -> anyhow::Result<()> {
+pub(crate) fn write(
+    file: &Path,
+    plan: &Plan,
+    points: Vec<SweepPoint>,
+    axis: SweepAxis,
+) -> anyhow::Result<()> {
     let comparison = compare(plan)?;
-    write_comparison(file, plan, &comparison, points)
+    write_comparison(file, plan, &comparison, points, axis)
 }
 
 /// Writes the page for a comparison; figures over load come from a ladder of rates around it.
@@ -44,7 +49,9 @@ pub(crate) fn write_with_ladder(
         sweep::run_at(plan, policy, scale, &bar).map(|it| SweepPoint::of(scale, &it))
     });
     bar.finish_and_clear();
-    write_comparison(file, plan, comparison, done.into_iter().collect::<anyhow::Result<_>>()?)
+    let points = done.into_iter().collect::<anyhow::Result<_>>()?;
+    let axis = SweepAxis { over: "rate_scale", knees: Vec::new(), good: None };
+    write_comparison(file, plan, comparison, points, axis)
 }
 
 fn write_comparison(
@@ -52,6 +59,7 @@ fn write_comparison(
     plan: &Plan,
     comparison: &Comparison,
     points: Vec<SweepPoint>,
+    axis: SweepAxis,
 ) -> anyhow::Result<()> {
     let policies = comparison.policies.iter().map(|(summary, runs)| PolicyCurves {
         summary: summary.clone(),
@@ -65,6 +73,7 @@ fn write_comparison(
         bounds: &comparison.bounds,
         policies: policies.collect(),
         points,
+        axis,
     };
     std::fs::write(file, report::page(input)?)
         .with_context(|| format!("cannot write {}", file.display()))

@@ -45,9 +45,21 @@ pub(crate) struct Plan {
 /// Where the requests come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    Trace { file: PathBuf, format: Option<Format> },
-    Composed { tenants: PathBuf, content: PathBuf },
-    Synthetic { preset: String },
+    Trace {
+        file: PathBuf,
+        format: Option<Format>,
+    },
+    /// What a router recorded, in several files.
+    Recordings {
+        files: Vec<PathBuf>,
+    },
+    Composed {
+        tenants: PathBuf,
+        content: PathBuf,
+    },
+    Synthetic {
+        preset: String,
+    },
 }
 
 impl Plan {
@@ -130,6 +142,7 @@ impl Plan {
     pub(crate) fn workload_as(&self, replay: &Replay) -> Result<Workload, TraceError> {
         let workload = match &self.source {
             Source::Trace { file, format } => Workload::open(file, *format, replay)?,
+            Source::Recordings { files } => Workload::of_recordings(files, replay)?,
             Source::Composed { tenants, content } => {
                 // The shares of classes are shares of these tenants.
                 return Workload::compose(tenants, content, &self.mix.classes, replay);
@@ -200,9 +213,21 @@ fn source(it: &WorkloadSection) -> anyhow::Result<Source> {
         (true, [tenants, content]) => {
             Ok(Source::Composed { tenants: tenants.clone(), content: content.clone() })
         }
+        (false, files) if are_recordings(files)? => {
+            Ok(Source::Recordings { files: files.to_vec() })
+        }
         (false, _) => bail!("several traces are played together with --compose"),
         (true, _) => bail!("--compose takes two traces: when clients send (ServeGen), and what"),
     }
+}
+
+fn are_recordings(files: &[PathBuf]) -> anyhow::Result<bool> {
+    for file in files {
+        if format_of(file)? != Some(Format::Recording) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn class(name: &ClassName) -> anyhow::Result<Class> {
@@ -240,7 +265,7 @@ fn mix(it: &WorkloadSection, source: &Source) -> anyhow::Result<Mix> {
 fn replay(it: &WorkloadSection, source: &Source, seed: u64) -> anyhow::Result<Replay> {
     let recorded_sessions = match source {
         Source::Trace { file, format } => is_sessions(file, *format)?,
-        Source::Composed { .. } | Source::Synthetic { .. } => false,
+        Source::Recordings { .. } | Source::Composed { .. } | Source::Synthetic { .. } => false,
     };
     let base = Replay::default();
     let starts = match (it.sessions_per_second, it.sessions_at_once) {

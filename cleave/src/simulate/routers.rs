@@ -57,7 +57,7 @@ pub(super) fn settle(scenario: &Scenario, slo: Slo) -> anyhow::Result<brain::Set
 }
 
 /// Reads what `cleave serve` would run for a pool of that file.
-fn of_file(file: &Path, pool: Option<&str>) -> anyhow::Result<brain::Settings> {
+pub(crate) fn of_file(file: &Path, pool: Option<&str>) -> anyhow::Result<brain::Settings> {
     let config = config::load(Some(file), config::environment(), Flags::default())?;
     let names = || config.pools.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     let found = match pool {

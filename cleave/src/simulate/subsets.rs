@@ -59,6 +59,7 @@ struct SubsetsDocument<'a> {
 
 impl Subsets {
     pub(crate) fn run(self) -> anyhow::Result<()> {
+        self.what.refuse_range()?;
         let plan = Plan::settle(self.what.scenario()?)?;
         ensure!(plan.policies.len() == 1, "give one policy: sizes are compared, not policies");
         page::check(self.plot.as_deref())?;

@@ -1,11 +1,13 @@
 //! `cleave simulate sweep`: raises the load until the promise breaks and says for each policy where. From
 //! the given rate it goes up by steps while enough requests are good, down while too few are, and
-//! then halves the step between the last good rate and the first bad one.
+//! then halves the step between the last good rate and the first bad one. With a range of replicas it is the
+//! fleet that grows, at one load (`sweep_replicas`).
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use cleave_core::policy::PolicyKind;
-use cleave_sim::report::SweepPoint;
+use cleave_sim::report::{SweepAxis, SweepPoint};
 use cleave_sim::results::Results;
 use cleave_sim::traces::Scale;
 use indicatif::ProgressBar;
@@ -24,7 +26,7 @@ pub(crate) struct Sweep {
     what: What,
     /// Share of requests that must be good
     #[arg(long, default_value_t = 0.9, value_parser = parse_share)]
-    good: f64,
+    pub(super) good: f64,
     /// Factor between two rates on the way up
     #[arg(long, default_value_t = 1.25, value_parser = parse_step)]
     step: f64,
@@ -33,10 +35,10 @@ pub(crate) struct Sweep {
     halvings: u32,
     /// Print JSON instead of a table
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Write a page with the plots to this file
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    pub(super) report: Option<PathBuf>,
 }
 
 /// Steps up or down after which the search gives up.
@@ -69,8 +71,17 @@ struct SweepDocument<'a> {
 
 impl Sweep {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let plan = Plan::settle(self.what.clone().scenario()?)?;
+        let scenario = self.what.clone().scenario()?;
+        let range = self.what.replica_range();
+        ensure!(
+            range.is_none() || scenario.workload.load.is_none(),
+            "a load is a share of one fleet: give --rate-scale with a range of replicas"
+        );
+        let plan = Plan::settle(scenario)?;
         page::check(self.report.as_deref())?;
+        if let Some(range) = range {
+            return self.over_replicas(&plan, range);
+        }
         if !self.json {
             print(&header::text("simulate sweep", &plan))?;
             print(&format!(
@@ -88,6 +99,8 @@ impl Sweep {
             knees.push(self.knee(&tried));
             points.extend(tried.iter().map(|(scale, it)| SweepPoint::of(*scale, it)));
         }
+        let marks = knees.iter().filter_map(|it| Some((it.policy.clone(), it.rate_scale?)));
+        let axis = SweepAxis { over: "rate_scale", knees: marks.collect(), good: Some(self.good) };
         knees.sort_by(|a, b| b.good_per_s.total_cmp(&a.good_per_s));
         if self.json {
             print(&output::json(&SweepDocument {
@@ -104,7 +117,7 @@ impl Sweep {
             print(&format!("\n{}\n", knee_table(&knees)))?;
         }
         match &self.report {
-            Some(file) => page::write(file, &plan, points),
+            Some(file) => page::write(file, &plan, points, axis),
             None => Ok(()),
         }
     }

@@ -77,10 +77,12 @@ struct Stage {
 impl Stage {
     async fn new(name: &str) -> Self {
         let mocks = [0, 1].map(|_| Mock::start_for("mock", &["--speed", "inf"]));
+        let folder = folder(name);
         let config = format!(
-            "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\nhealth.interval = \"100ms\"\n\
+            "record.dir = {:?}\nlisten = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\nhealth.interval = \"100ms\"\n\
              explain.sample = 1.0\n[[pools]]\nname = \"chat\"\nreplicas = [\"{}\", \"{}\"]\n\
              [[workloads]]\nworkload = \"1a2b3c4d\"\nname = \"nightly\"\n",
+            folder.join("recorded"),
             mocks[0].url(),
             mocks[1].url()
         );
@@ -89,7 +91,7 @@ impl Stage {
         let body = r#"{"model": "mock", "messages": [{"role": "user", "content": "hi"}]}"#;
         let answer = router.ask(&Request::post("/v1/chat/completions", body)).await;
         let request_id = answer.header("x-request-id").unwrap().to_owned();
-        Self { mocks, router, request_id, folder: folder(name) }
+        Self { mocks, router, request_id, folder }
     }
 
     /// Writes an example with this test's addresses, paths and sizes in it.
@@ -115,6 +117,7 @@ impl Stage {
             ("subsets.toml", "subsets.toml --requests 2000 --seeds 1".to_owned()),
             ("none,1,2,3,4,8,auto", "none,2".to_owned()),
             ("--policy all", "--policy session,priced".to_owned()),
+            ("--for 30s", "--for 5s".to_owned()),
             ("--seeds 1000", "--seeds 1".to_owned()),
             ("--seed 4711", "--seed 2".to_owned()),
         ];
@@ -173,9 +176,11 @@ commands_of! {
     commands_of_mock_replica_run "mock-replica.md",
     commands_of_operations_run "operations.md",
     commands_of_page_run "page.md",
+    commands_of_replay_run "replay.md",
     commands_of_sessions_run "sessions.md",
     commands_of_sharding_run "sharding.md",
     commands_of_simulator_run "simulator.md",
+    commands_of_trace_formats_run "trace-formats.md",
     commands_of_troubleshooting_run "troubleshooting.md",
 }
 

@@ -23,6 +23,7 @@ mod metrics;
 mod orders;
 mod page;
 mod priced;
+mod record;
 mod reload;
 mod restart;
 mod sessions;

@@ -88,7 +88,8 @@ def scene(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         mocks = [stack.enter_context(processes.mock_replica(model, "--speed", speed, "--kv-tokens", "90000")) for _ in range(count)]
         config = folder / "cleave.toml"
-        config.write_text(settings(mocks, tenants, model, ports, tokens, zone))
+        recorded = f"[record]\ndir = {quoted(str(folder / 'recordings'))}\n"
+        config.write_text(settings(mocks, tenants, model, ports, tokens, zone) + recorded)
         router = stack.enter_context(contextlib.ExitStack())
         made = router.enter_context(running(config))
         yield Scene(made.url, made.admin_url, mocks, tenants, config, router)

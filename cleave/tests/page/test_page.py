@@ -13,7 +13,7 @@ import processes
 import scene
 from conftest import logged_in
 
-VIEWS = ["fleet", "flow", "line", "subsets", "sessions", "routers", "request", "orders"]
+VIEWS = ["fleet", "flow", "line", "subsets", "sessions", "routers", "request", "whatif", "orders"]
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -132,12 +132,34 @@ def test_a_freeze_and_a_pin_are_ordered_and_undone(page: browser.Browser) -> Non
     page.until(lambda: "Unpin" not in page.text(), "nothing is pinned")
 
 
+def test_a_what_if_is_asked_and_its_answer_drawn(page: browser.Browser, fleet: scene.Scene) -> None:
+    show(page, "whatif")
+    page.click("button", "Record for 10 minutes")
+    page.click("dialog button", "Record")
+    page.until(lambda: re.search(r"[1-9]\d* requests written", page.text()), "something is recorded", 40)
+    page.run("document.querySelector('#whatif-replicas').value = '+2'")
+    page.click(".whatif button", "Ask")
+    page.until_text("How well it agrees", seconds_max=60)
+    page.until(lambda: page.count(".answer svg") == 1, "a drawing", 60)
+    assert f"priced, {len(fleet.replicas) + 2} replicas" in page.text(".answer")
+    page.run("document.querySelector('#whatif-replicas').value = 'many'")
+    page.click(".whatif button", "Ask")
+    page.until_text("is no number as in 8, +2 or -2", seconds_max=60)
+    page.click("button", "Stop")
+    page.click("dialog button", "Stop")
+    page.until_text("Record for 10 minutes")
+
+
 def test_a_token_that_may_read_gives_no_orders(window: browser.Browser, fleet: scene.Scene) -> None:
     with logged_in(window, fleet.admin, scene.READER) as page:
         assert "board, read only" in page.text("#top")
         show(page, "orders")
         page.until_text("Your token may read, and give no orders.")
         assert page.run("return [...document.querySelectorAll('td button')].every((it) => it.disabled)")
+        show(page, "whatif")
+        page.until_text("ask nothing that takes")
+        assert page.run("return document.querySelector('.whatif button').disabled")
+        assert httpx.post(f"{fleet.admin}/what-if", json={}, headers={"authorization": f"Bearer {scene.READER}"}).status_code == 403
         assert scene.READER not in page.run("return location.href + JSON.stringify({ ...localStorage })")
         assert not any(scene.READER in it for it in page.asked())
 

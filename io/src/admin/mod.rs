@@ -8,6 +8,7 @@ mod explain;
 mod load;
 mod origin;
 mod page;
+mod record;
 mod routers;
 mod server;
 mod settings;
@@ -15,6 +16,7 @@ mod slots;
 mod status;
 mod tenants;
 mod tokens;
+mod what_if;
 
 pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,

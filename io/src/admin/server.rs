@@ -25,12 +25,14 @@ use super::explain::{self, Explained};
 use super::load::Load;
 use super::origin::OriginCheck;
 use super::page::{self, LiveHub};
+use super::record;
 use super::routers::RouterList;
 use super::settings::AdminSettings;
 use super::slots::ConnectionSlots;
 use super::status::Status;
 use super::tenants::TenantList;
 use super::tokens::{Operator, guard};
+use super::what_if::{self, WhatIfDesk};
 
 /// For a request to be answered, however slowly its body comes. Streams of events only begin within it.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -76,6 +78,8 @@ impl AdminServer {
             .route("/routers", get(routers))
             .route("/metrics", get(metrics))
             .route("/me", get(me))
+            .route("/record", get(record::show).post(record::order))
+            .route("/what-if", get(what_if::show).post(what_if::ask))
             .route("/live", get(page::live))
             .route("/waiting", get(page::waiting))
             .route("/requests", get(page::requests))
@@ -89,7 +93,8 @@ impl AdminServer {
         let open = Routes::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
         let origin = Arc::new(OriginCheck::new(&settings.hosts, !settings.tokens.is_empty()));
         let hub = Arc::new(LiveHub::new(settings.compared.clone()));
-        let guarded = guarded.layer(Extension(Arc::clone(&hub)));
+        let desk = Arc::new(WhatIfDesk::new(settings.replayer.clone()));
+        let guarded = guarded.layer(Extension(Arc::clone(&hub))).layer(Extension(desk));
         let guarded = guarded.fallback(unknown).layer(from_fn_with_state(origin, check));
         router.set_admin_certificate(settings.tls.as_ref());
         let app = guarded.merge(open).layer(from_fn(in_time)).with_state(Arc::clone(&router));
@@ -193,7 +198,7 @@ async fn unknown() -> (StatusCode, &'static str) {
         StatusCode::NOT_FOUND,
         "there are GET / (the page), /healthz, /readyz, /status, /load, /events, /explain, /explain/REQUEST_ID, \
          /assignment, /tenants, /routers, /waiting, /requests, /session/KEY, /workloads, /live, \
-         /me and /metrics, and POST /drain/HOST:PORT, /undrain/HOST:PORT, \
+         /record, /what-if, /me and /metrics, and POST /record, /what-if, /drain/HOST:PORT, /undrain/HOST:PORT, \
          /assignment/freeze, /assignment/unfreeze and /assignment/pin/POOL/WORKLOAD\n",
     )
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::tls::ServerTls;
 
@@ -16,6 +17,8 @@ pub struct AdminSettings {
     pub hosts: Vec<String>,
     /// Pools that the page shows side by side, as the demo has them.
     pub compared: Vec<String>,
+    /// This program, which answers what-ifs in a process of its own; they are not taken without it.
+    pub replayer: Option<PathBuf>,
 }
 
 /// A token, its name and what it may do beside reading.

@@ -2,9 +2,9 @@
 //! while the router runs; everything else was built into listeners, threads and brains at the start, and a change
 //! to it is worth a warning that names it.
 
-use super::Config;
-use crate::proxy::{Limits, PoolSettings, Timeouts};
-use crate::telemetry::TraceSettings;
+use super::{Config, record};
+use crate::proxy::{Limits, PoolSettings, ProxySettings, Timeouts};
+use crate::telemetry::{RecordSettings, TraceSettings};
 
 /// Names the settings that differ and take effect only after a restart.
 pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
@@ -29,6 +29,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("explain.kept_max", from.explain.kept_max != to.explain.kept_max),
         ("explain.clients", from.explain.clients != to.explain.clients),
         ("traces", differ(from.traces.as_ref(), to.traces.as_ref())),
+        ("record", recorded(from) != recorded(to)),
         ("keys.cache_secret", from.cache_secret != to.cache_secret),
         ("log.format", old.telemetry.format != new.telemetry.format),
         ("log.level", old.telemetry.level != new.telemetry.level),
@@ -53,6 +54,13 @@ fn differ(old: Option<&TraceSettings>, new: Option<&TraceSettings>) -> bool {
     let plain =
         |it: Option<&TraceSettings>| it.cloned().map(|it| TraceSettings { tls: None, ..it });
     plain(old) != plain(new)
+}
+
+/// What is said about recordings; a folder that only follows the one for state is not named beside it.
+fn recorded(it: &ProxySettings) -> RecordSettings {
+    let usual = it.state_dir.as_deref().map(record::usual_dir);
+    let dir = it.record.dir.clone().filter(|dir| Some(dir) != usual.as_ref());
+    RecordSettings { dir, ..it.record.clone() }
 }
 
 fn limits(old: Limits, new: Limits) -> [(&'static str, bool); 4] {

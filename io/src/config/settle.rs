@@ -12,12 +12,13 @@ use http::HeaderValue;
 
 use super::access::{AccessLevel, AccessWords, EngineTlsBook};
 use super::costs::{Books, CostSource};
+use super::folders::state_dir;
 use super::problem::{Findings, Wrong, join, plain};
 use super::raw::{
     AdminSection, EngineFields, EngineHeaders, ExplainSection, PoolSection, Raw, Replica, Slots,
     TextValue,
 };
-use super::{Config, access, kubernetes, subsets, tenancy, traces, trust};
+use super::{Config, access, kubernetes, record, subsets, tenancy, traces, trust};
 use crate::admin::Secret;
 use crate::discovery::Source;
 use crate::proxy::{ExplainSettings, Hosting, Passing, PoolSettings, ReplicaSettings};
@@ -74,6 +75,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let state_dir = raw.subsets.state_dir.take().or_else(|| state_dir(raw.listen.0.port()));
     let proxy = proxy::ProxySettings {
         listen: raw.listen.0,
+        record: record::settle(raw.record, state_dir.as_deref(), findings),
         state_dir,
         audit_file,
         kept_ids_bytes_max: raw.sessions.ids_mib.saturating_mul(1 << 20),
@@ -124,18 +126,6 @@ fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Names the folder for what outlives the process: what the service manager gives, else the user's.
-/// A router on any free port is a passing one and keeps nothing.
-fn state_dir(port: u16) -> Option<PathBuf> {
-    let given = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    let of_user = || {
-        let state = given("XDG_STATE_HOME");
-        let state = state.or_else(|| given("HOME").map(|it| it.join(".local/state")));
-        state.map(|it| it.join("cleave"))
-    };
-    (port != 0).then(|| given("STATE_DIRECTORY").or_else(of_user)).flatten()
-}
-
 fn check_together(raw: &Raw, findings: &mut Findings) {
     if raw.limits.buffered_mib_max < raw.limits.body_mib_max {
         let remedy = format!("give at least {}", raw.limits.body_mib_max);
@@ -161,6 +151,7 @@ fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSetti
         tls: access::settle_tls("admin.tls", tls, findings),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
         compared: Vec::new(),
+        replayer: None,
     }
 }
 

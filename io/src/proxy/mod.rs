@@ -52,7 +52,7 @@ pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaF
 pub(crate) use guard::{Guard, Socket};
 pub use orders::{Given, StandingOrders};
 pub use pool::{LiveMember, Pool};
-pub use router::{NotAudited, Router};
+pub use router::{NotAudited, NotRecorded, Router};
 pub use salts::CacheSecret;
 pub use server::{BindError, Server};
 pub use settings::{

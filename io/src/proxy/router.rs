@@ -6,8 +6,10 @@ mod keeping;
 mod metering;
 mod ordering;
 mod probing;
+mod recording;
 
 pub use ordering::NotAudited;
+pub use recording::NotRecorded;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::telemetry::{AccessLog, AuditLog, Events, Incident, Metrics, Traces};
+use crate::telemetry::{AccessLog, AuditLog, Events, Incident, Metrics, Recorder, Traces};
 use crate::tls::ServerTls;
 
 use super::announce::moved;
@@ -62,6 +64,8 @@ pub struct Router {
     pub metrics: Metrics,
     /// Spans of requests on their way to a collector.
     pub traces: Traces,
+    /// Requests on their way to a recording.
+    pub recorder: Arc<Recorder>,
     /// Decisions that are kept.
     pub explanations: Explanations,
     /// How the last hour went.
@@ -105,6 +109,7 @@ impl Router {
         let metrics = Metrics::default();
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
         let traces = Traces::new(settings.traces.clone(), seed, metrics.span_counters());
+        let recorder = Recorder::new(settings.record.clone(), metrics.record_counters());
         let kept_ids = KeptIdTable::new(bytes_max, settings.state_dir.as_deref(), port);
         Arc::new(Self {
             settings,
@@ -117,6 +122,7 @@ impl Router {
             audit,
             metrics,
             traces,
+            recorder: Arc::new(recorder),
             explanations,
             flow: FlowHistory::default(),
             events: Arc::default(),

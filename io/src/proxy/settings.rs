@@ -13,7 +13,7 @@ use cleave_core::protocol::{Allowed, AllowedPath};
 use http::{HeaderName, HeaderValue};
 
 use crate::replicas::{Access, Origin, ProbeSettings, UploadLimits};
-use crate::telemetry::TraceSettings;
+use crate::telemetry::{RecordSettings, TraceSettings};
 use crate::tls::ServerTls;
 use crate::tokenizer::Tokenizer;
 
@@ -45,6 +45,8 @@ pub struct ProxySettings {
     pub explain: ExplainSettings,
     /// Where traces go; off where there is nothing.
     pub traces: Option<TraceSettings>,
+    /// Whether and where requests are recorded.
+    pub record: RecordSettings,
     /// Paths that clients may use beside those of inference.
     pub paths_allowed: Vec<AllowedPath>,
 }

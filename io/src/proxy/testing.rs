@@ -71,6 +71,7 @@ pub(super) fn settings() -> ProxySettings {
         kept_ids_bytes_max: 1 << 16,
         explain: ExplainSettings { sample: 0.0, kept_max: 100, token: None, clients: false },
         traces: None,
+        record: crate::telemetry::RecordSettings::default(),
         cache_secret: None,
         paths_allowed: Vec::new(),
     }

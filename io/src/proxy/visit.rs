@@ -2,6 +2,7 @@
 //! metrics and the access line are closed when this is dropped, once, whatever happened.
 
 mod placing;
+mod recording;
 mod settle;
 mod tracing;
 
@@ -19,6 +20,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use crate::replicas::Origin;
 use crate::telemetry::TraceContext;
 
+use self::recording::RecordedOutline;
 use super::cancel::CancelSignal;
 use super::explanations::{KeptDecision, KeptFor, Visibility};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
@@ -76,6 +78,8 @@ pub(super) struct Visit {
     meter: Meter,
     /// How large the request is as far as its body shows.
     extent: Extent,
+    /// The blocks of its prompt and when its first token is due, while requests are recorded.
+    recorded: Option<Box<RecordedOutline>>,
     /// What the answer says of its cost, once it was read.
     read_usage: Option<Usage>,
     first_byte: Option<Duration>,
@@ -134,6 +138,7 @@ impl Visit {
             stream: false,
             meter: Meter::blind(),
             extent: Extent::default(),
+            recorded: None,
             read_usage: None,
             first_byte: None,
             first_token: None,

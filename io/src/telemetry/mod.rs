@@ -6,6 +6,7 @@ mod audit;
 mod events;
 mod logs;
 mod metrics;
+mod recording;
 mod settings;
 mod traces;
 mod writer;
@@ -18,6 +19,9 @@ pub use metrics::{
     AssignmentGauges, Clients, GenAiMetrics, Metrics, MetricsFormat, PeerGauges, PoolGauges,
     PoolMetrics, ReplicaGauges, ReplicaHandles, ServedRequest, TenantGauges, TenantMetrics,
     TracedHistogram,
+};
+pub use recording::{
+    NoFolder, RecordCounters, RecordSettings, RecordStatus, RecordedRequest, Recorder, micros,
 };
 pub use settings::{LogFormat, LogSettings};
 pub use traces::{

@@ -2,4 +2,4 @@
 //! given and computes nothing.
 
 mod page;
-pub use page::{PageInput, PolicyCurves, SweepPoint, page};
+pub use page::{PageInput, PolicyCurves, SweepAxis, SweepPoint, page};

@@ -75,7 +75,7 @@ function drawTable() {
 }
 
 // Classes, tenants and bystanders of faults, where there are any.
-const grid = (head, rows) => h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head.map((it) => h("th", { scope: "col" }, it)))), h("tbody", {}, rows.map((row) => h("tr", {}, row.map((it) => h("td", {}, it)))))));
+const grid = (head, rows, words = -1) => h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head.map((it) => h("th", { scope: "col" }, it)))), h("tbody", {}, rows.map((row) => h("tr", {}, row.map((it, at) => h("td", { class: at === words && "words" }, it)))))));
 function drawGroups() {
   const shown = (it) => (it === null ? "–" : within(it, percent));
   const who = (kind, groups, note) => {
@@ -85,7 +85,7 @@ function drawGroups() {
       within(group.wait_p99_s, digits), shown(group.deadlines_met), within(group.refused, digits),
       Object.entries(group.refused_by).map(([reason, count]) => `${reason} ${count}`).join(", "),
     ]));
-    return [h("h2", {}, kind), h("p", { class: "note" }, note), grid(["policy", kind.toLowerCase(), "requests", "good", "MU/min served", "TTFT p50, s", "p99", "wait p99, s", "deadlines met", "refused", "for"], rows)];
+    return [h("h2", {}, kind), h("p", { class: "note" }, note), grid(["policy", kind.toLowerCase(), "requests", "good", "MU/min served", "TTFT p50, s", "p99", "wait p99, s", "deadlines met", "refused", "for"], rows, 10)];
   };
   const parts = [];
   const most = (groups) => Math.max(...data.policies.map((it) => groups(it.summary).length));
@@ -114,9 +114,16 @@ function drawPlots() {
   const longest = Math.max(...data.policies.map((it) => it.first.ttft_s.max));
   const share = (it) => `${Math.round(it * 100)}%`;
   plot(byId("cdf"), curvesOf((it) => it.curves.ttft_cdf.filter(([at]) => at >= floor)), { ...SIZE, label: "Time to first token", xName: "seconds (logarithmic)", yName: "share of requests", x: plain, y: share, logX: true, minX: floor, maxX: longest, maxY: 1, tags: true, hover: false });
-  const over = (figure) => (it) => data.points.filter((point) => point.policy === it.summary.policy).map((point) => [point.rate_scale, figure(point)]).sort((a, b) => a[0] - b[0]);
-  plot(byId("good"), curvesOf(over((it) => it.good_per_s)), { ...SIZE, label: "Goodput over load", xName: "rate scale", yName: "good requests per second", x: plain, y: plain, tags: true });
-  plot(byId("hit"), curvesOf(over((it) => it.hit)), { ...SIZE, label: "Hit rate over load", xName: "rate scale", yName: "hit rate", x: plain, y: share, limits: [{ at: data.bounds.pooled_hit, name: "one cache for all" }, { at: data.bounds.infinite_hit, name: "endless cache" }], tags: true });
+  const { over: axis, knees, good } = data.axis;
+  const over = (figure) => (it) => data.points.filter((point) => point.policy === it.summary.policy).map((point) => [point[axis], figure(point)]).sort((a, b) => a[0] - b[0]);
+  const knee = (name) => knees.find((it) => it[0] === name)?.[1];
+  const named = (curves) => curves.map((it) => ({ ...it, name: knee(it.name) === undefined ? it.name : `${it.name}: knee ${plain(knee(it.name))}` }));
+  const marks = knees.filter(([name]) => focus.has(name)).map(([name, at]) => ({ at, text: `knee of ${name}: ${plain(at)}` }));
+  const xName = axis === "replicas" ? "replicas" : "rate scale";
+  const kept = good === null ? [] : [{ at: good, name: `${share(good)} good` }];
+  plot(byId("kept"), named(curvesOf(over((it) => it.good_share))), { ...SIZE, label: "Promise kept", xName, yName: "share of good requests", x: plain, y: share, maxY: 1.02, limits: kept, marks, tags: true });
+  plot(byId("good"), curvesOf(over((it) => it.good_per_s)), { ...SIZE, label: "Goodput", xName, marks, yName: "good requests per second", x: plain, y: plain, tags: true });
+  plot(byId("hit"), curvesOf(over((it) => it.hit)), { ...SIZE, label: "Hit rate", xName, marks, yName: "hit rate", x: plain, y: share, limits: [{ at: data.bounds.pooled_hit, name: "one cache for all" }, { at: data.bounds.infinite_hit, name: "endless cache" }], tags: true });
   const chosen = data.policies.find((it) => it.summary.policy === byId("which").value);
   const rows = chosen.curves.load_ms_per_s;
   const buckets = Math.max(...rows.map((it) => it.length));

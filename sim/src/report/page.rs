@@ -32,6 +32,17 @@ pub struct PageInput<'a> {
     pub bounds: &'a Bounds,
     pub policies: Vec<PolicyCurves>,
     pub points: Vec<SweepPoint>,
+    pub axis: SweepAxis,
+}
+
+/// What the points are over, and where policies have their knee.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SweepAxis {
+    /// `rate_scale` or `replicas`.
+    pub over: &'static str,
+    pub knees: Vec<(String, f64)>,
+    /// The share of requests that must be good, where knees were looked for.
+    pub good: Option<f64>,
 }
 
 /// One policy: its figures over all seeds, and the first seed's run.
@@ -47,6 +58,7 @@ pub struct PolicyCurves {
 pub struct SweepPoint {
     pub policy: String,
     pub rate_scale: f64,
+    pub replicas: usize,
     pub good_share: f64,
     pub good_per_s: f64,
     pub hit: f64,
@@ -58,6 +70,7 @@ impl SweepPoint {
         Self {
             policy: it.policy.clone(),
             rate_scale,
+            replicas: it.replicas.len(),
             good_share: it.good_share,
             good_per_s: it.good_per_s,
             hit: it.hit,

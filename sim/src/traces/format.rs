@@ -23,9 +23,11 @@ pub enum Format {
     Bailian,
     /// Comma-separated lengths, with sessions in the newer files.
     BurstGpt,
+    /// What a router of Cleave recorded.
+    Recording,
 }
 
-const NAMES: [(&str, Format); 7] = [
+pub(super) const NAMES: [(&str, Format); 8] = [
     ("mooncake", Format::Mooncake),
     ("azure", Format::Azure),
     ("sessions", Format::Sessions),
@@ -33,6 +35,7 @@ const NAMES: [(&str, Format); 7] = [
     ("lmcache", Format::LmCache),
     ("bailian", Format::Bailian),
     ("burstgpt", Format::BurstGpt),
+    ("recording", Format::Recording),
 ];
 
 /// The given name is none of ours.
@@ -44,6 +47,7 @@ pub struct UnknownName(String);
 #[derive(Deserialize)]
 struct Keys {
     chat_id: Option<IgnoredAny>,
+    cleave_recording: Option<IgnoredAny>,
     client: Option<IgnoredAny>,
     hash_ids: Option<IgnoredAny>,
     input: Option<IgnoredAny>,
@@ -60,7 +64,9 @@ impl Format {
             return Some(Self::BurstGpt);
         }
         let keys: Keys = serde_json::from_str(line).ok()?;
-        if keys.chat_id.is_some() {
+        if keys.cleave_recording.is_some() {
+            Some(Self::Recording)
+        } else if keys.chat_id.is_some() {
             Some(Self::Bailian)
         } else if keys.reqs.is_some() {
             Some(Self::Sessions)

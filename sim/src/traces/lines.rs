@@ -30,6 +30,8 @@ pub enum TraceError {
     UnknownFormat { file: Arc<str> },
     #[error("{file} has arrivals but no prompts: compose it with a trace that has content")]
     NoContent { file: Arc<str> },
+    #[error("{what}; `cleave replay` plays what is whole")]
+    Damaged { what: String },
     #[error("{what} must be a positive number, not {value}")]
     NotPositive { what: &'static str, value: f64 },
 }
@@ -126,6 +128,11 @@ impl Lines {
             line: self.number,
             problem: problem.to_string(),
         }
+    }
+
+    /// The line that is being read, from one.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(super) fn file(&self) -> Arc<str> {

@@ -178,6 +178,7 @@ impl Source for Player {
             think: (ticket.turn != 0).then_some(turn.think),
             prompt: turn.prompt.clone(),
             output_tokens: turn.output_tokens,
+            next: None,
         };
         if live.pace == Loop::Open {
             self.count_off(arrival, ticket.slot);

@@ -75,6 +75,9 @@ pub struct Request {
     pub think: Option<Duration>,
     pub prompt: Prompt,
     pub output_tokens: u32,
+    /// The prompt that goes on where the answer to this one ends, where that is known: it names the blocks of
+    /// the answer, so that a cache has them.
+    pub next: Option<Arc<Prompt>>,
 }
 
 /// One step of a session.

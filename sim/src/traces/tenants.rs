@@ -130,6 +130,7 @@ impl Composition {
             think: (hand.turn != 0).then_some(turn.think),
             prompt: turn.prompt.respaced(hand.salt),
             output_tokens: turn.output_tokens,
+            next: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! reader and a loop to its player.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::mix::{ClassShare, Mix};
 use super::player::Player;
 use super::readers::servegen::Clients;
 use super::readers::{Bailian, BurstGpt, LmCache, RequestLines, SessionLines};
+use super::recording::Recording;
 use super::replay::{Loop, Replay, Scale};
 use super::request::{Class, Request, Session, Ticket};
 use super::source::{OpenLoop, Requests, Sessions, Source};
@@ -58,6 +59,12 @@ impl Workload {
                 Ok(Self::new(OpenLoop::new(requests), replay))
             }
         }
+    }
+
+    /// Plays what a router recorded, in one file or several.
+    pub fn of_recordings(files: &[PathBuf], replay: &Replay) -> Result<Self, TraceError> {
+        let requests = Recording::open(files.iter().map(PathBuf::as_path))?.whole()?;
+        Self::of_requests(Box::new(requests.into_iter().map(Ok)), replay)
     }
 
     /// Plays the tenants of a `ServeGen` file over the content of another trace. Open-loop, every
@@ -212,6 +219,10 @@ fn content(path: &Path, format: Option<Format>, replay: &Replay) -> Result<Conte
         Format::Bailian => Content::Requests(Box::new(Bailian::new(lines))),
         Format::Sessions => {
             Content::Sessions(Box::new(SessionLines::new(lines, replay.share_tools)))
+        }
+        Format::Recording => {
+            let requests = Recording::of_file(lines)?.whole()?;
+            Content::Requests(Box::new(requests.into_iter().map(Ok)))
         }
         Format::LmCache => Content::Sessions(Box::new(LmCache::new(lines))),
         Format::ServeGen => Content::Clients(Clients::read(lines)?),

@@ -1,5 +1,6 @@
 //! One request on its way through the world.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use cleave_core::domain::Moment;
 
 use crate::engine::{EngineSettings, Job};
 use crate::measure::{End, Ended, Exposure, Prefill};
-use crate::traces::{Class, Tenant, Ticket};
+use crate::traces::{Class, Prompt, Tenant, Ticket};
 use crate::work;
 
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Flight {
     pub(super) arrival: Moment,
     pub(super) deadline: Option<Duration>,
     pub(super) hashes: Arc<[u64]>,
+    /// What goes on where its answer ends.
+    pub(super) next: Option<Arc<Prompt>>,
     pub(super) prompt_tokens: u32,
     pub(super) output_tokens: u32,
     /// Whether its answer comes piece by piece, or whole at its end.
@@ -42,14 +45,25 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    pub(super) fn job(&self, id: u64) -> Job {
+    pub(super) fn job(&self, id: u64, block_tokens: NonZeroU32) -> Job {
         Job {
             id,
-            block_hashes: Arc::clone(&self.hashes),
+            block_hashes: self.named_blocks(block_tokens),
             prompt_tokens: self.prompt_tokens,
             output_tokens: self.output_tokens,
             given_tokens: 0,
         }
+    }
+
+    /// Names the blocks of prompt and answer, as far as it is known what follows.
+    fn named_blocks(&self, block_tokens: NonZeroU32) -> Arc<[u64]> {
+        let Some(next) = &self.next else { return Arc::clone(&self.hashes) };
+        let tokens = self.prompt_tokens.saturating_add(self.output_tokens) - 1;
+        let blocks = usize::try_from(tokens / block_tokens).unwrap_or(usize::MAX);
+        let longer: Vec<u64> = next.hashes(block_tokens).take(blocks).collect();
+        // What follows begins with this prompt, or it says nothing about the answer.
+        let goes_on = longer.starts_with(&self.hashes);
+        if goes_on { longer.into() } else { Arc::clone(&self.hashes) }
     }
 
     /// Tells whether the router has seen anything of the answer; then it cannot go elsewhere.

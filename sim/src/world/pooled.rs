@@ -117,7 +117,7 @@ impl World {
         pooled.ideal.on_arrival(self.now, flight, cached);
         let engines = self.replicas.iter().map(|it| it.settings.engine);
         let replica = pooled.book(id, engines, (new, cached));
-        let job = Job { given_tokens: cached, ..flight.job(id) };
+        let job = Job { given_tokens: cached, ..flight.job(id, self.block_tokens) };
         flight.replica = Some(replica);
         flight.anywhere_tokens = cached;
         if self.replicas[replica].engine.submit(self.now, job).is_err() {

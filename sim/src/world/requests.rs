@@ -44,6 +44,7 @@ impl World {
             arrival: self.now,
             deadline: request.deadline,
             hashes: request.prompt.hashes(self.block_tokens).collect(),
+            next: request.next.clone(),
             prompt_tokens,
             output_tokens,
             streams,
@@ -157,7 +158,7 @@ impl World {
                 self.tell(router, Event::Failed { request: RequestId(id), failure });
             }
             Standing::Up | Standing::Hung { .. } => {
-                if to.engine.submit(self.now, flight.job(id)).is_err() {
+                if to.engine.submit(self.now, flight.job(id, self.block_tokens)).is_err() {
                     self.refuse_too_long(id);
                     return;
                 }

@@ -16,6 +16,7 @@ const GRANTS: &[Grant] = &[
     ("core", "kept", &["domain"]),
     ("core", "prefix", &["domain"]),
     ("core", "sharding", &["domain"]),
+    ("core", "recording", &["cost"]),
     ("core", "tokens", &["domain"]),
     ("core", "queue", &["domain"]),
     ("core", "policy", &["domain", "cost", "prefix"]),

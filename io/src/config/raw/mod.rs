@@ -7,6 +7,7 @@ mod cluster;
 mod engine;
 mod kubernetes;
 mod ports;
+mod record;
 mod sections;
 mod subsets;
 mod tenancy;
@@ -31,6 +32,7 @@ pub(super) use cluster::{ClusterSection, EtcdSection, StoreKind};
 pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
 pub(super) use kubernetes::{KubernetesSection, PodKeysSection};
 pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};
+pub(super) use record::RecordSection;
 pub(super) use sections::{
     BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection, QuarantineSection,
     RetriesSection, SessionsSection, TimeoutsSection,
@@ -110,6 +112,7 @@ pub(super) struct Raw {
     pub explain: ExplainSection,
     pub log: LogSection,
     pub traces: TracesSection,
+    pub record: RecordSection,
     pub cluster: ClusterSection,
     pub line: LineSection,
     /// The classes of service, in place of `interactive`, `standard` and `batch`.
@@ -266,6 +269,7 @@ impl Default for Raw {
             explain: ExplainSection::default(),
             log: LogSection::default(),
             traces: TracesSection::default(),
+            record: RecordSection::default(),
             cluster: ClusterSection::default(),
             line: LineSection::default(),
             classes: Vec::new(),

@@ -98,7 +98,7 @@ fn a_key_that_resembles_none_gets_the_list_of_keys() {
         "\"a key\\u0007\" = 1\n",
         &["file:2: \"a key\\u{7}\": unknown key; remove it; the keys here are listen, threads, \
            policy, costs, learn_costs, resume, forward_credentials, engine_fields, engine_headers, api_key, api_key_file, engine_tls, replicas, admin, tls, paths, limits, timeouts, sessions, subsets, retries, \
-           breaker, health, quarantine, explain, log, traces, cluster, line, classes, keys, tenants, \
+           breaker, health, quarantine, explain, log, traces, record, cluster, line, classes, keys, tenants, \
            workloads, pools"],
     );
 }

@@ -204,8 +204,10 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
     assert_eq!(changes(ENOUGH, &[("CLEAVE__CLUSTER", cluster)]), ["cluster"]);
     let collector = ("CLEAVE__TRACES__ENDPOINT", "http://127.0.0.1:4318");
     assert_eq!(changes(ENOUGH, &[collector]), ["traces"]);
+    let recorded = ("CLEAVE__RECORD__DIR", "/recordings");
+    assert_eq!(changes(ENOUGH, &[recorded]), ["record"]);
     // These come to light under another name: the token, the policy, the classes, the
-    // workloads, the other routers, the traces.
+    // workloads, the other routers, the traces, the recordings.
     let tested_above = [
         "admin.token_file",
         "admin.tokens.name",
@@ -225,6 +227,10 @@ fn every_setting_that_needs_a_restart_is_named_when_it_changes() {
         "keys.cache_secret_file",
         "line.default_class",
         "pools.policy",
+        "record.dir",
+        "record.enabled",
+        "record.file_mib_max",
+        "record.total_mib_max",
         "traces.endpoint",
         "traces.follow_parent",
         "traces.headers",

@@ -55,7 +55,7 @@ impl Router {
         _ = self.write_down(&AuditEntry { by, order: "reload", pool: None, of: None });
     }
 
-    fn write_down(&self, entry: &AuditEntry<'_>) -> Result<(), NotAudited> {
+    pub(super) fn write_down(&self, entry: &AuditEntry<'_>) -> Result<(), NotAudited> {
         self.audit.write(entry).map_err(|error| {
             self.events.publish(Incident {
                 kind: "order",

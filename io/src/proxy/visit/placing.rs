@@ -12,6 +12,7 @@ use crate::proxy::explanations::KeptFor;
 use crate::proxy::pool::{Member, Pool};
 
 use super::Visit;
+use super::recording::RecordedOutline;
 
 /// Names a failure in metrics.
 const fn word_of(failure: Failure) -> &'static str {
@@ -41,6 +42,8 @@ impl Visit {
         self.tenant = claim.tenant;
         self.class = Some(claim.class.unwrap_or(pool.classes().default_id()));
         self.extent = extent;
+        self.recorded =
+            self.router.recorder.is_on().then(|| Box::new(RecordedOutline::of(&outline, &claim)));
         let arrived = Event::Arrived { request: self.request, key, outline, extent, claim };
         let placed = self.ask(arrived).await?;
         let expected = self.life.current().map(|it| it.expected);

@@ -57,6 +57,7 @@ impl Visit {
         if let Some(context) = recorded {
             self.trace_end(context, course.as_ref(), usage, total);
         }
+        self.record(usage, total);
         if let Some(course) = course {
             self.keep_end(course, usage, total);
         }

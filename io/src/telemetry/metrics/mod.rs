@@ -11,6 +11,7 @@ mod line;
 mod panics;
 mod peers;
 mod process;
+mod recording;
 mod replicas;
 mod requests;
 mod served;
@@ -29,6 +30,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::recording::RecordCounters;
 use super::traces::SpanCounters;
 
 pub use assignment::AssignmentGauges;
@@ -63,6 +65,7 @@ pub struct Metrics {
     process: process::ProcessFamilies,
     peers: peers::PeerFamilies,
     traces: traces::TraceFamilies,
+    recording: recording::RecordingFamilies,
 }
 
 impl Default for Metrics {
@@ -83,6 +86,7 @@ impl Default for Metrics {
             process: process::ProcessFamilies::default(),
             peers: peers::PeerFamilies::default(),
             traces: traces::TraceFamilies::default(),
+            recording: recording::RecordingFamilies::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
         it.clients.register(&mut it.registry);
@@ -96,6 +100,7 @@ impl Default for Metrics {
         it.process.register(&mut it.registry);
         it.peers.register(&mut it.registry);
         it.traces.register(&mut it.registry);
+        it.recording.register(&mut it.registry);
         it.registry.register(
             "cleave_log_lines_dropped",
             "Log lines that were dropped because standard error took no more",
@@ -115,6 +120,11 @@ impl Metrics {
     /// Makes the counters of spans.
     pub fn span_counters(&self) -> SpanCounters {
         self.traces.counters()
+    }
+
+    /// Makes the counters of recordings.
+    pub fn record_counters(&self) -> RecordCounters {
+        self.recording.counters()
     }
 
     /// Counts an error that the router answered by itself.

@@ -79,6 +79,7 @@ fn the_guide_lists_every_metric_and_no_other() {
     let used_mu = [("burst", 2.5); 3];
     let tenant = TenantGauges { tenant: "t", waiting: 1, used_mu, contract_used };
     metrics.span_counters().sent.inc();
+    metrics.record_counters().written.inc();
     metrics.on_lag("main", Duration::from_millis(1));
     metrics.pool("p").gen_ai.on_ended("chat", "m", &served);
     metrics.set_line("p", [("batch", 3)].into_iter(), &[tenant]);

@@ -90,5 +90,6 @@ pub(in super::super) fn lone_request(
         think: None,
         prompt,
         output_tokens: output,
+        next: None,
     }
 }

@@ -2,6 +2,7 @@
 //! their own), generators.
 
 mod generated;
+mod guide;
 mod published;
 mod samples;
 

@@ -1,0 +1,73 @@
+//! What a request tells recordings at its end: figures, and no text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cleave_core::brain::Outcome;
+use cleave_core::domain::{Moment, Outline, Usage};
+use cleave_core::queue::Claim;
+use cleave_core::recording::RequestLine;
+
+use super::Visit;
+use crate::telemetry::{RecordedRequest, micros};
+
+/// What is kept of a request from its arrival to its end, where it is recorded.
+#[derive(Debug)]
+pub(super) struct RecordedOutline {
+    blocks: Arc<[u64]>,
+    first_token_by: Option<Moment>,
+}
+
+impl RecordedOutline {
+    pub(super) fn of(outline: &Outline, claim: &Claim) -> Self {
+        Self { blocks: Arc::clone(&outline.blocks), first_token_by: claim.first_token_by }
+    }
+}
+
+impl Visit {
+    /// Hands its figures over, where it was placed while requests are recorded.
+    pub(super) fn record(&mut self, usage: Usage, total: Duration) {
+        let (Some(outline), Some(pool)) = (self.recorded.take(), &self.pool) else { return };
+        let arrived_at = self
+            .router
+            .now()
+            .as_nanos()
+            .saturating_sub(u64::try_from(total.as_nanos()).unwrap_or(u64::MAX));
+        let due = outline.first_token_by.map(|it| it.since(Moment::from_nanos(arrived_at)));
+        let told = self.lesson(usage);
+        let how = match (self.refused, self.outcome) {
+            (Some(reason), _) => reason,
+            (None, None) => "panicked",
+            (None, Some(Outcome::Done)) => "done",
+            (None, Some(Outcome::Cut)) => "cut",
+            (None, Some(Outcome::Cancelled)) => "cancelled",
+        };
+        let class = self.class.unwrap_or(pool.classes().default_id());
+        let line = RequestLine {
+            class: class.0,
+            due_us: due.map(micros),
+            bytes: self.extent.prompt_bytes(),
+            input: told.input,
+            output: told.output,
+            cached: usage.cached,
+            block: self.extent.block_bytes,
+            sent: self.life.current().map(|it| micros(it.placed)),
+            first: self.shown_first_token().map(micros),
+            end: micros(total),
+            replica: self.member.as_ref().map(|it| it.id.0),
+            status: self.status.as_u16(),
+            how: how.to_owned(),
+            stream: self.stream,
+            ..RequestLine::default()
+        };
+        let session = self.key.map_or(0, |it| it.0);
+        self.router.recorder.note(RecordedRequest {
+            arrived: self.arrived,
+            pool: pool.key(),
+            tenant: self.tenant.0,
+            session,
+            blocks: outline.blocks,
+            line,
+        });
+    }
+}
