@@ -74,7 +74,7 @@ async fn serve(
 
     // Send, and send elsewhere while nothing has come back.
     let head = |framed| visit.head_for_replica(&parts.headers, framed, passing);
-    let (answer, resume_buffer) = match taken {
+    let (mut answer, resume_buffer) = match taken {
         Intake::Passing(body) => {
             let framed = passing_framed(&body);
             let head = head(framed);
@@ -97,7 +97,7 @@ async fn serve(
             (try_each(worker, visit, member, &head, &Payload::default()).await?, None)
         }
     };
-    let answer = vet(visit, answer, passing)?;
+    vet(visit, answer.status, &mut answer.headers, passing)?;
     Ok(Served { answer, resume_buffer, account })
 }
 

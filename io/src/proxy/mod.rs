@@ -26,6 +26,7 @@ mod orders;
 mod outgoing;
 mod panics;
 mod pick;
+mod picked;
 mod pool;
 mod relay;
 mod rescue;
@@ -40,7 +41,7 @@ mod stuck;
 mod table;
 mod tenants;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod vetting;
@@ -53,9 +54,12 @@ pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, R
 pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaFlow};
 pub(crate) use guard::{Guard, Socket};
 pub use orders::{Given, StandingOrders};
+pub(crate) use panics::{Panicked, contained};
+pub use picked::{BodyState, Destination, HeaderChanges, OwnAnswer, PickedRequest, Picking};
 pub use pool::{LiveMember, Pool};
 pub use router::{NotAudited, Router};
 pub use salts::CacheSecret;
+pub(crate) use server::open_listener;
 pub use server::{BindError, Server};
 pub use settings::{
     CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,

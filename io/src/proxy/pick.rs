@@ -1,4 +1,4 @@
-//! The first half of a request's life, whichever way it came in: who sent it, what it is, where it goes. `exchange`
+//! The first half of a request's life, whichever way it came in: its sender, what it is, where it goes. `exchange`
 //! has its own bytes sent there; `picked` tells another proxy to send them.
 
 use std::net::IpAddr;

@@ -35,6 +35,8 @@ const GRANTS: &[Grant] = &[
     ("io", "tokenizer", &[]),
     ("io", "discovery", &["replicas"]),
     ("io", "proxy", &["replicas", "telemetry", "tls", "tokenizer"]),
+    // The picker translates between gateways and the data plane.
+    ("io", "picker", &["proxy"]),
     ("io", "admin", &["proxy", "replicas", "telemetry", "tls"]),
     ("io", "coordination", &["proxy", "telemetry"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
