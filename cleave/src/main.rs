@@ -5,12 +5,14 @@ mod assignment;
 mod calibrate;
 mod check_config;
 mod demo;
+mod epp;
 mod explain;
 mod files;
 mod hardware;
 mod manual;
 mod membership;
 mod mock;
+mod plane;
 mod replay;
 mod serve;
 mod simulate;
@@ -47,6 +49,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Epp(epp::Epp),
     CheckConfig(check_config::CheckConfig),
     Assignment(assignment::Args),
     Top(top::Args),
@@ -64,6 +67,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => args.run(),
+        Command::Epp(args) => args.run(),
         Command::CheckConfig(args) => Ok(check_config::run(&args)),
         Command::Assignment(args) => args.run(),
         Command::Top(args) => args.run().map(|()| ExitCode::SUCCESS),

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use cleave_io::admin::{self, AdminServer};
 use cleave_io::config::{self, Config, Flags};
 use cleave_io::coordination::{self, Cluster};
-use cleave_io::proxy::{Router, Server};
+use cleave_io::proxy::Router;
 use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{interval, sleep};
@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use crate::files::connections_that_fit;
 use crate::membership::Membership;
+use crate::plane::{DataPlane, Role};
 use crate::stopping::Stopping;
 use crate::successor;
 
@@ -63,6 +63,9 @@ pub(crate) struct Serve {
     /// Take the listener from standard input, from the process that serves now
     #[arg(long, hide = true)]
     take_over: bool,
+    /// Whether the router carries requests itself.
+    #[arg(skip)]
+    role: Role,
 }
 
 impl Serve {
@@ -74,10 +77,16 @@ impl Serve {
             replicas: self.replicas.clone(),
             join: self.join.clone(),
         };
-        config::load(self.config.as_deref(), config::environment(), flags)
+        let loaded = config::load(self.config.as_deref(), config::environment(), flags);
+        loaded.map(|it| self.role.adapt(it))
     }
 
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.run_as(Role::Proxy)
+    }
+
+    pub(crate) fn run_as(mut self, role: Role) -> anyhow::Result<ExitCode> {
+        self.role = role;
         let config = match self.load() {
             Ok(config) => config,
             Err(problems) => {
@@ -98,8 +107,7 @@ impl Serve {
         let access = AccessLog::new(config.telemetry.format, config.telemetry.access_log);
         let router = Router::new(config.proxy.clone(), access);
         let given = self.take_over.then(successor::take_listener).transpose()?;
-        let fitting = connections_that_fit(config.proxy.limits.connections_max);
-        let server = Server::bind(Arc::clone(&router), given)?.with_connections_max(fitting);
+        let server = DataPlane::bind(self.role, &config, &router, given)?;
         let replayer = std::env::current_exe().ok();
         let admin = admin::AdminSettings { replayer, ..config.admin.clone() };
         let port = RunningAdmin::open(&admin, &router, self.take_over).await?;
@@ -111,7 +119,7 @@ impl Serve {
             know_replicas(&router).await;
             coordination::take_over(&router).await;
         }
-        announce(&config, &server, port.address)?;
+        announce(self.role, &config, server.local_addr()?, port.address)?;
         warn_of_open_admin(&config, &router, port.address);
         successor::tell_supervisor();
 
@@ -230,10 +238,15 @@ impl Serve {
 }
 
 /// Says where everything is: once on standard output for people and scripts, once in the log.
-fn announce(config: &Config, server: &Server, admin_listen: SocketAddr) -> anyhow::Result<()> {
-    let scheme = |is_secure: bool| if is_secure { "https" } else { "http" };
-    let (data, admin) = (scheme(config.proxy.tls.is_some()), scheme(config.admin.tls.is_some()));
-    let (mut out, listen) = (std::io::stdout(), server.local_addr()?);
+fn announce(
+    role: Role,
+    config: &Config,
+    listen: SocketAddr,
+    admin_listen: SocketAddr,
+) -> anyhow::Result<()> {
+    let data = role.scheme(config.proxy.tls.is_some());
+    let admin = Role::Proxy.scheme(config.admin.tls.is_some());
+    let mut out = std::io::stdout();
     writeln!(out, "cleave listening on {data}://{listen}, admin on {admin}://{admin_listen}")?;
     out.flush()?;
     for pool in &config.pools {

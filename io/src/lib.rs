@@ -5,6 +5,7 @@ pub mod admin;
 pub mod config;
 pub mod coordination;
 pub mod discovery;
+pub mod picker;
 pub mod proxy;
 pub mod replicas;
 pub mod telemetry;

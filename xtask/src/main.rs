@@ -15,6 +15,7 @@ mod chaos;
 mod debian;
 mod dependencies;
 mod dist;
+mod e2e_envoy;
 mod e2e_kube;
 mod e2e_vllm;
 mod finding;
@@ -70,6 +71,8 @@ enum Command {
     /// Measure whole processes on this machine
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Check the endpoint picker beside a real Envoy
+    E2eEnvoy(e2e_envoy::Args),
     /// Check the router against a real API server of Kubernetes on this machine
     E2eKube(e2e_kube::Args),
     /// Check the router in front of two real vLLM replicas on this machine's processor
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Shots(args) => page::shots(&args),
         Command::Package(args) => package::run(&args),
         Command::Bench(command) => bench::run(&command),
+        Command::E2eEnvoy(args) => e2e_envoy::run(&args),
         Command::E2eKube(args) => e2e_kube::run(&args),
         Command::E2eVllm(args) => e2e_vllm::run(&args),
     };

@@ -33,6 +33,14 @@ impl Body {
         Self { content: Content::Text(Some(text).filter(|it| !it.is_empty())), busy: None }
     }
 
+    /// Takes the text out; nothing of a relay, which has none.
+    pub(super) fn into_text(self) -> Bytes {
+        match self.content {
+            Content::Text(text) => text.unwrap_or_default(),
+            Content::Relay(_) => Bytes::new(),
+        }
+    }
+
     /// Notes that an answer begins, and that the request is over when it ends.
     pub(super) fn begin(mut answer: Response<Self>, busy: Busy) -> Response<Self> {
         busy.on_answer(answer.headers());

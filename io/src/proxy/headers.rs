@@ -88,6 +88,13 @@ pub(super) fn write_for_replica(
     out
 }
 
+/// Lists the headers that another proxy must take out of a request that it sends to a replica. What concerns one
+/// connection it leaves out by itself.
+pub(super) fn withheld(headers: &HeaderMap, passing: Passing) -> Vec<HeaderName> {
+    let is_ours = |it: &&HeaderName| **it == EXPLAIN || **it == PREVIOUS_REPLICA;
+    headers.keys().filter(|it| is_ours(it) || !may_pass(it.as_str(), passing)).cloned().collect()
+}
+
 /// Tells whether the operator lets a header reach the engines.
 fn may_pass(name: &str, passing: Passing) -> bool {
     match engine_header(name) {

@@ -33,11 +33,30 @@ pub(super) enum Intake {
     Nothing,
 }
 
-impl Intake {
-    pub(super) fn held(&self) -> Option<Bytes> {
+/// What of a body can be looked at.
+#[derive(Clone, Copy)]
+pub(super) enum BodyView<'a> {
+    Held(&'a Bytes),
+    /// There is one that is not looked into.
+    Passing,
+    Nothing,
+}
+
+impl<'a> BodyView<'a> {
+    pub(super) const fn held(self) -> Option<&'a Bytes> {
         match self {
-            Self::Held(body) => Some(body.clone()),
-            Self::Passing(_) | Self::Nothing => None,
+            Self::Held(body) => Some(body),
+            Self::Passing | Self::Nothing => None,
+        }
+    }
+}
+
+impl Intake {
+    pub(super) const fn view(&self) -> BodyView<'_> {
+        match self {
+            Self::Held(body) => BodyView::Held(body),
+            Self::Passing(_) => BodyView::Passing,
+            Self::Nothing => BodyView::Nothing,
         }
     }
 
@@ -46,14 +65,6 @@ impl Intake {
         match self {
             Self::Held(_) | Self::Nothing => Stage::Waiting,
             Self::Passing(_) => Stage::None,
-        }
-    }
-
-    /// Counts the bytes that are held for the request.
-    pub(super) fn held_bytes(&self) -> usize {
-        match self {
-            Self::Held(body) => body.len(),
-            Self::Passing(_) | Self::Nothing => 0,
         }
     }
 }

@@ -8,6 +8,7 @@ mod body;
 mod buffers;
 mod callers;
 mod cancel;
+mod chance;
 mod claim;
 mod client;
 mod clock;
@@ -24,6 +25,8 @@ mod open_connections;
 mod orders;
 mod outgoing;
 mod panics;
+mod pick;
+mod picked;
 mod pool;
 mod relay;
 mod rescue;
@@ -38,7 +41,7 @@ mod stuck;
 mod table;
 mod tenants;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod vetting;
@@ -51,9 +54,12 @@ pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, R
 pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaFlow};
 pub(crate) use guard::{Guard, Socket};
 pub use orders::{Given, StandingOrders};
+pub(crate) use panics::{Panicked, contained};
+pub use picked::{BodyState, Destination, HeaderChanges, OwnAnswer, PickedRequest, Picking};
 pub use pool::{LiveMember, Pool};
 pub use router::{NotAudited, NotRecorded, Router};
 pub use salts::CacheSecret;
+pub(crate) use server::open_listener;
 pub use server::{BindError, Server};
 pub use settings::{
     CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,

@@ -4,7 +4,7 @@
 
 use cleave_core::protocol::{Allowed, Edit, Effect, Peek, Route, Salting, Steered, quoted};
 
-use super::intake::Intake;
+use super::intake::BodyView;
 use super::rescue::ServeError;
 use super::salts::{Salt, Salts};
 use super::settings::{CacheScope, Passing, PoolSettings};
@@ -24,7 +24,7 @@ impl Outgoing {
     pub(super) fn new(
         pool: &PoolSettings,
         route: Route,
-        taken: &Intake,
+        taken: BodyView<'_>,
         found: &Peek<'_>,
         (salts, whose): (&Salts, Identity<'_>),
     ) -> Result<Self, ServeError> {
@@ -70,10 +70,10 @@ impl Outgoing {
 
 /// Tells whether a request has no prompt, or one that a salt can set apart. A body that is not read
 /// could hold a prompt whatever its label, and so could one that is sent to an unknown path.
-fn can_keep_apart(route: Route, taken: &Intake) -> bool {
+fn can_keep_apart(route: Route, taken: BodyView<'_>) -> bool {
     match taken {
-        Intake::Nothing => true,
-        Intake::Passing(_) => false,
-        Intake::Held { .. } => matches!(route.effect, Effect::Salted | Effect::Uncached),
+        BodyView::Nothing => true,
+        BodyView::Passing => false,
+        BodyView::Held(_) => matches!(route.effect, Effect::Salted | Effect::Uncached),
     }
 }

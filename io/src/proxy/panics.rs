@@ -26,7 +26,7 @@ const RESTART_MAX: Duration = Duration::from_secs(10);
 
 /// A panic that was contained. What it said is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Panicked;
+pub(crate) struct Panicked;
 
 /// Does something that may panic. What it changes must be thrown away or be whole after a panic.
 pub(super) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
@@ -34,7 +34,7 @@ pub(super) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
 }
 
 /// Runs a future to its end, which may be a panic.
-pub(super) async fn contained<T>(
+pub(crate) async fn contained<T>(
     mut future: Pin<Box<impl Future<Output = T> + ?Sized>>,
 ) -> Result<T, Panicked> {
     poll_fn(|cx| match attempt(|| future.as_mut().poll(cx)) {

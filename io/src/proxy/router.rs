@@ -233,7 +233,7 @@ impl Router {
         self.admin_tls.load().as_ref().map(|it| it.acceptor())
     }
 
-    pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
+    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
         self.tls.load().as_ref().map(|it| it.acceptor())
     }
 

@@ -73,7 +73,7 @@ const fn failure_to_send(error: &SendError) -> Failure {
 }
 
 /// Reads whether an answer means that another replica may do better.
-const fn failure_of(status: StatusCode) -> Option<Failure> {
+pub(super) const fn failure_of(status: StatusCode) -> Option<Failure> {
     match status.as_u16() {
         429 => Some(Failure::Busy),
         500 | 502 | 503 | 504 => Some(Failure::Status),

@@ -57,10 +57,7 @@ impl Server {
     /// Binds the listener, or takes the `given` one, which another process has bound, if it is for the
     /// same address.
     pub fn bind(router: Arc<Router>, given: Option<OwnedFd>) -> Result<Self, BindError> {
-        let address = router.settings.listen;
-        let given = given.map(TcpListener::from).filter(|it| is_for(it, address));
-        let listener = given.map_or_else(|| listen(address), Ok);
-        let listener = listener.map_err(|error| BindError { address, error })?;
+        let listener = open_listener(router.settings.listen, given)?;
         let connections_max = router.settings.limits.connections_max;
         Ok(Self { listener, router, connections_max })
     }
@@ -154,6 +151,16 @@ impl Server {
             })?;
         Ok(Thread { accepted, load, ended, handle })
     }
+}
+
+/// Binds a listener, or takes the `given` one, which another process has bound, if it is for the same address.
+pub(crate) fn open_listener(
+    address: SocketAddr,
+    given: Option<OwnedFd>,
+) -> Result<TcpListener, BindError> {
+    let given = given.map(TcpListener::from).filter(|it| is_for(it, address));
+    let listener = given.map_or_else(|| listen(address), Ok);
+    listener.map_err(|error| BindError { address, error })
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

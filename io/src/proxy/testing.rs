@@ -40,9 +40,9 @@ fn spring(left: &AtomicU32, words: &str) {
 }
 
 /// Nothing in a test takes this long unless it hangs.
-pub(super) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-pub(super) fn settings() -> ProxySettings {
+pub(crate) fn settings() -> ProxySettings {
     ProxySettings {
         listen: ([127, 0, 0, 1], 0).into(),
         tls: None,
@@ -77,12 +77,12 @@ pub(super) fn settings() -> ProxySettings {
     }
 }
 
-pub(super) fn router() -> Arc<Router> {
+pub(crate) fn router() -> Arc<Router> {
     Router::new(settings(), AccessLog::new(LogFormat::Text, false))
 }
 
 /// A pool of replicas at these addresses.
-pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> PoolSettings {
+pub(crate) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> PoolSettings {
     let replica = |address: &String| ReplicaSettings {
         origin: address.parse().unwrap(),
         weight: 1.0,

@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use crate::replicas::{Answer, Origin};
+use crate::replicas::Origin;
 
 use super::rescue::ServeError;
 use super::settings::Passing;
@@ -19,15 +19,16 @@ enum Leads {
     Elsewhere,
 }
 
-/// Makes an answer fit for the client, or says why it is not.
+/// Makes the head of an answer fit for the client, or says why it is not.
 pub(super) fn vet(
     visit: &Visit,
-    mut answer: Answer,
+    status: StatusCode,
+    headers: &mut HeaderMap,
     passing: Passing,
-) -> Result<Answer, ServeError> {
+) -> Result<(), ServeError> {
     let member = visit.member();
     let has_key = || member.is_some_and(|it| it.access().key.is_some());
-    let is_denied = match answer.status {
+    let is_denied = match status {
         StatusCode::UNAUTHORIZED => !passing.credentials,
         StatusCode::FORBIDDEN => has_key(),
         _ => false,
@@ -37,13 +38,13 @@ pub(super) fn vet(
         return Err(ServeError::ReplicaUnauthorized);
     }
     let origin = member.map(|it| &it.origin);
-    let redirects = answer.status.is_redirection();
+    let redirects = status.is_redirection();
     for name in [header::LOCATION, header::CONTENT_LOCATION] {
-        if !relocate(&mut answer.headers, &name, origin) && redirects && name == header::LOCATION {
+        if !relocate(headers, &name, origin) && redirects && name == header::LOCATION {
             return Err(ServeError::Redirected);
         }
     }
-    Ok(answer)
+    Ok(())
 }
 
 /// Rewrites a header that names the replica, and takes out one that names another address. Tells whether

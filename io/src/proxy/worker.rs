@@ -5,8 +5,8 @@
 use std::error::Error;
 use std::future::{Future, pending};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cleave_core::protocol::Api;
@@ -16,8 +16,6 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use rand::{Rng as _, SeedableRng as _};
-use rand_pcg::Pcg64Mcg;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::{AbortHandle, try_id};
@@ -29,6 +27,7 @@ use tracing::debug;
 use crate::replicas::IdleConnections;
 
 use super::body::Body;
+use super::chance::Chance;
 use super::client::{Busy, Client};
 use super::exchange::exchange;
 use super::guard::{Guard, Socket};
@@ -55,7 +54,7 @@ pub(super) struct Worker {
     /// The answers on their way to clients.
     pub(super) stuck_answers: StuckAnswers,
     tasks: TaskTracker,
-    chance: Mutex<Pcg64Mcg>,
+    pub(super) chance: Chance,
     ending: Ending,
     /// Client connections this thread has open.
     load: Arc<AtomicUsize>,
@@ -79,8 +78,7 @@ pub(super) struct Accepted {
 
 impl Worker {
     pub(super) fn new(router: Arc<Router>, ending: Ending, load: Arc<AtomicUsize>) -> Arc<Self> {
-        let seed = uuid::Uuid::new_v4().as_u128();
-        let chance = Mutex::new(Pcg64Mcg::from_seed(seed.to_le_bytes()));
+        let chance = Chance::new();
         let (idle, stuck_answers, tasks) = Default::default();
         Arc::new(Self { router, idle, stuck_answers, tasks, chance, ending, load })
     }
@@ -135,18 +133,6 @@ impl Worker {
             }));
             client.set_task(task);
         }
-    }
-
-    /// Makes a unique id.
-    pub(super) fn fresh_id(&self) -> String {
-        let bytes = self.chance().to_le_bytes();
-        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
-    }
-
-    pub(super) fn chance(&self) -> u128 {
-        let mut bytes = [0; 16];
-        self.chance.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(&mut bytes);
-        u128::from_le_bytes(bytes)
     }
 
     async fn sweep(self: Arc<Self>) {

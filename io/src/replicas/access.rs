@@ -34,6 +34,11 @@ pub struct Access {
 }
 
 impl Access {
+    /// The value of the header that carries the key.
+    pub fn bearer(&self) -> Option<&str> {
+        self.line().strip_prefix("authorization: ")?.strip_suffix("\r\n")
+    }
+
     /// The header line with the key; empty without one.
     pub fn line(&self) -> &str {
         self.key.as_ref().map_or("", |it| &it.0)
@@ -57,7 +62,8 @@ mod tests {
         assert_eq!(format!("{key:?}"), "EngineKey(…)");
         let access = Access { key: Some(key), tls: None };
         assert_eq!(access.line(), "authorization: Bearer sk-1\r\n");
-        assert_eq!(Access::default().line(), "");
+        assert_eq!(access.bearer(), Some("Bearer sk-1"));
+        assert_eq!((Access::default().line(), Access::default().bearer()), ("", None));
         for bad in ["", "a b", "a\r\nx: y", "é"] {
             assert_eq!(EngineKey::new(bad), None, "{bad}");
         }

@@ -98,6 +98,18 @@ impl Payload {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Puts it together in one piece.
+    pub fn to_bytes(&self) -> Bytes {
+        if self.rest.is_empty() {
+            return self.first.clone();
+        }
+        let mut all = Vec::with_capacity(self.len());
+        for piece in self.pieces() {
+            all.extend_from_slice(piece);
+        }
+        all.into()
+    }
 }
 
 /// What goes out after the head.

@@ -36,6 +36,8 @@ const GRANTS: &[Grant] = &[
     ("io", "tokenizer", &[]),
     ("io", "discovery", &["replicas"]),
     ("io", "proxy", &["replicas", "telemetry", "tls", "tokenizer"]),
+    // The picker translates between gateways and the data plane.
+    ("io", "picker", &["proxy"]),
     ("io", "admin", &["proxy", "replicas", "telemetry", "tls"]),
     // Other routers are found as replicas are, and a store may be behind TLS.
     ("io", "coordination", &["discovery", "proxy", "telemetry", "tls"]),

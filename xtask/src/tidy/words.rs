@@ -36,6 +36,7 @@ const WORDS: [Word; 7] = [
         fine_in: &[
             "io/src/discovery/",
             "io/src/config/",
+            "core/src/protocol/inference_pool.rs",
             "core/src/protocol/kubernetes.rs",
             "core/src/protocol/mod.rs",
             "cleave/tests/it/kubernetes.rs",
@@ -43,10 +44,16 @@ const WORDS: [Word; 7] = [
         ],
         ..ANYWHERE
     },
-    // HTTP has its own gateways: 502 Bad Gateway and 504 Gateway Timeout.
+    // HTTP has its own gateways: 502 Bad Gateway and 504 Gateway Timeout. What asks the picker is one too.
     Word {
         ours: "router",
         foreign: &["gateway", "gateways"],
+        fine_in: &[
+            "io/src/picker/",
+            "io/src/config/raw/kubernetes.rs",
+            "core/src/protocol/inference_pool.rs",
+            "cleave/src/epp.rs",
+        ],
         fine_before: &["bad"],
         fine_after: &["timeout"],
         ..ANYWHERE

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cleave_core::brain::{Event, Failure, Refusal, Remark};
-use cleave_core::domain::{Extent, Outline, SliceKey};
+use cleave_core::brain::{Event, Failure, Outcome, Refusal, Remark};
+use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
 use cleave_core::queue::Claim;
 
 use crate::proxy::explanations::KeptFor;
@@ -68,6 +68,21 @@ impl Visit {
             pool.metrics.retries.inc();
         }
         Ok(member)
+    }
+
+    /// Reports that the try failed where no other can follow, because another proxy carries the request.
+    pub(in crate::proxy) fn fail(&mut self, failure: Failure) {
+        if let Some(member) = &self.member {
+            member.metrics.on_error(word_of(failure));
+        }
+        self.life.on_failed(self.arrived.elapsed(), word_of(failure));
+        if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
+            let request = self.request;
+            pool.tell(Event::Failed { request, failure });
+            // Wherever else the brain would have it tried, or have it wait.
+            let (outcome, usage) = (Outcome::Cancelled, Usage::default());
+            pool.tell(Event::Ended { request, outcome, usage });
+        }
     }
 
     /// Asks the brain, and waits for its verdict. Until it refuses, the request is on its books:

