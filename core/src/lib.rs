@@ -12,5 +12,6 @@ pub mod policy;
 pub mod prefix;
 pub mod protocol;
 pub mod queue;
+pub mod scaling;
 pub mod sharding;
 pub mod tokens;

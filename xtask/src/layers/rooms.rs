@@ -18,6 +18,7 @@ const GRANTS: &[Grant] = &[
     ("core", "sharding", &["domain"]),
     ("core", "tokens", &["domain"]),
     ("core", "queue", &["domain"]),
+    ("core", "scaling", &["domain"]),
     ("core", "policy", &["domain", "cost", "prefix"]),
     ("core", "cluster", &["domain", "cost", "fleet", "kept", "sharding", "tokens"]),
     (
