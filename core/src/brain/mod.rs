@@ -28,6 +28,7 @@ mod request;
 mod retry;
 mod roster;
 mod settings;
+mod sizing;
 mod snapshot;
 mod telling;
 
@@ -38,6 +39,7 @@ use crate::cluster::News;
 use crate::domain::Moment;
 use crate::fleet::Fleet;
 use crate::prefix::PrefixIndex;
+use crate::scaling::Offered;
 use crate::tokens::TOKENS_MAX;
 
 pub use admission::Cause;
@@ -94,6 +96,8 @@ pub struct Brain {
     peers: Peers,
     explaining: Explaining,
     notices: Notices,
+    /// The work that is asked for, for the one that sizes the pool.
+    offered: Offered,
     swept_at: Moment,
 }
 
@@ -116,6 +120,7 @@ impl Brain {
             peers: Peers::new(settings.router),
             explaining: Explaining::default(),
             notices: Notices::default(),
+            offered: Offered::default(),
             swept_at: Moment::ZERO,
             settings,
         }

@@ -8,15 +8,21 @@
 
 use super::history::History;
 
-/// What a model unit without room costs in model units of idle room. A promise may be broken about once for so many
-/// that are kept.
-const SHORTFALL_COST: f64 = 100.0;
+/// What a model unit without room costs in model units of idle room: one bucket in about this many may need more than
+/// is there.
+const SHORTFALL_COST: f64 = 20.0;
 /// Forecasts are held against the past again after this many new buckets.
 const REFIT_EVERY: u64 = 6;
 /// With fewer cases than this the past says nothing about margins.
 const CASES_MIN: usize = 12;
 /// The margin until then, as a share of the forecast.
 const MARGIN_UNKNOWN: f64 = 0.5;
+/// A margin does not reach beyond this many times the most that ever came: what jumped once need not jump again from
+/// where it is now.
+const PEAK_FACTOR: f64 = 1.2;
+
+/// What sums of many floats are rounded by at most.
+const HAIR: f64 = 1e-9;
 
 /// Which buckets ahead are forecast: the most of those from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +107,8 @@ impl Forecast {
         let end = sums.len();
         if let Some(it) = self.chosen {
             let expected = sums.forecast(it.method, end, ahead);
-            let margin = it.margin * it.scale.of(expected);
+            let most = PEAK_FACTOR * sums.rates.iter().copied().fold(0.0, f64::max);
+            let margin = (it.margin * it.scale.of(expected)).min((most - expected).max(0.0));
             return Outlook { expected, spread: margin.max(-expected) };
         }
         let expected = sums.forecast(Method::Mean(3), end, ahead);
@@ -201,7 +208,8 @@ impl Past {
                 .collect();
             for scale in SCALES {
                 let it = self.fit(method, scale, &forecasts);
-                if best.is_none_or(|best| it.cost < best.cost) {
+                // Of equals the first, whatever their sums were rounded to.
+                if best.is_none_or(|best| it.cost < best.cost * (1.0 - HAIR)) {
                     best = Some(it);
                 }
             }
@@ -224,7 +232,7 @@ impl Past {
         for (miss, weight) in misses.iter().rev() {
             margin = *miss;
             above += weight;
-            if total <= SHORTFALL_COST * above {
+            if total * (1.0 - HAIR) <= SHORTFALL_COST * above {
                 break;
             }
         }

@@ -10,6 +10,7 @@ mod advice;
 mod asked;
 mod forecast;
 mod history;
+mod offered;
 mod rules;
 mod sample;
 mod scaler;
@@ -17,6 +18,7 @@ mod start_up;
 mod victims;
 
 pub use advice::{Advice, Reason, Terms};
+pub use offered::{Offered, OfferedWork};
 pub use rules::Rules;
 pub use sample::Sample;
 pub use scaler::Scaler;

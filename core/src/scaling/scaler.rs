@@ -16,9 +16,9 @@ use super::rules::Rules;
 use super::sample::Sample;
 use super::start_up::StartUp;
 
-/// A replica is let go when the forecast for this many start-up times does without it, and this long after the last
-/// one was asked for: asked for again, it would be there no sooner.
-const LOOK_TO_LET_GO: u32 = 3;
+/// A replica is let go this many start-up times after the last one was asked for, at the earliest: so no step is
+/// undone twice in that time.
+const STEADY_FOR: u32 = 3;
 /// What a forecast is wrong by anyway, in replicas.
 const SLACK: f64 = 0.1;
 /// A fleet that is too large by a smaller part than this is as large as it should be.
@@ -145,8 +145,8 @@ impl Scaler {
         let (coming, overdue) = self.asked.count(now, start_up);
         let lag = buckets(start_up);
         let grow = self.to_grow.look(&self.history, Ahead { first: lag, last: lag });
-        let far = lag.saturating_mul(usize::try_from(LOOK_TO_LET_GO).unwrap_or(1));
-        let let_go = self.to_let_go.look(&self.history, Ahead { first: 1, last: far });
+        // One that is let go and asked for again is not there for a start-up time: it must not be needed in all of it.
+        let let_go = self.to_let_go.look(&self.history, Ahead { first: 1, last: lag });
         let refused_mu = self.refused.left(now, start_up);
         let beyond_mu = self.beyond.left(now, start_up);
         let minutes = start_up.max(BUCKET).as_secs_f64() / 60.0;
@@ -177,7 +177,7 @@ impl Scaler {
             // What lives needs a replica to live on.
             terms.by_memory = terms.by_memory.max(usize::from(0 < sample.kv_tokens_needed));
         }
-        let is_idle = self.busy_at.is_none_or(|at| start_up * LOOK_TO_LET_GO <= now.since(at));
+        let is_idle = self.busy_at.is_none_or(|at| start_up * STEADY_FOR <= now.since(at));
         let least = usize::from(!is_idle);
         if let Some(capacity) = self.capacity_mu_per_min {
             terms.by_demand = whole_replicas(grow.upper() / capacity - SLACK).max(least);
@@ -223,7 +223,7 @@ impl Scaler {
             return (before, Reason::MaxReached);
         }
         let enough = self.rules.clamp(terms.enough.max(need.replicas));
-        let excess = before - enough;
+        let excess = before.saturating_sub(enough);
         if excess == 0 || excess * EXCESS_PART < before {
             return (before, steady(terms, need, before));
         }
@@ -237,7 +237,7 @@ impl Scaler {
     }
 
     fn cool_down_left(&self, now: Moment, start_up: Duration) -> Duration {
-        let after_growth = (self.grown_at + start_up * LOOK_TO_LET_GO).since(now);
+        let after_growth = (self.grown_at + start_up * STEADY_FOR).since(now);
         let after_step = (self.shrunk_at + start_up).since(now);
         after_growth.max(after_step)
     }

@@ -26,7 +26,7 @@ const GRANTS: &[Grant] = &[
         "brain",
         &[
             "cluster", "domain", "protocol", "cost", "fleet", "policy", "prefix", "queue",
-            "sharding", "tokens",
+            "scaling", "sharding", "tokens",
         ],
     ),
     // Traces go to a collector that may be behind TLS.
@@ -55,10 +55,11 @@ const GRANTS: &[Grant] = &[
     ),
     ("sim", "engine", &[]),
     ("sim", "policies", &[]),
+    ("sim", "scalers", &[]),
     ("sim", "traces", &[]),
     ("sim", "work", &[]),
     ("sim", "measure", &["traces"]),
-    ("sim", "world", &["engine", "measure", "traces", "work"]),
+    ("sim", "world", &["engine", "measure", "scalers", "traces", "work"]),
     ("sim", "results", &["measure", "world"]),
     ("sim", "bounds", &["results", "traces", "world"]),
     ("sim", "swarm", &["engine", "policies", "traces", "world"]),
