@@ -14,10 +14,6 @@ use super::event::Refusal;
 
 /// A replica that was sent fewer requests than this is cold: what it shows says little of what it can do.
 const WARM_AFTER: u64 = 64;
-/// The share of what a replica does at its knee that it does within its promises: at the knee itself every burst
-/// is late.
-const WITHIN_PROMISES: f64 = 0.8;
-
 impl Brain {
     /// Takes what the pool was like since this was asked last. For one asker: it is counted anew afterwards.
     pub fn take_sample(&mut self, now: Moment) -> Sample {
@@ -52,14 +48,14 @@ impl Brain {
         }
     }
 
-    /// What one replica does in a minute within its promises, by those that are warm; by the hardware of the others
+    /// What one replica does in a minute at its knee, up to which its promises hold, by those that are warm; by the hardware of the others
     /// where none is.
     fn capacity(&self) -> Option<f64> {
         let there = || self.fleet.iter().filter(|it| !it.leaving && !it.is_joining());
         let warm = there().filter(|it| WARM_AFTER <= it.sent_total);
         let shown = mean(warm.map(Replica::capacity_mu_per_min));
         let told = mean(there().map(|it| it.hardware.capacity_mu_per_min));
-        shown.or(told).map(|it| it * WITHIN_PROMISES)
+        shown.or(told)
     }
 
     /// Says what would be lost with each replica: what its sessions would cost to read again, by their odds to return.

@@ -8,13 +8,13 @@ use std::time::Duration;
 pub struct Advice {
     /// Replicas that should be there, those that start and those that are out among them.
     pub wanted: usize,
-    pub reason: Reason,
-    pub terms: Terms,
+    pub reason: ScaleReason,
+    pub terms: ScaleTerms,
 }
 
 /// What decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum ScaleReason {
     /// The work that is forecast for when a replica asked for now would be ready.
     Forecast,
     /// The work that waits and was refused.
@@ -49,7 +49,7 @@ pub enum Reason {
     NotComing,
 }
 
-impl Reason {
+impl ScaleReason {
     /// The word for it in JSON and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl Reason {
 }
 
 /// One sentence for operators.
-impl fmt::Display for Reason {
+impl fmt::Display for ScaleReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Forecast => "the work forecast for when a new replica would be ready needs this many",
@@ -109,7 +109,7 @@ impl fmt::Display for Reason {
 
 /// The figures behind an advice, term by term.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Terms {
+pub struct ScaleTerms {
     /// Model units a minute that come now.
     pub demand_mu_per_min: f64,
     /// How far above the forecast the work may be, as far as forecasts were wrong lately.

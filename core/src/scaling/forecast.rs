@@ -101,9 +101,9 @@ impl Forecast {
         let is_old = |(of, at): (Ahead, u64)| of != ahead || at + REFIT_EVERY <= history.filled();
         if self.fitted.is_none_or(is_old) {
             self.fitted = Some((ahead, history.filled()));
-            self.chosen = Past::new(history, ahead).best();
+            self.chosen = PastCases::new(history, ahead).best();
         }
-        let sums = Sums::of(history);
+        let sums = RateSums::of(history);
         let end = sums.len();
         if let Some(it) = self.chosen {
             let expected = sums.forecast(it.method, end, ahead);
@@ -128,12 +128,12 @@ impl Scale {
 
 /// Rates with their running sums, so that a mean takes no time.
 #[derive(Debug)]
-struct Sums {
+struct RateSums {
     rates: Vec<f64>,
     sums: Vec<f64>,
 }
 
-impl Sums {
+impl RateSums {
     fn of(history: &History) -> Self {
         let rates: Vec<f64> = history.rates().iter().copied().collect();
         let mut sums = vec![0.0];
@@ -178,16 +178,16 @@ impl Sums {
 }
 
 /// The cases of the past for one look ahead: what could have been forecast, and what came.
-struct Past {
-    sums: Sums,
+struct PastCases {
+    sums: RateSums,
     ahead: Ahead,
     /// What came, for a look from before each bucket.
     came: Vec<f64>,
 }
 
-impl Past {
+impl PastCases {
     fn new(history: &History, ahead: Ahead) -> Self {
-        let sums = Sums::of(history);
+        let sums = RateSums::of(history);
         let (first, last) = (ahead.first.max(1), ahead.last.max(ahead.first).max(1));
         let count = (sums.len() + 1).saturating_sub(last + 1);
         let window = |end: usize| sums.rates[end + first - 1..end + last].iter().copied();

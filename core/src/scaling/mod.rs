@@ -17,7 +17,7 @@ mod scaler;
 mod start_up;
 mod victims;
 
-pub use advice::{Advice, Reason, Terms};
+pub use advice::{Advice, ScaleReason as Reason, ScaleTerms as Terms};
 pub use offered::{Offered, OfferedWork};
 pub use rules::Rules;
 pub use sample::Sample;

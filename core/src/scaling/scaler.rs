@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use crate::domain::{Moment, float, whole};
 
-use super::advice::{Advice, Reason, Terms};
 use super::asked::Asked;
 use super::forecast::{Ahead, Forecast};
 use super::history::{BUCKET, History, buckets};
 use super::rules::Rules;
 use super::sample::Sample;
 use super::start_up::StartUp;
+use super::{Advice, Reason, Terms};
 
 /// A replica is let go this many start-up times after the last one was asked for, at the earliest: so no step is
 /// undone twice in that time.
@@ -130,7 +130,7 @@ impl Scaler {
         };
         let before = self.rules.clamp(self.target.unwrap_or_else(|| sample.there()));
         let mut terms = self.terms(now, before, &sample);
-        let need = Need::of(&terms, &self.rules);
+        let need = ReplicaNeed::of(&terms, &self.rules);
         self.remember(now, need.replicas);
         terms.enough = self.needed.iter().map(|it| it.1).fold(terms.enough, usize::max);
         let (wanted, reason) = self.weigh(before, need, &terms, &sample);
@@ -207,7 +207,13 @@ impl Scaler {
     }
 
     /// Decides whether the number of replicas may follow the need.
-    fn weigh(&self, before: usize, need: Need, terms: &Terms, sample: &Sample) -> (usize, Reason) {
+    fn weigh(
+        &self,
+        before: usize,
+        need: ReplicaNeed,
+        terms: &Terms,
+        sample: &Sample,
+    ) -> (usize, Reason) {
         let half_out = 0 < sample.unhealthy && sample.there() <= 2 * sample.unhealthy;
         // Those that are out are made up for, unless something takes them all.
         let make_up = if half_out { 0 } else { sample.unhealthy };
@@ -259,12 +265,12 @@ const NEEDED_MAX: usize = 1_024;
 
 /// How many replicas the terms ask for, and which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Need {
+struct ReplicaNeed {
     replicas: usize,
     reason: Reason,
 }
 
-impl Need {
+impl ReplicaNeed {
     fn of(terms: &Terms, rules: &Rules) -> Self {
         let all = [
             (rules.min, Reason::Minimum),
@@ -304,7 +310,7 @@ fn trouble(terms: &Terms, sample: &Sample, half_out: bool) -> Option<Reason> {
 }
 
 /// Says why the number stays as it is, where that is right.
-fn steady(terms: &Terms, need: Need, before: usize) -> Reason {
+fn steady(terms: &Terms, need: ReplicaNeed, before: usize) -> Reason {
     if 0 < terms.overdue && terms.ready < need.replicas {
         return Reason::NotComing;
     }

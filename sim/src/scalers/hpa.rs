@@ -1,4 +1,4 @@
-//! Kubernetes' Horizontal Pod Autoscaler with its defaults, on one of two signals: the mean utilisation of the ready
+//! Kubernetes' horizontal autoscaler (HPA) with its defaults, on one of two signals: the mean utilisation of the ready
 //! replicas, or, as KEDA hands it over, waiting requests in all over a number for each replica. It looks every 15
 //! seconds, leaves a tenth alone, doubles or adds four at most, and goes down to the highest of the last five minutes.
 
@@ -12,7 +12,7 @@ use super::{FleetView, Limits, ScaleRule, real, whole_up};
 const EVERY: u32 = 15;
 const TOLERANCE: f64 = 0.1;
 const DOWN_WINDOW: Duration = Duration::from_secs(300);
-const UP_PODS: usize = 4;
+const UP_COUNT: usize = 4;
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +73,7 @@ impl ScaleRule for Hpa {
         }
         self.wanted.push_back((now, desired));
         let wanted = if current < desired {
-            desired.min((2 * current).max(current + UP_PODS))
+            desired.min((2 * current).max(current + UP_COUNT))
         } else {
             let highest = self.wanted.iter().map(|it| it.1).max().unwrap_or(desired);
             highest.min(current)

@@ -1,4 +1,4 @@
-//! Knative's pod autoscaler: mean concurrency over a minute, over a target for each replica; when the last six seconds
+//! Knative's autoscaler (KPA): mean concurrency over a minute, over a target for each replica; when the last six seconds
 //! alone would need twice the ready replicas, it panics: it follows those, and takes nothing away for a minute.
 
 use std::collections::VecDeque;

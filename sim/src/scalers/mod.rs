@@ -38,8 +38,10 @@ pub trait ScaleRule: fmt::Debug + Send {
     /// Looks at the fleet, once a second, and says a number where it has one to say.
     fn look(&mut self, now: Moment, view: &FleetView) -> Option<usize>;
 
-    /// A replica is ready, so long after it was asked for.
-    fn on_ready(&mut self, _took: Duration) {}
+    /// A replica is ready; `took` is the time since it was asked for.
+    fn on_ready(&mut self, took: Duration) {
+        _ = took;
+    }
 }
 
 /// The bounds that all rules keep.
