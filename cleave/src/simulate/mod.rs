@@ -13,6 +13,9 @@ mod page;
 mod plan;
 mod routers;
 mod runs;
+mod scale;
+mod scale_plot;
+mod scale_table;
 mod scenario;
 mod subsets;
 mod subsets_plot;
@@ -35,6 +38,7 @@ enum Command {
     Sweep(Box<sweep::Sweep>),
     Swarm(swarm::Swarm),
     Subsets(Box<subsets::Subsets>),
+    Scale(Box<scale::Scale>),
 }
 
 impl Args {
@@ -44,6 +48,7 @@ impl Args {
             Some(Command::Sweep(sweep)) => sweep.run(),
             Some(Command::Swarm(swarm)) => swarm.run(),
             Some(Command::Subsets(subsets)) => subsets.run(),
+            Some(Command::Scale(scale)) => scale.run(),
         }
     }
 }

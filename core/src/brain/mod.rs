@@ -36,6 +36,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::cluster::News;
+use crate::cost::MeanRequest;
 use crate::domain::Moment;
 use crate::fleet::Fleet;
 use crate::prefix::PrefixIndex;
@@ -98,6 +99,8 @@ pub struct Brain {
     notices: Notices,
     /// The work that is asked for, for the one that sizes the pool.
     offered: Offered,
+    /// What requests take, in the mean.
+    usual: MeanRequest,
     swept_at: Moment,
 }
 
@@ -121,6 +124,7 @@ impl Brain {
             explaining: Explaining::default(),
             notices: Notices::default(),
             offered: Offered::default(),
+            usual: MeanRequest::default(),
             swept_at: Moment::ZERO,
             settings,
         }

@@ -196,8 +196,10 @@ impl Brain {
             output_tokens: usage.output,
         };
         let predicted = booking.estimate.work.as_mu();
+        let hardware = std::sync::Arc::clone(&replica.hardware);
         self.offered.on_settled(predicted, replica.hardware.mu(bill.cost_ms));
-        self.admission.settle(now, booking.key, &booking.estimate, &replica.hardware, bill);
+        self.admission.settle(now, booking.key, &booking.estimate, &hardware, bill);
+        self.learn_usual(&hardware.cost, &came);
         self.tell_ended(request, booking, &bill);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::cost::{MeanRequest, RequestCost};
 use crate::domain::{Moment, ReplicaId, float};
 use crate::fleet::{Replica, Standing};
 use crate::queue::Use;
@@ -10,10 +11,14 @@ use crate::scaling::{Holding, Sample, cache_value};
 
 use super::Brain;
 use super::admission::Parked;
+use super::books::Computed;
 use super::event::Refusal;
 
 /// A replica that was sent fewer requests than this is cold: what it shows says little of what it can do.
 const WARM_AFTER: u64 = 64;
+/// How much the newest request counts in what requests take.
+const NEW_SHARE: f64 = 1.0 / 256.0;
+
 impl Brain {
     /// Takes what the pool was like since this was asked last. For one asker: it is counted anew afterwards.
     pub fn take_sample(&mut self, now: Moment) -> Sample {
@@ -48,14 +53,25 @@ impl Brain {
         }
     }
 
-    /// What one replica does in a minute at its knee, up to which its promises hold, by those that are warm; by the hardware of the others
+    /// What one replica does in a minute within its promises, by those that are warm; by the hardware of the others
     /// where none is.
     fn capacity(&self) -> Option<f64> {
         let there = || self.fleet.iter().filter(|it| !it.leaving && !it.is_joining());
         let warm = there().filter(|it| WARM_AFTER <= it.sent_total);
-        let shown = mean(warm.map(Replica::capacity_mu_per_min));
-        let told = mean(there().map(|it| it.hardware.capacity_mu_per_min));
-        shown.or(told)
+        let shown = mean(warm.map(|it| self.within_promises(it) / it.pace.factor()));
+        shown.or_else(|| mean(there().map(|it| self.within_promises(it))))
+    }
+
+    /// What a replica of this hardware does in a minute: up to its knee, and no more than keeps the time between
+    /// tokens that is promised, for requests as they come.
+    fn within_promises(&self, it: &Replica) -> f64 {
+        let (usual, gap_ms) = (&self.usual, self.settings.line.classes.token_gap_ms());
+        let at_knee = it.hardware.capacity_mu_per_min;
+        if usual.cost_ms <= 0.0 {
+            return at_knee;
+        }
+        let per_min = 60_000.0 * usual.per_ms_within(&it.hardware.step, gap_ms);
+        at_knee.min(per_min * it.hardware.mu(usual.cost_ms))
     }
 
     /// Says what would be lost with each replica: what its sessions would cost to read again, by their odds to return.
@@ -76,6 +92,18 @@ impl Brain {
             in_flight_mu: it.in_flight_mu(),
         };
         stay.map(holding).collect()
+    }
+
+    /// Learns what a request took.
+    pub(super) fn learn_usual(&mut self, cost: &RequestCost, came: &Computed) {
+        let newest = MeanRequest {
+            prefill_ms: cost.prefill_ms(came.new, came.cached),
+            output_tokens: f64::from(came.output),
+            context_tokens: f64::from(came.context()),
+            cost_ms: cost.cost_ms(came.new, came.cached, came.output, came.context()),
+        };
+        let is_first = self.usual.cost_ms <= 0.0;
+        self.usual.learn(newest, if is_first { 1.0 } else { NEW_SHARE });
     }
 
     /// Counts a request that came, by what it was given of its contract.

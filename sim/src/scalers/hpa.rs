@@ -66,6 +66,11 @@ impl ScaleRule for Hpa {
             return None;
         }
         let mean = std::mem::take(&mut self.sum) / f64::from(EVERY);
+        // A replica cannot be busier than busy.
+        let mean = match self.signal {
+            Signal::Utilisation { .. } => mean.min(1.0),
+            Signal::Waiting { .. } => mean,
+        };
         let current = self.current.unwrap_or(view.sample.there());
         let desired = self.limits.clamp(self.desired(mean, view.sample.ready, current));
         while self.wanted.front().is_some_and(|it| DOWN_WINDOW < now.since(it.0)) {

@@ -27,9 +27,9 @@ pub struct FleetView {
     pub at_replicas: usize,
     /// Requests that wait, at routers and in engines.
     pub waiting: usize,
-    /// How full replicas are on average, as a share of the batch at their knee; one that is past it counts as full.
+    /// Work that comes over what the ready replicas can do within their promises.
     pub utilisation: f64,
-    /// How many requests a replica runs at its knee.
+    /// How many requests a replica has when it does all it can within its promises, by how long requests stay.
     pub knee: f64,
 }
 

@@ -15,6 +15,8 @@ use super::heap::Happening;
 use super::requests::index;
 
 const LOOK: Duration = Duration::from_secs(1);
+/// How much of what was seen a look before still counts in how long requests stay.
+const FADES: f64 = 0.998;
 
 /// The fleet at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -144,20 +146,11 @@ impl World {
 
     fn view(&mut self, starting: usize) -> FleetView {
         let mut view = FleetView::default();
-        let mut fills = 0.0;
         for (number, router) in self.routers.iter_mut().enumerate() {
             let sample = router.brain.take_sample(self.now);
-            let live = router.brain.live(self.now);
-            view.waiting += live.waiting;
+            view.waiting += router.brain.waiting_count();
             if number == 0 {
                 view.sample = sample;
-                let fill = |it: &cleave_core::brain::LiveReplica| it.fill.min(1.0);
-                fills = live.replicas.iter().filter(|it| it.state == "up").map(fill).sum();
-                // The batch at the knee shows in any replica that has something to do.
-                let busiest = live.replicas.iter().filter(|it| 0.0 < it.fill);
-                let knee = busiest.map(|it| f64::from(it.in_flight) / it.fill).fold(0.0, f64::max);
-                view.knee = if 0.0 < knee { knee } else { self.knee_seen };
-                self.knee_seen = view.knee;
             } else {
                 view.sample.offered_mu += sample.offered_mu;
                 view.sample.beyond_contract_mu += sample.beyond_contract_mu;
@@ -172,8 +165,12 @@ impl World {
             view.waiting += stats.waiting;
             view.at_replicas += stats.running;
         }
-        let ready = u64::try_from(view.sample.ready.max(1)).unwrap_or(u64::MAX);
-        view.utilisation = fills / real(ready);
+        let ready = real(u64::try_from(view.sample.ready.max(1)).unwrap_or(u64::MAX));
+        let capacity = view.sample.capacity_mu_per_min.unwrap_or(0.0).max(1e-9) / 60.0;
+        view.utilisation = view.sample.offered_mu / (ready * capacity);
+        let there = real(u64::try_from(view.at_replicas).unwrap_or(u64::MAX));
+        self.flow = (FADES * self.flow.0 + there, FADES * self.flow.1 + view.sample.offered_mu);
+        view.knee = if 0.0 < self.flow.1 { capacity * self.flow.0 / self.flow.1 } else { 1.0 };
         view
     }
 }

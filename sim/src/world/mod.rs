@@ -145,8 +145,8 @@ pub struct World {
     reached: BTreeSet<usize>,
     /// The rule that sizes the fleet, where one does.
     elastic: Option<Elastic>,
-    /// The batch at a replica's knee, as it was last seen.
-    knee_seen: f64,
+    /// Requests at replicas and work offered lately, by which requests stay.
+    flow: (f64, f64),
 }
 
 impl World {
@@ -207,7 +207,7 @@ impl World {
             quarantined: Quarantined::default(),
             reached: BTreeSet::new(),
             elastic: None,
-            knee_seen: 1.0,
+            flow: (0.0, 0.0),
             replicas,
             settings,
         };
