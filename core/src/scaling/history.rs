@@ -45,7 +45,7 @@ impl History {
         let kept = BUCKET * u32::try_from(BUCKETS_MAX).unwrap_or(u32::MAX);
         left = left.min(kept);
         while !left.is_zero() {
-            let part = left.min(BUCKET - self.open);
+            let part = left.min(BUCKET.saturating_sub(self.open));
             self.open_mu += per_min * minutes(part);
             self.open += part;
             left -= part;
