@@ -72,6 +72,22 @@ fn nothing_to_play_and_too_much_to_play_are_refused_with_the_remedy() {
 }
 
 #[test]
+fn rules_that_size_a_fleet_are_compared_and_say_what_they_cost() {
+    let args =
+        ["scale", "--scenario", "scenarios/scale.toml", "--until", "1200s", "--start-up", "30s"];
+    let document = json(&args);
+    let runs = document["runs"].as_array().unwrap();
+    let names: Vec<&str> = runs.iter().map(|it| it["scaler"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ours", "hpa", "keda", "kpa", "static", "clairvoyant"]);
+    for it in runs {
+        assert!(0.0 < it["replica_hours"].as_f64().unwrap(), "{it}");
+        assert_eq!(it["requests"], runs[0]["requests"], "all play the same");
+        assert!(it["replicas_max"].as_u64().unwrap() <= 12, "{it}");
+    }
+    assert_eq!(document, json(&args), "the same seed gives the same figures");
+}
+
+#[test]
 fn sizes_of_subsets_that_nobody_was_measured_with_are_no_table_of_zeros() {
     let args = ["subsets", "--scenario", "scenarios/subsets.toml", "--floors", "none,2"];
     let why = refusal(&[&args[..], &["--seeds", "1", "--requests", "3"]].concat());

@@ -13,5 +13,6 @@ pub mod prefix;
 pub mod protocol;
 pub mod queue;
 pub mod recording;
+pub mod scaling;
 pub mod sharding;
 pub mod tokens;

@@ -7,6 +7,7 @@ pub mod measure;
 pub mod policies;
 pub mod report;
 pub mod results;
+pub mod scalers;
 pub mod swarm;
 pub mod traces;
 pub mod work;

@@ -13,6 +13,9 @@ mod page;
 mod plan;
 pub(crate) mod routers;
 pub(crate) mod runs;
+mod scale;
+mod scale_plot;
+mod scale_table;
 pub(crate) mod scenario;
 mod subsets;
 mod subsets_plot;
@@ -36,6 +39,7 @@ enum Command {
     Sweep(Box<sweep::Sweep>),
     Swarm(swarm::Swarm),
     Subsets(Box<subsets::Subsets>),
+    Scale(Box<scale::Scale>),
 }
 
 impl Args {
@@ -45,6 +49,7 @@ impl Args {
             Some(Command::Sweep(sweep)) => sweep.run(),
             Some(Command::Swarm(swarm)) => swarm.run(),
             Some(Command::Subsets(subsets)) => subsets.run(),
+            Some(Command::Scale(scale)) => scale.run(),
         }
     }
 }

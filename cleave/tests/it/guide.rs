@@ -115,6 +115,7 @@ impl Stage {
             ("--requests 200", "--requests 20".to_owned()),
             ("faults.toml", "faults.toml --requests 50".to_owned()),
             ("subsets.toml", "subsets.toml --requests 2000 --seeds 1".to_owned()),
+            ("scale.toml", "scale.toml --requests 200".to_owned()),
             ("none,1,2,3,4,8,auto", "none,2".to_owned()),
             ("--policy all", "--policy session,priced".to_owned()),
             ("--for 30s", "--for 5s".to_owned()),

@@ -62,8 +62,21 @@ impl Brain {
             return Err(self.no_replica_for(now, kept_at));
         }
         let request = arrival.request;
-        let mut parked = self.assess(now, arrival, there);
+        let parked = self.assess(now, arrival, there);
         self.explain_arrival(now, request, &parked);
+        let (mark, mu) = (parked.fingerprint.0, parked.estimate.work.as_mu());
+        let admitted = self.let_in(now, request, parked, there, actions);
+        admitted.inspect_err(|refusal| self.count_refused(now, mark, mu, *refusal))
+    }
+
+    fn let_in(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        mut parked: Parked,
+        there: &mut Candidates,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
         if parked.estimate.due.sent_by.is_some_and(|it| it < now) {
             return Err(too_late(0.0));
         }
@@ -72,6 +85,7 @@ impl Brain {
             self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));
             return Err(refusal);
         }
+        self.count_offered(now, &parked);
         self.pass_or_join(now, request, parked, there, actions)
     }
 
@@ -130,7 +144,11 @@ impl Brain {
         }
         self.explain_joining(now, &ticket, &parked, there);
         let mut displaced = Vec::new();
+        let waits = (parked.fingerprint.0, parked.estimate.work.as_mu());
         let joined = self.admission.join(now, ticket, parked, &mut displaced);
+        if joined.is_ok() {
+            self.offered.on_waiting(request, waits.0, waits.1);
+        }
         for (request, refusal) in displaced {
             self.turn_away(now, request, refusal, actions);
         }
@@ -149,6 +167,7 @@ impl Brain {
             let open = self.look(now);
             let Some((request, parked)) = self.admission.next(now, &open) else { break };
             self.explaining.on_waited(request, |it| it.go(now));
+            self.offered.on_left(request);
             let work = parked.estimate.work;
             // Replicas may have died under copies of it while it waited.
             let placed = if let Some(scope) = self.examine(now, parked.key, parked.fingerprint) {
@@ -277,6 +296,7 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.explaining.on_waited(request, |it| it.left_at = now);
+        self.offered.on_turned_away(now, request);
         actions.push(Action::Refuse { request, refusal });
     }
 

@@ -102,6 +102,11 @@ impl Brain {
         }
     }
 
+    /// Counts the requests that wait.
+    pub fn waiting_count(&self) -> usize {
+        self.admission.line().len()
+    }
+
     /// Groups the requests that wait by class, tenant and cause.
     pub fn waiting(&self, now: Moment) -> Vec<WaitingGroup> {
         self.admission.groups(now, self.placement.open(now, &self.fleet))

@@ -28,6 +28,7 @@ mod request;
 mod retry;
 mod roster;
 mod settings;
+mod sizing;
 mod snapshot;
 mod telling;
 
@@ -35,9 +36,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::cluster::News;
+use crate::cost::MeanRequest;
 use crate::domain::Moment;
 use crate::fleet::Fleet;
 use crate::prefix::PrefixIndex;
+use crate::scaling::Offered;
 use crate::tokens::TOKENS_MAX;
 
 pub use admission::Cause;
@@ -94,6 +97,10 @@ pub struct Brain {
     peers: Peers,
     explaining: Explaining,
     notices: Notices,
+    /// The work that is asked for, for the one that sizes the pool.
+    offered: Offered,
+    /// What requests take, in the mean.
+    usual: MeanRequest,
     swept_at: Moment,
 }
 
@@ -118,6 +125,8 @@ impl Brain {
             peers: Peers::new(settings.router),
             explaining: Explaining::default(),
             notices: Notices::default(),
+            offered: Offered::default(),
+            usual: MeanRequest::default(),
             swept_at: Moment::ZERO,
             settings,
         }

@@ -13,6 +13,7 @@ pub mod learned;
 mod request;
 mod solve;
 mod table;
+mod within;
 
 pub use builtin::{GPUS, H200_MEMORY_TB_S, built_in, built_in_on, from_table, guess};
 pub use coefficients::{BookError, Coefficients, CostBook, Origin};
@@ -21,6 +22,7 @@ pub use hardware::Hardware;
 pub use knee::{KneePoint, Mix, Rung, predict_rate, still_grows};
 pub use request::{MODEL_UNIT_MS, RequestCost};
 pub use table::{StepSample, TableError, read_samples};
+pub use within::MeanRequest;
 
 use serde::{Deserialize, Serialize};
 

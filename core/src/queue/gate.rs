@@ -200,6 +200,11 @@ impl Gate {
         self.living.len() < before
     }
 
+    /// Lists the living: the context of each, and what of it is counted.
+    pub fn living(&self) -> impl Iterator<Item = (SliceKey, u64, u64)> + '_ {
+        self.living.iter().map(|(key, it)| (*key, it.tokens, it.counted))
+    }
+
     pub fn snapshot(&self) -> GateSnapshot {
         let (sessions, tokens_max) = (self.living.len(), self.tokens_max);
         GateSnapshot { sessions, tokens: self.counted, tokens_max }

@@ -136,6 +136,8 @@ pub struct Measures {
     pub elsewhere_tokens: u64,
     /// Computed again because no replica had them any more, or yet.
     pub evicted_tokens: u64,
+    /// First tokens whose prompt was sent before, at least in part, and found nothing of it.
+    pub cold: u64,
     pub replicas: Vec<ReplicaTally>,
     pub tenants: BTreeMap<Tenant, Tally>,
     pub classes: BTreeMap<Class, Tally>,
@@ -187,6 +189,7 @@ impl Measures {
         self.ttft.record(now.since(arrival));
         self.prompt_tokens += u64::from(it.prompt);
         self.cached_tokens += u64::from(it.cached);
+        self.cold += u64::from(0 < it.seen && it.cached == 0);
         let had = it.anywhere.max(it.cached);
         self.elsewhere_tokens += u64::from(had - it.cached);
         self.evicted_tokens += u64::from(it.seen.saturating_sub(had));

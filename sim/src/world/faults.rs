@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    fn drain(&mut self, replica: usize) {
+    pub(super) fn drain(&mut self, replica: usize) {
         let Some(it) = self.replicas.get_mut(replica) else { return };
         if it.standing == Standing::Gone || 0 < it.leaving_from {
             return;
@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    fn join(&mut self) {
+    pub(super) fn join(&mut self) {
         let number = self.replicas.len();
         let replica = Replica::new(number, self.settings.replicas[0], &self.settings.belief);
         self.replicas.push(replica);

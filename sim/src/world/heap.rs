@@ -37,6 +37,13 @@ pub(super) enum Happening {
     },
     /// The state of all replicas is noted for the measures.
     Sample,
+    /// The rule that sizes the fleet looks at it.
+    Look,
+    /// A replica that was asked for has started.
+    Started {
+        asked_at: Moment,
+        number: u64,
+    },
     /// A fault of the script begins.
     Fault {
         number: usize,

@@ -5,6 +5,7 @@
 //! tasks would have been the obvious way, and no two runs would be alike.
 
 mod edf;
+mod elastic;
 mod endings;
 mod exchange;
 mod faults;
@@ -35,12 +36,14 @@ use crate::engine::Output;
 use crate::measure::Measures;
 use crate::traces::{Seen, Tenant, Ticket, TraceError, Workload};
 
+pub use elastic::{FleetPoint, Sizing};
 pub use heed::{PutOut, Quarantined};
 pub use ideal::Ideal;
 pub use settings::{
     Absent, Belief, Exchange, Fault, FaultKind, ReplicaSettings, Timeouts, View, WorldSettings,
 };
 
+use elastic::Elastic;
 use flight::Flight;
 use heap::{Happening, Heap};
 use pooled::Pooled;
@@ -140,6 +143,10 @@ pub struct World {
     quarantined: Quarantined,
     /// Replicas that a harmful request has reached.
     reached: BTreeSet<usize>,
+    /// The rule that sizes the fleet, where one does.
+    elastic: Option<Elastic>,
+    /// Requests at replicas and work offered lately, by which requests stay.
+    flow: (f64, f64),
 }
 
 impl World {
@@ -199,6 +206,8 @@ impl World {
             put_out: Vec::new(),
             quarantined: Quarantined::default(),
             reached: BTreeSet::new(),
+            elastic: None,
+            flow: (0.0, 0.0),
             replicas,
             settings,
         };
@@ -320,6 +329,8 @@ impl World {
             Happening::Probe { router } => self.probe(router),
             Happening::Wake { router } => self.wake(router),
             Happening::Sample => self.sample(),
+            Happening::Look => self.look(),
+            Happening::Started { asked_at, number } => self.started(asked_at, number),
             Happening::Fault { number } => self.begin_fault(number),
             Happening::Mend { number } => self.end_fault(number),
             Happening::Revive { replica } => self.revive(replica),

@@ -67,6 +67,10 @@ impl Replica {
         self.standing == Standing::Up
     }
 
+    pub(super) fn is_gone(&self) -> bool {
+        self.standing == Standing::Gone
+    }
+
     pub(super) fn set_frozen(&mut self, frozen: bool) {
         self.frozen = frozen.then(|| self.engine.stats());
     }

@@ -2,6 +2,7 @@
 //! orderings that others have published.
 
 mod books;
+mod elastic;
 mod faults;
 mod learning;
 mod light;

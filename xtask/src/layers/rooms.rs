@@ -19,6 +19,7 @@ const GRANTS: &[Grant] = &[
     ("core", "recording", &["cost"]),
     ("core", "tokens", &["domain"]),
     ("core", "queue", &["domain"]),
+    ("core", "scaling", &["domain"]),
     ("core", "policy", &["domain", "cost", "prefix"]),
     ("core", "cluster", &["domain", "cost", "fleet", "kept", "sharding", "tokens"]),
     (
@@ -26,7 +27,7 @@ const GRANTS: &[Grant] = &[
         "brain",
         &[
             "cluster", "domain", "protocol", "cost", "fleet", "policy", "prefix", "queue",
-            "sharding", "tokens",
+            "scaling", "sharding", "tokens",
         ],
     ),
     // Traces go to a collector that may be behind TLS.
@@ -58,10 +59,11 @@ const GRANTS: &[Grant] = &[
     ),
     ("sim", "engine", &[]),
     ("sim", "policies", &[]),
+    ("sim", "scalers", &[]),
     ("sim", "traces", &[]),
     ("sim", "work", &[]),
     ("sim", "measure", &["traces"]),
-    ("sim", "world", &["engine", "measure", "traces", "work"]),
+    ("sim", "world", &["engine", "measure", "scalers", "traces", "work"]),
     ("sim", "results", &["measure", "world"]),
     ("sim", "bounds", &["results", "traces", "world"]),
     ("sim", "swarm", &["engine", "policies", "traces", "world"]),

@@ -184,6 +184,11 @@ impl Admission {
         self.gate.snapshot()
     }
 
+    /// Lists the sessions that live: their context, and what of it will be wanted again as far as chance tells.
+    pub(in crate::brain) fn living(&self) -> impl Iterator<Item = (SliceKey, u64, u64)> + '_ {
+        self.gate.living()
+    }
+
     /// Counts what contracts hold for requests, and those of the requests that wait.
     pub(in crate::brain) fn reserved(&self) -> (u64, usize) {
         let waiting = self.parked.values().filter(|it| it.estimate.is_held()).count();
