@@ -11,6 +11,7 @@ mod hardware;
 mod manual;
 mod membership;
 mod mock;
+mod scale;
 mod serve;
 mod simulate;
 mod stopping;
@@ -53,6 +54,7 @@ enum Command {
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
     Explain(explain::Args),
+    Scale(scale::Args),
     Simulate(Box<simulate::Args>),
     Completions(manual::Completions),
     #[command(hide = true)]
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Explain(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Scale(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Simulate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => args.run().map(|()| ExitCode::SUCCESS),

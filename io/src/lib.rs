@@ -7,6 +7,7 @@ pub mod coordination;
 pub mod discovery;
 pub mod proxy;
 pub mod replicas;
+pub mod scaling;
 pub mod telemetry;
 pub mod tls;
 pub mod tokenizer;

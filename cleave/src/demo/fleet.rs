@@ -101,7 +101,8 @@ impl DemoFleet {
     ) -> anyhow::Result<SocketAddr> {
         let listen_at = async |listen| {
             let (tokens, tls, hosts, compared) = (Vec::new(), None, Vec::new(), compared.clone());
-            let settings = AdminSettings { listen, tokens, tls, hosts, compared };
+            let settings =
+                AdminSettings { listen, keda_listen: None, tokens, tls, hosts, compared };
             AdminServer::bind(&settings, Arc::clone(&self.router)).await
         };
         let server: Result<AdminServer, AdminBindError> = match listen {
@@ -231,5 +232,7 @@ fn pool(policy: PolicyKind, origins: impl Iterator<Item = Origin>) -> PoolSettin
         probe: ProbeSettings::default(),
         resume: false,
         passing: Passing::default(),
+        scaling: None,
+        is_whole: true,
     }
 }

@@ -25,6 +25,7 @@ mod page;
 mod priced;
 mod reload;
 mod restart;
+mod scaling;
 mod sessions;
 mod subsets;
 mod tenants;

@@ -13,6 +13,7 @@ mod problem;
 mod raw;
 mod reference;
 mod reload;
+mod scaling;
 mod settle;
 mod shape;
 mod subsets;

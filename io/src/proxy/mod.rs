@@ -30,6 +30,7 @@ mod rescue;
 mod resume;
 mod router;
 mod salts;
+mod scale;
 mod sending;
 mod server;
 mod settings;
@@ -51,9 +52,13 @@ pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, R
 pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaFlow};
 pub(crate) use guard::{Guard, Socket};
 pub use orders::{Given, StandingOrders};
-pub use pool::{LiveMember, Pool};
+pub use pool::{LiveMember, Pool, ScaledReplica};
 pub use router::{NotAudited, Router};
 pub use salts::CacheSecret;
+pub use scale::{
+    Actuator, KubernetesScale, ScaleBoard, ScaleCommand, ScaleKind, ScaleMode, ScalePoint,
+    ScaleState, ScaleStep, ScaleTarget, ScalingSettings,
+};
 pub use server::{BindError, Server};
 pub use settings::{
     CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use cleave_core::brain::Order;
-use cleave_core::domain::ReplicaId;
+use cleave_core::domain::{Place, ReplicaId};
 use serde::{Deserialize, Serialize};
 
 /// By which token an order was given, and when, in UTC as RFC 3339 writes it.
@@ -64,6 +64,9 @@ impl StandingOrders {
                 } else {
                     self.pinned.insert(workload, Pin { replicas, given });
                 }
+            }
+            Order::Forget { place } => {
+                self.drained.retain(|it, _| Place::of(it) != *place);
             }
             Order::Zone { .. } | Order::Restore { .. } => {}
         }

@@ -103,5 +103,7 @@ pub(super) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         probe: ProbeSettings::default(),
         resume: false,
         passing: Passing::default(),
+        scaling: None,
+        is_whole: true,
     }
 }

@@ -38,6 +38,7 @@ const GRANTS: &[Grant] = &[
     ("io", "proxy", &["replicas", "telemetry", "tls", "tokenizer"]),
     ("io", "admin", &["proxy", "replicas", "telemetry", "tls"]),
     ("io", "coordination", &["proxy", "telemetry"]),
+    ("io", "scaling", &["discovery", "proxy", "telemetry"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
     (
         "io",

@@ -13,6 +13,7 @@ mod reach;
 mod reading;
 mod retry_budget;
 mod settle;
+mod start;
 pub(super) mod waiting;
 
 use std::time::Duration;
@@ -39,6 +40,7 @@ pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
 pub(super) use settle::Bill;
+use start::Starting;
 
 /// Capacity is idle below this part of a class's limits: requests beyond their contract may use it.
 const IDLE_PART: f64 = 0.5;
@@ -61,6 +63,8 @@ pub(super) struct Admission {
     /// The buffer of an earlier look, to be used again.
     spare: Vec<Fill>,
     capacity_per_min: Work,
+    /// Where replicas are started when work waits.
+    starting: Option<Starting>,
     /// What retries may add to the load.
     pub(super) retries: RetryBudget,
 }
@@ -87,6 +91,7 @@ impl Admission {
             parked: IndexMap::default(),
             spare: Vec::new(),
             capacity_per_min: Work::ZERO,
+            starting: None,
             retries: RetryBudget::new(retries),
             settings: settings.clone(),
         }

@@ -7,6 +7,7 @@ mod cluster;
 mod engine;
 mod kubernetes;
 mod ports;
+mod scaling;
 mod sections;
 mod subsets;
 mod tenancy;
@@ -31,6 +32,7 @@ pub(super) use cluster::ClusterSection;
 pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
 pub(super) use kubernetes::{KubernetesSection, PodKeysSection};
 pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};
+pub(super) use scaling::ScalingSection;
 pub(super) use sections::{
     BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection, QuarantineSection,
     RetriesSection, SessionsSection, TimeoutsSection,
@@ -194,6 +196,7 @@ pub(super) struct PoolSection {
     /// under TLS.
     pub discover: Option<Text<Source>>,
     pub kubernetes: Option<KubernetesSection>,
+    pub scaling: Option<ScalingSection>,
 }
 
 /// A model's name as clients send it.

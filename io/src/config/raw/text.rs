@@ -21,7 +21,7 @@ use crate::admin::Secret;
 use crate::config::problem::Wrong;
 use crate::coordination::PeerAddress;
 use crate::discovery::{EnginePort, Source};
-use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
+use crate::proxy::{CacheScope, KeyHash, ScaleTarget, UnknownKeys};
 use crate::replicas::Origin;
 use crate::telemetry::{LogFormat, TraceProtocol};
 
@@ -70,6 +70,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         WorkloadId::FORMAT => reads::<WorkloadId>(text),
         CollectorUrl::FORMAT => reads::<CollectorUrl>(text),
         HeaderText::FORMAT => reads::<HeaderText>(text),
+        ScaleTarget::FORMAT => reads::<ScaleTarget>(text),
         _ => Ok(()),
     }
 }

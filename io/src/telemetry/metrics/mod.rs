@@ -13,6 +13,7 @@ mod peers;
 mod process;
 mod replicas;
 mod requests;
+mod scale;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use line::TenantGauges;
 pub use peers::PeerGauges;
 pub use replicas::ReplicaGauges;
 pub use requests::PoolMetrics;
+pub use scale::ScaleGauges;
 pub use served::{ReplicaHandles, ServedRequest, TenantMetrics};
 pub use text::MetricsFormat;
 pub use traces::TracedHistogram;
@@ -62,6 +64,7 @@ pub struct Metrics {
     gen_ai: Arc<gen_ai::GenAiFamilies>,
     process: process::ProcessFamilies,
     peers: peers::PeerFamilies,
+    scale: scale::ScaleFamilies,
     traces: traces::TraceFamilies,
 }
 
@@ -82,6 +85,7 @@ impl Default for Metrics {
             gen_ai: Arc::default(),
             process: process::ProcessFamilies::default(),
             peers: peers::PeerFamilies::default(),
+            scale: scale::ScaleFamilies::default(),
             traces: traces::TraceFamilies::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
@@ -95,6 +99,7 @@ impl Default for Metrics {
         it.gen_ai.register(&mut it.registry);
         it.process.register(&mut it.registry);
         it.peers.register(&mut it.registry);
+        it.scale.register(&mut it.registry);
         it.traces.register(&mut it.registry);
         it.registry.register(
             "cleave_log_lines_dropped",
@@ -163,6 +168,11 @@ impl Metrics {
         self.peers.set(peers);
     }
 
+    /// Sets how many replicas a pool should have.
+    pub fn set_scale(&self, pool: &str, it: &ScaleGauges) {
+        self.scale.set(pool, it);
+    }
+
     /// Sets where this router stands among the others.
     pub fn set_standing(&self, standing: &ClusterStanding, leads: bool) {
         self.peers.set_standing(standing, leads);
@@ -178,6 +188,7 @@ impl Metrics {
         self.replicas.clear();
         self.decisions.clear();
         self.line.clear();
+        self.scale.clear();
     }
 
     /// Writes everything as `OpenMetrics`.
