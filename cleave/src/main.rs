@@ -14,6 +14,7 @@ mod membership;
 mod mock;
 mod plane;
 mod replay;
+mod scale;
 mod serve;
 mod simulate;
 mod stopping;
@@ -57,6 +58,7 @@ enum Command {
     MockReplica(mock::Args),
     Calibrate(calibrate::Args),
     Explain(explain::Args),
+    Scale(scale::Args),
     Simulate(Box<simulate::Args>),
     Replay(Box<replay::Args>),
     Completions(manual::Completions),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::MockReplica(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Explain(args) => args.run().map(|()| ExitCode::SUCCESS),
+        Command::Scale(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Calibrate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Simulate(args) => args.run().map(|()| ExitCode::SUCCESS),
         Command::Replay(args) => args.run().map(|()| ExitCode::SUCCESS),

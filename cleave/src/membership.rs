@@ -30,6 +30,8 @@ struct MembershipState {
 struct Watch {
     source: Source,
     found: Vec<FoundReplica>,
+    /// Whether the source was ever read.
+    is_read: bool,
     /// A class that a replica names and the pool does not know, as it was told.
     unknown_class: Option<String>,
     end: CancellationToken,
@@ -75,7 +77,8 @@ impl Membership {
             }
         };
         self.tasks.spawn(Arc::clone(&self.router).keep_up("discovery", watching));
-        Watch { source, found: Vec::new(), unknown_class: None, end }
+        let (found, is_read, unknown_class) = Default::default();
+        Watch { source, found, is_read, unknown_class, end }
     }
 
     fn on_source(&self, pool: &str, event: SourceEvent) {
@@ -104,7 +107,7 @@ impl Membership {
         let mut state = self.lock();
         let unknown = state.unknown_class(pool, &there);
         let Some(watch) = state.watches.get_mut(pool) else { return };
-        watch.found = there;
+        (watch.found, watch.is_read) = (there, true);
         let is_news = watch.unknown_class != unknown;
         watch.unknown_class.clone_from(&unknown);
         self.router.apply(state.pools(), state.tenants.clone());
@@ -135,6 +138,7 @@ impl MembershipState {
         for pool in &mut pools {
             let Some(watch) = self.watches.get(&pool.name) else { continue };
             let listed: BTreeSet<_> = pool.replicas.iter().map(|it| it.origin.clone()).collect();
+            pool.is_whole = watch.is_read;
             // What the configuration says of a replica counts.
             let found = watch.found.iter().filter(|it| !listed.contains(&it.origin));
             let access = access_of(&pool.access, &watch.source);
@@ -164,6 +168,7 @@ fn replica(pool: &PoolSettings, found: &FoundReplica, access: Access) -> Replica
     let named = found.class.as_ref().and_then(|it| pool.classes.named.get(it));
     let hosting = Hosting {
         unit: found.unit.clone(),
+        name: found.name.clone(),
         process: found.process.clone(),
         is_ready: found.is_ready,
     };

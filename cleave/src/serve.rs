@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
-use cleave_io::admin::{self, AdminServer};
+use cleave_io::admin::{self, AdminBindError, AdminServer, KedaServer};
 use cleave_io::config::{self, Config, Flags};
 use cleave_io::coordination::{self, Cluster};
 use cleave_io::proxy::Router;
+use cleave_io::scaling;
 use cleave_io::telemetry::{self, AccessLog, Incident};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{interval, sleep};
@@ -119,7 +120,7 @@ impl Serve {
             know_replicas(&router).await;
             coordination::take_over(&router).await;
         }
-        announce(self.role, &config, server.local_addr()?, port.address)?;
+        announce(self.role, &config, server.local_addr()?, &port)?;
         warn_of_open_admin(&config, &router, port.address);
         successor::tell_supervisor();
 
@@ -134,6 +135,8 @@ impl Serve {
         beside.keep("traces", move || Arc::clone(&traced).send_traces());
         let recorded = Arc::clone(&router);
         beside.keep("recording", move || Arc::clone(&recorded).record());
+        let scaled = Arc::clone(&router);
+        beside.keep("scaling", move || scaling::run(Arc::clone(&scaled)));
         beside.keep("tick", move || Arc::clone(&router).tick());
         let handing = Arc::new(Handing {
             listener: server.share_listener()?,
@@ -242,12 +245,17 @@ fn announce(
     role: Role,
     config: &Config,
     listen: SocketAddr,
-    admin_listen: SocketAddr,
+    port: &RunningAdmin,
 ) -> anyhow::Result<()> {
     let data = role.scheme(config.proxy.tls.is_some());
     let admin = Role::Proxy.scheme(config.admin.tls.is_some());
+    let keda = port.settings.keda_listen.map(|it| format!(", KEDA on grpc://{it}"));
+    let (admin_listen, keda) = (port.address, keda.unwrap_or_default());
     let mut out = std::io::stdout();
-    writeln!(out, "cleave listening on {data}://{listen}, admin on {admin}://{admin_listen}")?;
+    writeln!(
+        out,
+        "cleave listening on {data}://{listen}, admin on {admin}://{admin_listen}{keda}"
+    )?;
     out.flush()?;
     for pool in &config.pools {
         let (replicas, policy) = (pool.replicas.len(), pool.brain.policy);
@@ -288,20 +296,35 @@ impl RunningAdmin {
         patient: bool,
     ) -> anyhow::Result<Self> {
         let until = Instant::now() + ADMIN_WAIT;
-        let server = loop {
-            match AdminServer::bind(settings, Arc::clone(router)).await {
-                Ok(server) => break server,
+        let (server, keda) = loop {
+            match bind(settings, router).await {
+                Ok(servers) => break servers,
                 Err(_) if patient && Instant::now() < until => sleep(POLL).await,
                 Err(error) => return Err(error.into()),
             }
         };
         let (address, end) = (server.local_addr()?, CancellationToken::new());
-        TaskTracker::new().spawn(server.run(end.clone()));
+        let tasks = TaskTracker::new();
+        tasks.spawn(server.run(end.clone()));
+        let keda_listen = keda.as_ref().map(KedaServer::local_addr).transpose()?;
+        if let Some(keda) = keda {
+            tasks.spawn(keda.run(end.clone()));
+        }
         // Opened again, it is where it was, even if the port was chosen by the system.
-        let settings = admin::AdminSettings { listen: address, ..settings.clone() };
+        let settings = admin::AdminSettings { listen: address, keda_listen, ..settings.clone() };
         let router = Arc::clone(router);
         Ok(Self { settings, router, address, end })
     }
+}
+
+/// Binds the ports of operators: the admin port, and KEDA's where it has one.
+async fn bind(
+    settings: &admin::AdminSettings,
+    router: &Arc<Router>,
+) -> Result<(AdminServer, Option<KedaServer>), AdminBindError> {
+    let server = AdminServer::bind(settings, Arc::clone(router)).await?;
+    let Some(address) = settings.keda_listen else { return Ok((server, None)) };
+    Ok((server, Some(KedaServer::bind(address, Arc::clone(router)).await?)))
 }
 
 /// Waits until every replica was heard of, for a while: until then the process before us serves, and

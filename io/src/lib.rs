@@ -8,6 +8,7 @@ pub mod discovery;
 pub mod picker;
 pub mod proxy;
 pub mod replicas;
+pub mod scaling;
 pub mod telemetry;
 pub mod tls;
 pub mod tokenizer;

@@ -17,6 +17,7 @@ mod dependencies;
 mod dist;
 mod e2e_envoy;
 mod e2e_kube;
+mod e2e_scale;
 mod e2e_vllm;
 mod finding;
 mod fuzz;
@@ -75,6 +76,8 @@ enum Command {
     E2eEnvoy(e2e_envoy::Args),
     /// Check the router against a real API server of Kubernetes on this machine
     E2eKube(e2e_kube::Args),
+    /// Check a router that starts and stops mock replicas as the work needs them
+    E2eScale(e2e_scale::Args),
     /// Check the router in front of two real vLLM replicas on this machine's processor
     E2eVllm(e2e_vllm::Args),
 }
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::E2eEnvoy(args) => e2e_envoy::run(&args),
         Command::E2eKube(args) => e2e_kube::run(&args),
+        Command::E2eScale(args) => e2e_scale::run(&args),
         Command::E2eVllm(args) => e2e_vllm::run(&args),
     };
     match outcome {

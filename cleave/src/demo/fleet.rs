@@ -108,8 +108,9 @@ impl DemoFleet {
     ) -> anyhow::Result<SocketAddr> {
         let listen_at = async |listen| {
             let (tokens, tls, hosts, compared) = (Vec::new(), None, Vec::new(), compared.clone());
-            let replayer = std::env::current_exe().ok();
-            let settings = AdminSettings { listen, tokens, tls, hosts, compared, replayer };
+            let (replayer, keda_listen) = (std::env::current_exe().ok(), None);
+            let settings =
+                AdminSettings { listen, keda_listen, tokens, tls, hosts, compared, replayer };
             AdminServer::bind(&settings, Arc::clone(&self.router)).await
         };
         let server: Result<AdminServer, AdminBindError> = match listen {
@@ -241,5 +242,7 @@ fn pool(policy: PolicyKind, origins: impl Iterator<Item = Origin>) -> PoolSettin
         probe: ProbeSettings::default(),
         resume: false,
         passing: Passing::default(),
+        scaling: None,
+        is_whole: true,
     }
 }

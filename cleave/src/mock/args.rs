@@ -1,6 +1,7 @@
 //! `cleave mock-replica`: the command line of one mock replica in a process of its own.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use cleave_sim::engine;
@@ -60,6 +61,9 @@ pub(crate) struct Args {
     /// Share of answers cut in the middle
     #[arg(long, default_value_t = 0.0, value_parser = parse_share)]
     truncate_rate: f64,
+    /// Listen only after this time, as an engine that loads its model does: 30s, 2m
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    start_delay: Duration,
     /// Stretch every step of the engine
     #[arg(long, default_value_t = 1.0, value_parser = parse_slow_factor)]
     slow_factor: f64,
@@ -95,6 +99,7 @@ impl Args {
     async fn serve(self) -> anyhow::Result<Ended> {
         // Each waiting client holds a descriptor; a lower limit only means fewer of them.
         _ = rlimit::increase_nofile_limit(u64::MAX);
+        tokio::time::sleep(self.start_delay).await;
         let listener = TcpListener::bind((self.host, self.port))
             .await
             .with_context(|| format!("cannot listen on {}:{}", self.host, self.port))?;

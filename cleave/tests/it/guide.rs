@@ -23,7 +23,7 @@ cleave() {
     case $command in
         serve) until_listening serve --listen 127.0.0.1:0 --admin 127.0.0.1:0 "$@" ;;
         mock-replica) until_listening mock-replica "$@" ;;
-        top|explain|assignment) "$BIN" $command --admin $ADMIN "$@" ;;
+        top|explain|assignment|scale) "$BIN" $command --admin $ADMIN "$@" ;;
         # A mock that does not wait has no times to fit; what is measured has tests of its own.
         calibrate) "$BIN" calibrate --quick "$@" 2> log.txt || grep "too little was measured" log.txt ;;
         *) "$BIN" $command "$@" ;;
@@ -178,6 +178,7 @@ commands_of! {
     commands_of_operations_run "operations.md",
     commands_of_page_run "page.md",
     commands_of_replay_run "replay.md",
+    commands_of_scaling_run "scaling.md",
     commands_of_sessions_run "sessions.md",
     commands_of_sharding_run "sharding.md",
     commands_of_simulator_run "simulator.md",

@@ -26,6 +26,7 @@ mod priced;
 mod record;
 mod reload;
 mod restart;
+mod scaling;
 mod sessions;
 mod store;
 mod subsets;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::{Moment, Place, RequestId, span_of_ms};
-use crate::fleet::{Reason, Standing};
+use crate::fleet::{Reason, Replica, Standing};
 use crate::policy::Ask;
 use crate::queue::Ticket;
 
@@ -58,7 +58,8 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         let kept_at = arrival.outline.kept_at;
-        if there.is_empty() && (kept_at.is_some() || !self.expects_replica(now)) {
+        let is_expected = || self.awaits_start() || self.expects_replica(now);
+        if there.is_empty() && (kept_at.is_some() || !is_expected()) {
             return Err(self.no_replica_for(now, kept_at));
         }
         let request = arrival.request;
@@ -97,7 +98,8 @@ impl Brain {
         let keeper = arrival.outline.kept_at.and_then(|_| there.ids().next());
         let home = keeper.or(home);
         let replica = home.and_then(|it| self.fleet.get(it)).or_else(|| self.fleet.iter().next());
-        let hardware = replica.map_or_else(Arc::default, |it| Arc::clone(&it.hardware));
+        let hardware = replica.map(|it| &it.hardware).or_else(|| self.admission.hardware_to_come());
+        let hardware = hardware.map_or_else(Arc::default, Arc::clone);
         let is_divided = placement.is_divided(there);
         self.admission.assess(now, arrival, home, is_divided, &hardware)
     }
@@ -139,7 +141,11 @@ impl Brain {
             self.find_reach(now, parked.key);
         }
         let mut ticket = self.admission.ticket(now, request, &parked);
-        if there.is_empty() {
+        if there.is_empty() && self.awaits_start() {
+            if let Some(refusal) = self.admission.unready(now, &ticket, &parked) {
+                return Err(refusal);
+            }
+        } else if there.is_empty() {
             ticket.expires_at = ticket.expires_at.min(now + REPLICA_WAIT_MAX);
         }
         self.explain_joining(now, &ticket, &parked, there);
@@ -310,6 +316,15 @@ impl Brain {
             })
     }
 
+    /// Tells whether the pool has no replica but such as start or go, and one is asked for when work waits.
+    fn awaits_start(&self) -> bool {
+        let is_passing =
+            |it: &Replica| it.leaving || it.is_joining() || self.placement.is_drained(it.place);
+        self.settings.line.holds
+            && self.admission.ready_in().is_some()
+            && self.fleet.iter().all(is_passing)
+    }
+
     /// Tells whether no replica is up, so that requests wait for a replica and not for their turn.
     fn is_down(&self) -> bool {
         let mut standings = self.fleet.iter().map(|it| it.breaker.standing());
@@ -328,6 +343,9 @@ impl Brain {
 
     /// Says when a replica may be there again.
     fn no_replica(&self, now: Moment) -> Refusal {
+        if let Some(ready_in) = self.admission.ready_in().filter(|_| self.awaits_start()) {
+            return Refusal::NoReplica { retry_after: ready_in.max(RETRY_AFTER) };
+        }
         let soonest = self.fleet.iter().filter(|it| !it.leaving).filter_map(|it| {
             match it.breaker.standing() {
                 Standing::Out { until, .. } => Some(until.since(now)),

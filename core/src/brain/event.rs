@@ -115,6 +115,12 @@ pub enum Event {
         router: RouterId,
         is_lost: bool,
     },
+    /// The number of replicas follows the work: one that is asked for now is ready after `ready_in`, and is of this
+    /// hardware. Nothing follows the work without a time.
+    Scaling {
+        ready_in: Option<Duration>,
+        hardware: Arc<Hardware>,
+    },
     /// Whether this router plans which replicas workloads use, for all routers.
     Elected {
         leads: bool,

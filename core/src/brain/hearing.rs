@@ -134,6 +134,7 @@ impl Brain {
             let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
             self.placement.on_demand(now, opened.key, work_mu, tokens);
             self.admission.spend_elsewhere(now, tenant, spent);
+            self.offered.on_arrival(now, 0, spent.0.as_mu());
         }
         let prompt = (&opened.chain, opened.block_tokens, opened.adapter);
         self.peers.note_block_tokens(opened.block_tokens);

@@ -144,6 +144,9 @@ impl<'a> Drive<'a> {
         let held: u64 = tenants.iter().map(|it| it.usage.reserved).sum();
         assert!(held <= self.requests, "{held} reserved for {} requests", self.requests);
         brain.contract(now, tenant);
+        let sample = brain.take_sample(now);
+        assert!([sample.offered_mu, sample.held_mu, sample.refused_mu].iter().all(is_number));
+        assert!(brain.holdings(now).iter().all(|it| is_number(&it.cache_ms)));
     }
 
     fn event(&mut self) -> Option<Event> {
@@ -168,10 +171,11 @@ impl<'a> Drive<'a> {
             18 => Event::Reported { replica, report: self.report() },
             19 => self.heard(),
             20 => self.ordered(replica),
-            _ => match self.byte() % 4 {
+            _ => match self.byte() % 5 {
                 0 => Event::Sign { replica, at: self.moment() },
                 1 => Event::Unawaited { replica },
                 2 => self.classed(replica),
+                3 => self.scaling(),
                 _ => Event::Restarted { replica },
             },
         })
@@ -237,6 +241,11 @@ impl<'a> Drive<'a> {
         Event::Classed { replica, hardware: Arc::new(Hardware::of_steps("odd", step)) }
     }
 
+    fn scaling(&mut self) -> Event {
+        let ready_in = self.flag().then(|| Duration::from_millis(self.figure()));
+        Event::Scaling { ready_in, hardware: Arc::default() }
+    }
+
     fn contracted(&mut self) -> Event {
         let count = self.byte() % 4;
         let limits = (0..count).map(|_| {
@@ -279,13 +288,14 @@ impl<'a> Drive<'a> {
 
     fn ordered(&mut self, replica: ReplicaId) -> Event {
         let workload = u32::from(self.byte() % 4) << 8;
-        Event::Ordered(match self.byte() % 7 {
+        Event::Ordered(match self.byte() % 8 {
             0 => Order::Freeze,
             1 => Order::Unfreeze,
             2 => Order::Pin { workload, replicas: vec![replica] },
             3 => Order::Drain { replica },
             4 => Order::Undrain { replica },
-            5 => Order::Restore { assignment: Arc::new(Assignment::empty()) },
+            5 => Order::Forget { place: self.place() },
+            6 => Order::Restore { assignment: Arc::new(Assignment::empty()) },
             _ => Order::Zone { replica, zone: self.flag().then(|| self.short()) },
         })
     }

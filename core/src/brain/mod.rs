@@ -198,6 +198,10 @@ impl Brain {
             }
             Event::Parted { router, is_lost } => self.on_parted(now, router, is_lost),
             Event::Elected { leads } => self.placement.lead(leads),
+            Event::Scaling { ready_in, hardware } => {
+                self.placement.set_starts_replicas(ready_in.is_some());
+                self.admission.expect_start(ready_in, hardware);
+            }
         }
         self.finish(now, before, actions);
     }

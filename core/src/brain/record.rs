@@ -86,6 +86,7 @@ impl Record {
             | Event::Sign { .. }
             | Event::Unawaited { .. }
             | Event::Restarted { .. }
+            | Event::Scaling { .. }
             | Event::Parted { .. } => {}
         }
     }

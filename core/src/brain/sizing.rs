@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cost::{MeanRequest, RequestCost};
+use crate::cost::{Hardware, MeanRequest, RequestCost};
 use crate::domain::{Moment, ReplicaId, float};
 use crate::fleet::{Replica, Standing};
 use crate::queue::Use;
@@ -23,7 +23,7 @@ impl Brain {
     /// Takes what the pool was like since this was asked last. For one asker: it is counted anew afterwards.
     pub fn take_sample(&mut self, now: Moment) -> Sample {
         let mut sample = Sample::default();
-        for it in self.fleet.iter().filter(|it| !it.leaving) {
+        for it in self.fleet.iter().filter(|it| self.stays(it)) {
             *(match it.breaker.standing() {
                 Standing::Up | Standing::Suspect { .. } => &mut sample.ready,
                 Standing::Joining => &mut sample.starting,
@@ -56,22 +56,35 @@ impl Brain {
     /// What one replica does in a minute within its promises, by those that are warm; by the hardware of the others
     /// where none is.
     fn capacity(&self) -> Option<f64> {
-        let there = || self.fleet.iter().filter(|it| !it.leaving && !it.is_joining());
+        let there = || self.fleet.iter().filter(|it| self.stays(it) && !it.is_joining());
         let warm = there().filter(|it| WARM_AFTER <= it.sent_total);
-        let shown = mean(warm.map(|it| self.within_promises(it) / it.pace.factor()));
-        shown.or_else(|| mean(there().map(|it| self.within_promises(it))))
+        let shown = mean(warm.map(|it| self.within_promises(&it.hardware) / it.pace.factor()));
+        let told = || mean(there().map(|it| self.within_promises(&it.hardware)));
+        let to_come = || self.admission.hardware_to_come().map(|it| self.within_promises(it));
+        shown.or_else(told).or_else(to_come)
     }
 
     /// What a replica of this hardware does in a minute: up to its knee, and no more than keeps the time between
     /// tokens that is promised, for requests as they come.
-    fn within_promises(&self, it: &Replica) -> f64 {
+    fn within_promises(&self, hardware: &Hardware) -> f64 {
         let (usual, gap_ms) = (&self.usual, self.settings.line.classes.token_gap_ms());
-        let at_knee = it.hardware.capacity_mu_per_min;
+        let at_knee = hardware.capacity_mu_per_min;
         if usual.cost_ms <= 0.0 {
             return at_knee;
         }
-        let per_min = 60_000.0 * usual.per_ms_within(&it.hardware.step, gap_ms);
-        at_knee.min(per_min * it.hardware.mu(usual.cost_ms))
+        let per_min = 60_000.0 * usual.per_ms_within(&hardware.step, gap_ms);
+        at_knee.min(per_min * hardware.mu(usual.cost_ms))
+    }
+
+    /// Tells whether a replica is one of those that the pool has and keeps.
+    fn stays(&self, it: &Replica) -> bool {
+        !it.leaving && !self.placement.is_drained(it.place)
+    }
+
+    /// Lists the replicas that are drained and have finished all they had.
+    pub fn drained(&self) -> Vec<ReplicaId> {
+        let drained = self.fleet.iter().filter(|it| self.placement.is_drained(it.place));
+        drained.filter(|it| it.booked() == 0).map(|it| it.id).collect()
     }
 
     /// Says what would be lost with each replica: what its sessions would cost to read again, by their odds to return.
@@ -84,7 +97,7 @@ impl Brain {
             let odds = float(counted) / float(tokens);
             sessions.entry(home.id).or_default().push((odds, again_ms));
         }
-        let stay = self.fleet.iter().filter(|it| !it.leaving);
+        let stay = self.fleet.iter().filter(|it| self.stays(it));
         let holding = |it: &Replica| Holding {
             replica: it.id,
             is_ready: !it.is_joining(),

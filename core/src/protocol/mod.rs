@@ -10,6 +10,7 @@ mod error;
 mod frames;
 mod kept;
 mod kubernetes;
+mod kubernetes_scale;
 mod meter;
 mod models;
 mod opening;
@@ -32,6 +33,7 @@ pub use kubernetes::{
     ApiStatus, BadApiAnswer, NodeZones, Pod, PodChange, PodPage, PodPort, read_api_status,
     read_node_zones, read_pod_change, read_pods,
 };
+pub use kubernetes_scale::{ObjectScale, read_scale, write_deletion_cost_patch, write_scale_patch};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
 pub use paths::{AllowedPath, PathVerdict, path_verdict};

@@ -5,11 +5,13 @@ mod assignment;
 mod costs;
 mod events;
 mod explain;
+mod keda;
 mod load;
 mod origin;
 mod page;
 mod record;
 mod routers;
+mod scale;
 mod server;
 mod settings;
 mod slots;
@@ -24,8 +26,13 @@ pub use assignment::{
 };
 pub use costs::{CostErrors, CostFigures};
 pub use explain::{Candidate, Explained, LifeStage, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
+pub use keda::{
+    GetMetricSpecResponse, GetMetricsRequest, GetMetricsResponse, IsActiveResponse, KedaServer,
+    MetricSpec, MetricValue, ScaledObjectRef,
+};
 pub use load::{Booked, ElsewhereFigures, Load, PoolLoad, ReplicaFigures, ReportFigures};
 pub use routers::{RouterFigures, RouterList, StandingFigures, StoreFigures};
+pub use scale::{NeededReplicas, PointFigures, PoolScale, ScaleList, ScaleTerms, StepFigures};
 pub use server::{AdminBindError, AdminServer};
 pub use settings::{AdminSettings, AdminToken, Secret};
 pub use slots::SLOTS_MAX;

@@ -27,6 +27,7 @@ use super::origin::OriginCheck;
 use super::page::{self, LiveHub};
 use super::record;
 use super::routers::RouterList;
+use super::scale::ScaleList;
 use super::settings::AdminSettings;
 use super::slots::ConnectionSlots;
 use super::status::Status;
@@ -76,6 +77,7 @@ impl AdminServer {
             .route("/events", get(events))
             .route("/tenants", get(tenants))
             .route("/routers", get(routers))
+            .route("/scale", get(scale))
             .route("/metrics", get(metrics))
             .route("/me", get(me))
             .route("/record", get(record::show).post(record::order))
@@ -186,6 +188,10 @@ async fn routers(State(router): State<Arc<Router>>) -> Json<RouterList> {
     Json(RouterList::of(&router))
 }
 
+async fn scale(State(router): State<Arc<Router>>) -> Json<ScaleList> {
+    Json(ScaleList::of(&router))
+}
+
 /// Writes what the scraper takes: `OpenMetrics` where it asks for that, else Prometheus' text.
 async fn metrics(State(router): State<Arc<Router>>, headers: HeaderMap) -> impl IntoResponse {
     let accept = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());
@@ -197,7 +203,7 @@ async fn unknown() -> (StatusCode, &'static str) {
     (
         StatusCode::NOT_FOUND,
         "there are GET / (the page), /healthz, /readyz, /status, /load, /events, /explain, /explain/REQUEST_ID, \
-         /assignment, /tenants, /routers, /waiting, /requests, /session/KEY, /workloads, /live, \
+         /assignment, /tenants, /routers, /scale, /waiting, /requests, /session/KEY, /workloads, /live, \
          /record, /what-if, /me and /metrics, and POST /record, /what-if, /drain/HOST:PORT, /undrain/HOST:PORT, \
          /assignment/freeze, /assignment/unfreeze and /assignment/pin/POOL/WORKLOAD\n",
     )

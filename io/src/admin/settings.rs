@@ -10,6 +10,8 @@ use crate::tls::ServerTls;
 #[derive(Clone, Debug)]
 pub struct AdminSettings {
     pub listen: SocketAddr,
+    /// Where KEDA asks how many replicas pools should have; nowhere unless given.
+    pub keda_listen: Option<SocketAddr>,
     /// One of them is asked for as a bearer token; without any, everything is open.
     pub tokens: Vec<AdminToken>,
     pub tls: Option<ServerTls>,

@@ -15,6 +15,7 @@ mod raw;
 mod record;
 mod reference;
 mod reload;
+mod scaling;
 mod settle;
 mod shape;
 mod subsets;

@@ -13,6 +13,7 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
         ("listen", from.listen != to.listen),
         ("threads", from.threads != to.threads),
         ("admin.listen", old.admin.listen != new.admin.listen),
+        ("admin.keda_listen", old.admin.keda_listen != new.admin.keda_listen),
         // Whether it came from a file or not does not matter, only whether it differs.
         ("admin.token", old.admin.tokens != new.admin.tokens),
         ("admin.tls", old.admin.tls.is_some() != new.admin.tls.is_some()),

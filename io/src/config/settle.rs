@@ -18,7 +18,7 @@ use super::raw::{
     AdminSection, EngineFields, EngineHeaders, ExplainSection, PoolSection, Raw, Replica, Slots,
     TextValue,
 };
-use super::{Config, access, kubernetes, record, subsets, tenancy, traces, trust};
+use super::{Config, access, kubernetes, record, scaling, subsets, tenancy, traces, trust};
 use crate::admin::Secret;
 use crate::discovery::Source;
 use crate::proxy::{ExplainSettings, Hosting, Passing, PoolSettings, ReplicaSettings};
@@ -143,10 +143,11 @@ fn check_together(raw: &Raw, findings: &mut Findings) {
 }
 
 fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSettings {
-    let AdminSection { listen, token, token_file, tokens, audit_file: _, tls, hosts } = raw;
+    let AdminSection { listen, keda_listen, token, token_file, tokens, tls, hosts, .. } = raw;
     let only = trust::settle_secret("admin.token", token, token_file, findings);
     admin::AdminSettings {
         listen: listen.0,
+        keda_listen: keda_listen.map(|it| it.0),
         tokens: trust::settle_tokens(only, tokens, findings),
         tls: access::settle_tls("admin.tls", tls, findings),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
@@ -201,11 +202,9 @@ fn settle_pools(
         let passing = common.engine.passing(&pool);
         let around = path.strip_suffix("replicas").unwrap_or_default().trim_end_matches('.');
         let found = kubernetes::settle_source(around, &mut pool, findings);
-        let words = AccessWords {
-            api_key: pool.api_key.take(),
-            api_key_file: pool.api_key_file.take(),
-            engine_tls: pool.engine_tls.take(),
-        };
+        let scaling = scaling::settle(around, &mut pool, found.as_ref(), findings);
+        let (api_key, api_key_file) = (pool.api_key.take(), pool.api_key_file.take());
+        let words = AccessWords { api_key, api_key_file, engine_tls: pool.engine_tls.take() };
         let level = common.access.within(around, words, findings);
         let policy = pool.policy.map_or(common.brain.policy, |it| it.0);
         let costs = pool.costs.as_deref().or(common.costs.as_deref());
@@ -221,14 +220,14 @@ fn settle_pools(
             findings.report(&at, Wrong::new(what, remedy));
         }
         let access = found.is_some().then(|| level.access(&mut book, (&path, None), findings));
-        let access = access.unwrap_or_default();
         discover.extend(found.map(|it| (pool.name.clone(), it)));
         settled.push(PoolSettings {
             name: pool.name,
             models: pool.models.into_iter().flatten().map(|it| it.0).collect(),
             aliases: pool.aliases.into_iter().map(|(alias, model)| (alias, model.0)).collect(),
             replicas,
-            access,
+            is_whole: true,
+            access: access.unwrap_or_default(),
             classes: classes.unwrap_or_default(),
             cache: pool.cache.0,
             tokenizer: pool.tokenizer.and_then(|it| settle_tokenizer(&it, &path, findings)),
@@ -236,6 +235,7 @@ fn settle_pools(
             probe: common.probe.clone(),
             resume: pool.resume.unwrap_or(common.resume),
             passing,
+            scaling,
         });
     }
     check_one_pool_each(&settled, findings);

@@ -16,6 +16,8 @@ pub struct FoundReplica {
     pub zone: Option<String>,
     /// What runs there, for sources that know: another one at the same address is another replica.
     pub unit: Option<Arc<str>>,
+    /// What its orchestrator calls it.
+    pub name: Option<Arc<str>>,
     /// Which process of it runs: another one has a cold cache.
     pub process: Option<Arc<str>>,
     /// Whether it may be sent new work.
@@ -25,8 +27,8 @@ pub struct FoundReplica {
 impl FoundReplica {
     /// A replica of which only the address is known.
     pub(super) const fn at(origin: Origin) -> Self {
-        let (class, zone, unit, process) = (None, None, None, None);
-        Self { origin, weight: 1.0, class, zone, unit, process, is_ready: true }
+        let (class, zone, unit, name, process) = (None, None, None, None, None);
+        Self { origin, weight: 1.0, class, zone, unit, name, process, is_ready: true }
     }
 }
 

@@ -83,7 +83,7 @@ pub(super) fn ordered<'a>(
                 Some(format!("workload {workload:08x} {}", to.join(", ")).trim().to_owned());
             Incident { state, detail, ..told }
         }
-        Order::Zone { .. } | Order::Restore { .. } => return None,
+        Order::Forget { .. } | Order::Zone { .. } | Order::Restore { .. } => return None,
     })
 }
 

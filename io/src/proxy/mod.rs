@@ -33,6 +33,7 @@ mod rescue;
 mod resume;
 mod router;
 mod salts;
+mod scale;
 mod sending;
 mod server;
 mod settings;
@@ -56,9 +57,13 @@ pub(crate) use guard::{Guard, Socket};
 pub use orders::{Given, StandingOrders};
 pub(crate) use panics::{Panicked, contained};
 pub use picked::{BodyState, Destination, HeaderChanges, OwnAnswer, PickedRequest, Picking};
-pub use pool::{LiveMember, Pool};
+pub use pool::{LiveMember, Pool, ScaledReplica};
 pub use router::{NotAudited, NotRecorded, Router};
 pub use salts::CacheSecret;
+pub use scale::{
+    Actuator, KubernetesScale, ScaleBoard, ScaleCommand, ScaleKind, ScaleMode, ScalePoint,
+    ScaleState, ScaleStep, ScaleTarget, ScalingSettings,
+};
 pub(crate) use server::open_listener;
 pub use server::{BindError, Server};
 pub use settings::{

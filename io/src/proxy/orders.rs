@@ -66,6 +66,9 @@ impl StandingOrders {
                     self.pinned.insert(workload, Pin { replicas, given });
                 }
             }
+            Order::Forget { place } => {
+                self.drained.retain(|it, _| Place::of(it) != *place);
+            }
             Order::Zone { .. } | Order::Restore { .. } => {}
         }
     }

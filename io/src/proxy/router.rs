@@ -7,6 +7,7 @@ mod metering;
 mod ordering;
 mod probing;
 mod recording;
+mod scaling;
 
 pub use ordering::NotAudited;
 pub use recording::NotRecorded;
@@ -158,7 +159,11 @@ impl Router {
 
     /// Tells whether a client would be served: some replica is up, and the router is staying.
     pub fn is_ready(&self) -> bool {
-        let any_up = |pool: &Arc<Pool>| pool.snapshot().replicas.iter().any(|it| it.state == "up");
+        // A pool that may have no replica gets one when it is asked for something.
+        let any_up = |pool: &Arc<Pool>| {
+            let is_up = || pool.snapshot().replicas.iter().any(|it| it.state == "up");
+            pool.spec().scaling.as_ref().is_some_and(|it| it.min == 0) || is_up()
+        };
         let is_joining = self.sharing().is_some_and(|it| it.is_joining());
         !self.is_draining() && !is_joining && self.pools.load().iter().any(any_up)
     }

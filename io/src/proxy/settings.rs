@@ -18,6 +18,7 @@ use crate::tls::ServerTls;
 use crate::tokenizer::Tokenizer;
 
 use super::salts::CacheSecret;
+use super::scale::ScalingSettings;
 use super::stuck::ClientLimits;
 
 /// How clients reach the router, and what they may ask of it.
@@ -133,6 +134,8 @@ pub struct PoolSettings {
     /// Counts its prompts; without one they are estimated.
     pub tokenizer: Option<Tokenizer>,
     pub replicas: Vec<ReplicaSettings>,
+    /// Whether these are all: not before those that are discovered were found.
+    pub is_whole: bool,
     /// What opens the replicas that are discovered.
     pub access: Access,
     /// What work takes on the replicas that are discovered.
@@ -142,6 +145,8 @@ pub struct PoolSettings {
     /// Whether a stream that broke off goes on from another replica.
     pub resume: bool,
     pub passing: Passing,
+    /// How many replicas it may have; nothing of that runs where it is not set.
+    pub scaling: Option<ScalingSettings>,
 }
 
 /// What of a client's request reaches engines although it is secret or would steer them.
@@ -183,6 +188,8 @@ pub struct ReplicaSettings {
 pub struct Hosting {
     /// What runs there: another one at the same address is another replica.
     pub unit: Option<Arc<str>>,
+    /// What the orchestrator calls it.
+    pub name: Option<Arc<str>>,
     /// Which process of it runs: another one has a cold cache.
     pub process: Option<Arc<str>>,
     /// Whether it may be sent new work.
@@ -191,7 +198,7 @@ pub struct Hosting {
 
 impl Default for Hosting {
     fn default() -> Self {
-        Self { unit: None, process: None, is_ready: true }
+        Self { unit: None, name: None, process: None, is_ready: true }
     }
 }
 

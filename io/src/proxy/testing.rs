@@ -104,5 +104,7 @@ pub(crate) fn pool(name: &str, replicas: &[String], brain: brain::Settings) -> P
         probe: ProbeSettings::default(),
         resume: false,
         passing: Passing::default(),
+        scaling: None,
+        is_whole: true,
     }
 }

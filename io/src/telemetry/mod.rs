@@ -17,8 +17,8 @@ pub use events::{Entry, Events, Incident};
 pub use logs::{finish, last_words, start};
 pub use metrics::{
     AssignmentGauges, Clients, GenAiMetrics, Metrics, MetricsFormat, PeerGauges, PoolGauges,
-    PoolMetrics, ReplicaGauges, ReplicaHandles, ServedRequest, TenantGauges, TenantMetrics,
-    TracedHistogram,
+    PoolMetrics, ReplicaGauges, ReplicaHandles, ScaleGauges, ServedRequest, TenantGauges,
+    TenantMetrics, TracedHistogram,
 };
 pub use recording::{
     NoFolder, RecordCounters, RecordSettings, RecordStatus, RecordedRequest, Recorder, micros,

@@ -42,6 +42,7 @@ const GRANTS: &[Grant] = &[
     ("io", "admin", &["proxy", "replicas", "telemetry", "tls"]),
     // Other routers are found as replicas are, and a store may be behind TLS.
     ("io", "coordination", &["discovery", "proxy", "telemetry", "tls"]),
+    ("io", "scaling", &["discovery", "proxy", "telemetry"]),
     // Config turns the file into the Settings of every room; no room knows where they came from.
     (
         "io",

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, patch};
 use bytes::Bytes;
 use futures_util::stream;
 use tokio::net::TcpListener;
@@ -74,6 +74,12 @@ struct Known {
     selector: String,
     /// Watches from before this version are told that it is gone.
     oldest: u64,
+    /// Replicas that the Deployment is to have.
+    replicas: u32,
+    /// How many changes of it are refused, as if another writer were faster.
+    conflicts: u32,
+    /// Pods that were changed, and how.
+    marked: Vec<(String, String)>,
 }
 
 /// The server; dropping it ends all it does.
@@ -105,7 +111,13 @@ impl ApiServer {
 
     fn serve(&mut self, listener: TcpListener) {
         let pods = get(pods).with_state(Arc::clone(&self.known));
-        let routes = axum::Router::new().route("/api/v1/namespaces/llm/pods", pods);
+        let scale = "/apis/apps/v1/namespaces/llm/deployments/vllm/scale";
+        let scales = get(show_scale).patch(change_scale).with_state(Arc::clone(&self.known));
+        let marks = patch(mark_pod).with_state(Arc::clone(&self.known));
+        let routes = axum::Router::new()
+            .route("/api/v1/namespaces/llm/pods", pods)
+            .route("/api/v1/namespaces/llm/pods/{name}", marks)
+            .route(scale, scales);
         self.serving.spawn(async move { axum::serve(listener, routes).await.unwrap() });
     }
 
@@ -116,6 +128,23 @@ impl ApiServer {
              kubernetes = {{ selector = \"app=vllm\", kubeconfigs = [\"{}\"] }}\n",
             self.kubeconfig.display()
         )
+    }
+
+    /// Sets how many replicas the Deployment has, and how many changes of that are refused.
+    pub(crate) fn set_replicas(&self, replicas: u32, conflicts: u32) {
+        let mut known = self.known.lock().unwrap();
+        (known.replicas, known.conflicts) = (replicas, conflicts);
+    }
+
+    /// How many replicas the Deployment is to have, and how many conflicts are left.
+    pub(crate) fn replicas(&self) -> (u32, u32) {
+        let known = self.known.lock().unwrap();
+        (known.replicas, known.conflicts)
+    }
+
+    /// Pods that were changed, and how.
+    pub(crate) fn marked(&self) -> Vec<(String, String)> {
+        self.known.lock().unwrap().marked.clone()
     }
 
     /// Puts a pod there, new or changed, and tells those that watch.
@@ -245,4 +274,46 @@ async fn pods(
         Some((line, lines))
     };
     Body::from_stream(stream::unfold(lines, next)).into_response()
+}
+
+impl Known {
+    fn scale(&self) -> String {
+        let Self { version, replicas, .. } = self;
+        format!(
+            r#"{{"kind":"Scale","metadata":{{"name":"vllm","resourceVersion":"{version}"}},"spec":{{"replicas":{replicas}}}}}"#
+        )
+    }
+}
+
+async fn show_scale(State(known): State<Arc<Mutex<Known>>>) -> Response {
+    let known = known.lock().unwrap();
+    if known.mood == Mood::Forbidding {
+        let text = r#"{"kind":"Status","code":403,"message":"deployments.apps is forbidden"}"#;
+        return (StatusCode::FORBIDDEN, text).into_response();
+    }
+    known.scale().into_response()
+}
+
+async fn change_scale(State(known): State<Arc<Mutex<Known>>>, body: String) -> Response {
+    let mut known = known.lock().unwrap();
+    let version = format!(r#""resourceVersion":"{}""#, known.version);
+    if 0 < known.conflicts || !body.contains(&version) {
+        known.conflicts = known.conflicts.saturating_sub(1);
+        known.version += 1;
+        let text = r#"{"kind":"Status","code":409,"message":"the object has been modified"}"#;
+        return (StatusCode::CONFLICT, text).into_response();
+    }
+    let number = body.split(r#""replicas":"#).nth(1).unwrap().trim_end_matches('}');
+    known.replicas = number.parse().unwrap();
+    known.version += 1;
+    known.scale().into_response()
+}
+
+async fn mark_pod(
+    State(known): State<Arc<Mutex<Known>>>,
+    Path(name): Path<String>,
+    body: String,
+) -> Response {
+    known.lock().unwrap().marked.push((name, body));
+    "{}".into_response()
 }

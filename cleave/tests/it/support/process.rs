@@ -120,7 +120,7 @@ impl Process {
     }
 
     /// Addresses in the order they were announced.
-    fn addresses(&self) -> Vec<SocketAddr> {
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let words = self.announced.split([' ', ',', '\n']);
         words.filter_map(|it| it.split_once("://")?.1.parse().ok()).collect()
     }

@@ -13,6 +13,7 @@ mod reach;
 mod reading;
 mod retry_budget;
 mod settle;
+mod start;
 mod turns;
 pub(super) mod waiting;
 
@@ -43,6 +44,7 @@ pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
 pub(super) use settle::Bill;
+use start::Starting;
 use turns::Turns;
 
 /// Capacity is idle below this part of a class's limits: requests beyond their contract may use it.
@@ -71,6 +73,8 @@ pub(super) struct Admission {
     /// What waits here, as other routers were told last.
     told: [ClassLine; CLASSES_MAX],
     capacity_per_min: Work,
+    /// Where replicas are started when work waits.
+    starting: Option<Starting>,
     /// What retries may add to the load.
     pub(super) retries: RetryBudget,
 }
@@ -100,6 +104,7 @@ impl Admission {
             turns: Turns::new(seed),
             told: [ClassLine::default(); CLASSES_MAX],
             capacity_per_min: Work::ZERO,
+            starting: None,
             retries: RetryBudget::new(retries),
             settings: settings.clone(),
         }

@@ -15,6 +15,7 @@ use super::super::{
 
 mod contracts;
 mod divided;
+mod from_zero;
 mod kept;
 mod traffic;
 mod waits;

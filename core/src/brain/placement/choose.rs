@@ -67,7 +67,7 @@ impl Placement {
                 |it: &Replica| it.admits_at_need(now) && !(is_retry && it.breaker.may_come_back());
             self.list(&mut them, now, fleet, tried, admits);
         }
-        if them.list.is_empty() {
+        if them.list.is_empty() && !self.starts_replicas {
             // Better a replica that has not shown itself yet than none.
             self.list(&mut them, now, fleet, tried, Replica::is_joining);
         }
@@ -88,6 +88,8 @@ impl Placement {
             Replica::admits
         } else if open.clone().any(|it| it.admits_at_need(now)) {
             Replica::admits_at_need
+        } else if self.starts_replicas {
+            |_, _| false
         } else {
             |it, _| it.is_joining()
         };

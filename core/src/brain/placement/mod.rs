@@ -37,6 +37,8 @@ pub(super) struct Placement {
     sessions: Sessions,
     subsets: Subsets,
     moves: MoveTotals,
+    /// Whether replicas are started when work waits: one that has not shown itself yet is starting, and is sent nothing.
+    starts_replicas: bool,
     /// Buffers of candidates that are done with.
     spare: Candidates,
 }
@@ -54,8 +56,13 @@ impl Placement {
             sessions: Sessions::new(sessions),
             subsets: Subsets::new(subsets),
             moves: MoveTotals::default(),
+            starts_replicas: false,
             spare: Candidates::default(),
         }
+    }
+
+    pub(super) const fn set_starts_replicas(&mut self, starts_replicas: bool) {
+        self.starts_replicas = starts_replicas;
     }
 
     /// Takes candidates back that are done with, for their buffers.

@@ -8,6 +8,7 @@ mod engine;
 mod kubernetes;
 mod ports;
 mod record;
+mod scaling;
 mod sections;
 mod subsets;
 mod tenancy;
@@ -33,6 +34,7 @@ pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
 pub(super) use kubernetes::{KubernetesSection, PodKeysSection};
 pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};
 pub(super) use record::RecordSection;
+pub(super) use scaling::ScalingSection;
 pub(super) use sections::{
     BreakerSection, ExplainSection, HealthSection, LimitsSection, LogSection, QuarantineSection,
     RetriesSection, SessionsSection, TimeoutsSection,
@@ -197,6 +199,7 @@ pub(super) struct PoolSection {
     /// under TLS.
     pub discover: Option<Text<Source>>,
     pub kubernetes: Option<KubernetesSection>,
+    pub scaling: Option<ScalingSection>,
 }
 
 /// A model's name as clients send it.

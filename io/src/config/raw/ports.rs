@@ -18,6 +18,10 @@ use crate::config::problem::Wrong;
 pub(in crate::config) struct AdminSection {
     /// Address of the admin port. Only this machine can reach the default.
     pub listen: Text<std::net::SocketAddr>,
+    /// Address where KEDA's external scaler asks over gRPC how many replicas pools should have. It asks for no token
+    /// and tells nothing else.
+    #[schemars(extend("x-default" = "none"))]
+    pub keda_listen: Option<Text<std::net::SocketAddr>>,
     /// Bearer token that every admin request must carry.
     /// Prefer `token_file`, which keeps the secret out of this file.
     #[schemars(extend("writeOnly" = true))]
@@ -44,8 +48,8 @@ pub(in crate::config) struct AdminSection {
 impl Default for AdminSection {
     fn default() -> Self {
         let listen = Text(([127, 0, 0, 1], 9090).into());
-        let (token, token_file, tokens, audit_file, tls, hosts) = Default::default();
-        Self { listen, token, token_file, tokens, audit_file, tls, hosts }
+        let (keda_listen, token, token_file, tokens, audit_file, tls, hosts) = Default::default();
+        Self { listen, keda_listen, token, token_file, tokens, audit_file, tls, hosts }
     }
 }
 

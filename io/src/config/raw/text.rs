@@ -22,7 +22,7 @@ use crate::admin::Secret;
 use crate::config::problem::Wrong;
 use crate::coordination::PeerAddress;
 use crate::discovery::{EnginePort, Source};
-use crate::proxy::{CacheScope, KeyHash, UnknownKeys};
+use crate::proxy::{CacheScope, KeyHash, ScaleTarget, UnknownKeys};
 use crate::replicas::Origin;
 use crate::telemetry::{LogFormat, TraceProtocol};
 
@@ -72,6 +72,7 @@ pub(in crate::config) fn check(format: &str, text: &str) -> Result<(), Wrong> {
         CollectorUrl::FORMAT => reads::<CollectorUrl>(text),
         HeaderText::FORMAT => reads::<HeaderText>(text),
         StoreUrl::FORMAT => reads::<StoreUrl>(text),
+        ScaleTarget::FORMAT => reads::<ScaleTarget>(text),
         _ => Ok(()),
     }
 }

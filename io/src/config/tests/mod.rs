@@ -6,6 +6,7 @@ mod documents;
 mod kubernetes;
 mod problems;
 mod properties;
+mod scaling;
 mod sources;
 
 use super::shape::{Applies, ValueKind};

@@ -52,6 +52,8 @@ pub(super) struct Api {
 pub(super) enum ApiError {
     /// The version that a watch or a page asked for is too old: a new list is needed.
     Expired,
+    /// What was to be changed has changed meanwhile.
+    Conflict,
     Trouble(SourceTrouble),
 }
 
@@ -86,6 +88,11 @@ impl Api {
         Ok(Self { client, pods, selector: settings.selector.clone() })
     }
 
+    /// The namespace that is meant where none is named.
+    pub(super) fn namespace(&self) -> &str {
+        self.client.default_namespace()
+    }
+
     /// Asks for a page of the pods that match; `rest` is what the page before said of the next one.
     pub(super) async fn list(&self, rest: Option<&str>) -> Result<PodPage, ApiError> {
         let mut params = ListParams::default().labels(&self.selector).limit(PAGE_PODS);
@@ -117,7 +124,7 @@ impl Api {
         }
     }
 
-    async fn get(&self, request: Request<Vec<u8>>) -> Result<Vec<u8>, ApiError> {
+    pub(super) async fn get(&self, request: Request<Vec<u8>>) -> Result<Vec<u8>, ApiError> {
         let whole = async {
             let body = Limited::new(self.send(request).await?.into_body(), PAGE_BYTES_MAX);
             let body = body.collect().await.map_err(|error| unreachable(&*error))?;
@@ -194,8 +201,10 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
 
 async fn refused(answer: Response<Body>) -> ApiError {
     let status = answer.status();
-    if status == StatusCode::GONE {
-        return ApiError::Expired;
+    match status {
+        StatusCode::GONE => return ApiError::Expired,
+        StatusCode::CONFLICT => return ApiError::Conflict,
+        _ => {}
     }
     let body = Limited::new(answer.into_body(), 64 << 10).collect().await;
     let said = body.ok().and_then(|it| read_api_status(&it.to_bytes())).unwrap_or_default();

@@ -76,7 +76,7 @@ impl<'a> Follower<'a> {
         loop {
             let Err(error) = self.session().await;
             match error {
-                ApiError::Expired => self.version = None,
+                ApiError::Expired | ApiError::Conflict => self.version = None,
                 ApiError::Trouble(trouble) => {
                     if self.failures.on_failure() {
                         self.send(SourceEvent::Failed(trouble)).await;
@@ -212,7 +212,7 @@ impl<'a> Follower<'a> {
                 self.zones = zones;
                 self.send(SourceEvent::Found(self.roster.replicas(&self.zones))).await;
             }
-            Err(ApiError::Expired) => {}
+            Err(ApiError::Expired | ApiError::Conflict) => {}
             Err(ApiError::Trouble(it)) => {
                 let detail =
                     format!("zones of nodes are not known (kubernetes.node_zones): {}", it.detail);

@@ -70,6 +70,7 @@ pub(super) fn member(pod: &Pod, settings: &KubernetesSettings) -> Result<PodMemb
         class: owned(pod.says(&keys.class)),
         zone: owned(pod.says(&keys.zone).or_else(|| pod.zone())),
         unit: Some(Arc::from(pod.uid.as_str())),
+        name: Some(Arc::from(pod.name.as_str())),
         process,
         is_ready: pod.is_ready,
     };

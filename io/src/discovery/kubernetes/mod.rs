@@ -6,6 +6,7 @@ mod api;
 mod follow;
 mod member;
 mod roster;
+mod scale;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use super::REPLICAS_MAX;
 use super::found::{FoundReplica, SourceEvent, SourceTrouble};
 use crate::replicas::Origin;
 use follow::Follower;
+pub use scale::{ScaleCall, scale};
 pub use settings::{EnginePort, KubernetesSettings, PodKeys, SERVING_ROLES};
 
 /// What clusters may have to tell before it is taken up.

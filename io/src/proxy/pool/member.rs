@@ -114,6 +114,12 @@ impl Member {
         HostingChange { is_restarted, is_ready }
     }
 
+    /// What its orchestrator calls it.
+    pub(super) fn name(&self) -> Option<String> {
+        let hosting = self.hosting.lock().unwrap_or_else(PoisonError::into_inner);
+        hosting.name.as_deref().map(str::to_owned)
+    }
+
     /// Tells whether its orchestrator lets new work go there.
     pub(in crate::proxy) fn is_ready(&self) -> bool {
         self.hosting.lock().unwrap_or_else(PoisonError::into_inner).is_ready

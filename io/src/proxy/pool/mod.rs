@@ -8,6 +8,7 @@ mod member;
 mod ordering;
 mod recovery;
 mod roster;
+mod scaling;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use super::clock::Clock;
 use super::flow::FlowMeter;
 use super::orders::StandingOrders;
 use super::panics::attempt;
+use super::scale::ScaleBoard;
 use super::settings::{CacheScope, PoolSettings};
 use super::sharing::Sharing;
 
@@ -47,6 +49,7 @@ use self::recovery::{RETRY_AFTER, Recovery};
 pub(super) use self::brain_state::Question;
 pub use self::live::LiveMember;
 pub(super) use self::member::{Member, WaitingRequest};
+pub use self::scaling::ScaledReplica;
 #[cfg(test)]
 pub(super) use self::trap::{KINDS, Trap, When};
 
@@ -67,6 +70,8 @@ pub struct Pool {
     pub(super) metrics: PoolMetrics,
     /// What has ended since the last sample.
     pub(super) flow: FlowMeter,
+    /// What was last advised about the number of its replicas.
+    pub scale: ScaleBoard,
     clock: Clock,
     events: Arc<Events>,
     classes: Classes,
@@ -115,6 +120,7 @@ impl Pool {
             sharing,
             metrics,
             flow: FlowMeter::default(),
+            scale: ScaleBoard::default(),
             clock,
             events,
             classes: settings.brain.line.classes.clone(),

@@ -109,5 +109,6 @@ fn kind_of(event: &Event) -> &'static str {
         Event::Parted { .. } => "parted",
         Event::Recalled { .. } => "recalled",
         Event::Elected { .. } => "elected",
+        Event::Scaling { .. } => "scaling",
     }
 }

@@ -112,7 +112,7 @@ impl Pool {
         at(&Brain::new(settings), now)
     }
 
-    fn mark<T>(&self, work: impl FnOnce(&mut Brain, Moment) -> T) -> Option<T> {
+    pub(super) fn mark<T>(&self, work: impl FnOnce(&mut Brain, Moment) -> T) -> Option<T> {
         let mut released = Vec::new();
         let done =
             self.guard(&mut released, |brain_state, now, _| work(&mut brain_state.brain, now));

@@ -69,6 +69,7 @@ impl Router {
                     .map(|kind| (kind.as_str(), it.usage.used[kind.index()].work.as_mu())),
                 contract_used: contract_used(&it.usage),
             });
+            self.set_scale_metrics(pool);
             self.metrics.set_line(
                 &pool.name,
                 classes.iter().map(|(name, it)| (name.as_str(), it.count)),

@@ -41,7 +41,7 @@ impl Router {
                 let of = format!("workload {workload:08x} {}", to.join(" "));
                 (word, Some(of.trim_end().to_owned()))
             }
-            Order::Zone { .. } | Order::Restore { .. } => return Ok(()),
+            Order::Forget { .. } | Order::Zone { .. } | Order::Restore { .. } => return Ok(()),
         };
         self.write_down(&AuditEntry { by, order: word, pool: Some(&pool.name), of })?;
         pool.order(order, by);

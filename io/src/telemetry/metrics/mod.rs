@@ -14,6 +14,7 @@ mod process;
 mod recording;
 mod replicas;
 mod requests;
+mod scale;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub use line::TenantGauges;
 pub use peers::PeerGauges;
 pub use replicas::ReplicaGauges;
 pub use requests::PoolMetrics;
+pub use scale::ScaleGauges;
 pub use served::{ReplicaHandles, ServedRequest, TenantMetrics};
 pub use text::MetricsFormat;
 pub use traces::TracedHistogram;
@@ -64,6 +66,7 @@ pub struct Metrics {
     gen_ai: Arc<gen_ai::GenAiFamilies>,
     process: process::ProcessFamilies,
     peers: peers::PeerFamilies,
+    scale: scale::ScaleFamilies,
     traces: traces::TraceFamilies,
     recording: recording::RecordingFamilies,
 }
@@ -85,6 +88,7 @@ impl Default for Metrics {
             gen_ai: Arc::default(),
             process: process::ProcessFamilies::default(),
             peers: peers::PeerFamilies::default(),
+            scale: scale::ScaleFamilies::default(),
             traces: traces::TraceFamilies::default(),
             recording: recording::RecordingFamilies::default(),
         };
@@ -99,6 +103,7 @@ impl Default for Metrics {
         it.gen_ai.register(&mut it.registry);
         it.process.register(&mut it.registry);
         it.peers.register(&mut it.registry);
+        it.scale.register(&mut it.registry);
         it.traces.register(&mut it.registry);
         it.recording.register(&mut it.registry);
         it.registry.register(
@@ -173,6 +178,11 @@ impl Metrics {
         self.peers.set(peers);
     }
 
+    /// Sets how many replicas a pool should have.
+    pub fn set_scale(&self, pool: &str, it: &ScaleGauges) {
+        self.scale.set(pool, it);
+    }
+
     /// Sets where this router stands among the others.
     pub fn set_standing(&self, standing: &ClusterStanding, leads: bool) {
         self.peers.set_standing(standing, leads);
@@ -193,6 +203,7 @@ impl Metrics {
         self.replicas.clear();
         self.decisions.clear();
         self.line.clear();
+        self.scale.clear();
     }
 
     /// Writes everything as `OpenMetrics`.

@@ -31,6 +31,10 @@ pub enum Order {
     Undrain {
         replica: ReplicaId,
     },
+    /// Forgets that a replica was drained which is gone for good.
+    Forget {
+        place: Place,
+    },
     /// Says where a replica can be lost together with others; nowhere in particular without a zone.
     Zone {
         replica: ReplicaId,
@@ -89,6 +93,7 @@ impl Orders {
                 let place = place(*replica);
                 self.drained.retain(|it| Some(*it) != place);
             }
+            Order::Forget { place } => self.drained.retain(|it| it != place),
             Order::Zone { replica, zone } => {
                 if let (Some(place), Some(zone)) = (place(*replica), zone) {
                     self.zones.insert(place, *zone);
@@ -120,6 +125,7 @@ impl Orders {
             Order::Undrain { replica } => {
                 SharedOrder::Drain { replica: place(*replica)?, is_on: false }
             }
+            Order::Forget { place } => SharedOrder::Drain { replica: *place, is_on: false },
             Order::Zone { .. } | Order::Restore { .. } => return None,
         };
         // One that holds already is given again to replicas that return; later orders of other routers stay later.

@@ -1,0 +1,86 @@
+//! Writes how many replicas an object of Kubernetes is to have: by its `scale`, which Deployments, `StatefulSets` and
+//! `LeaderWorkerSets` share. A pod that is to go is marked first, where the orchestrator chooses which goes.
+
+use std::path::Path;
+
+use cleave_core::protocol::{read_scale, write_deletion_cost_patch, write_scale_patch};
+use http::{Request, header};
+
+use super::api::{Api, ApiError};
+use super::settings::KubernetesSettings;
+use crate::discovery::found::SourceTrouble;
+
+/// How often a change is tried where another writer was faster.
+const TRIES_MAX: u32 = 5;
+/// Below every pod that says nothing.
+const VICTIM_COST: i32 = -1000;
+
+/// What is scaled, and to what.
+#[derive(Clone, Copy, Debug)]
+pub struct ScaleCall<'a> {
+    pub kubeconfig: Option<&'a Path>,
+    pub namespace: Option<&'a str>,
+    /// Group and version of its API: `apps/v1`.
+    pub api: &'static str,
+    /// Its kind as paths name it: `deployments`.
+    pub kind: &'static str,
+    pub name: &'a str,
+    pub replicas: u32,
+    /// Names of pods that are to go first.
+    pub victims: &'a [String],
+}
+
+/// Sets the number of replicas; an error says what to do.
+pub async fn scale(call: &ScaleCall<'_>) -> Result<(), SourceTrouble> {
+    scale_by(call).await.map_err(|error| match error {
+        ApiError::Trouble(mut it) => {
+            if it.word == "forbidden" {
+                let remedy = "; to scale, grant get and patch on the scale of what is scaled, and patch on pods \
+                              (deploy/kubernetes/scaling/rbac.yaml)";
+                it.detail.push_str(remedy);
+            }
+            it
+        }
+        ApiError::Expired | ApiError::Conflict => {
+            let detail = format!("another writer changes {}/{} all the time", call.kind, call.name);
+            SourceTrouble::new("conflict", detail)
+        }
+    })
+}
+
+async fn scale_by(call: &ScaleCall<'_>) -> Result<(), ApiError> {
+    let settings = KubernetesSettings {
+        namespace: call.namespace.map(str::to_owned),
+        ..KubernetesSettings::default()
+    };
+    let api = Api::open(&settings, call.kubeconfig).await?;
+    let namespace = call.namespace.unwrap_or(api.namespace());
+    for pod in call.victims {
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}");
+        api.get(patch(&path, write_deletion_cost_patch(VICTIM_COST))?).await?;
+    }
+    let ScaleCall { api: group, kind, name, replicas, .. } = *call;
+    let path = format!("/apis/{group}/namespaces/{namespace}/{kind}/{name}/scale");
+    for _ in 0..TRIES_MAX {
+        let request = Request::get(&path).body(Vec::new()).map_err(|_| unaskable(&path))?;
+        let now = read_scale(&api.get(request).await?)?;
+        if now.replicas == replicas {
+            return Ok(());
+        }
+        match api.get(patch(&path, write_scale_patch(&now.version, replicas))?).await {
+            Err(ApiError::Conflict) => {}
+            other => return other.map(drop),
+        }
+    }
+    Err(ApiError::Conflict)
+}
+
+fn patch(path: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, ApiError> {
+    let kind = "application/merge-patch+json";
+    let request = Request::patch(path).header(header::CONTENT_TYPE, kind).body(body);
+    request.map_err(|_| unaskable(path))
+}
+
+fn unaskable(path: &str) -> ApiError {
+    ApiError::Trouble(SourceTrouble::new("refused", format!("{path} cannot be asked for")))
+}
