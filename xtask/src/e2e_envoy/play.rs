@@ -19,6 +19,8 @@ const WORDS: u32 = 120;
 pub(super) struct PlayPlan {
     pub(super) requests: u32,
     pub(super) clients: u32,
+    /// The number of its first session; another plan with the same numbers goes on with their sessions.
+    pub(super) from: u32,
 }
 
 /// What came of a plan.
@@ -57,7 +59,7 @@ impl PlayPlan {
                     return (played, seen);
                 }
                 let turns = TURNS.min(self.requests - session * TURNS);
-                hold(address, session, turns, &mut played, &mut seen);
+                hold(address, self.from + session, turns, &mut played, &mut seen);
             }
         };
         let (mut all, mut replicas) = (Played::default(), BTreeSet::new());
