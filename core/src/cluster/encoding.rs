@@ -52,9 +52,7 @@ pub(super) fn encode_news(news: &News, into: &mut Vec<u8>) {
         News::Ended { request, came } => {
             into.push(if came.is_some() { 4 } else { 3 });
             write_number(into, request.0);
-            if let Some(came) = came {
-                write_came(came, into);
-            }
+            came.iter().for_each(|it| write_came(it, into));
         }
         News::Home { key, replica } => {
             into.push(5);
@@ -104,12 +102,7 @@ pub(super) fn encode_news(news: &News, into: &mut Vec<u8>) {
         News::AskedPlan => into.push(15),
         News::Waiting { classes } => {
             into.push(25);
-            let told = &classes[..classes.len().min(CLASSES_TOLD_MAX)];
-            write_count(into, told.len());
-            for WaitingClass { work, in_time_ms } in told {
-                write_number(into, *work);
-                write_number(into, (*in_time_ms).into());
-            }
+            write_waiting(classes, into);
         }
         News::Found(found) => learned::encode(found, into),
     }
@@ -173,6 +166,15 @@ pub(super) fn read_news(reader: &mut Reader<'_>) -> Result<News, Malformed> {
         }
         other => News::Found(learned::read(other, reader)?),
     })
+}
+
+fn write_waiting(classes: &[WaitingClass], into: &mut Vec<u8>) {
+    let told = &classes[..classes.len().min(CLASSES_TOLD_MAX)];
+    write_count(into, told.len());
+    for WaitingClass { work, in_time_ms } in told {
+        write_number(into, *work);
+        write_number(into, (*in_time_ms).into());
+    }
 }
 
 fn write_state(state: &State, into: &mut Vec<u8>) {

@@ -135,7 +135,8 @@ fn replicas_that_do_not_come_are_given_up_and_said_so() {
 
 #[test]
 fn missing_figures_frozen_reports_and_faults_take_nothing_away() {
-    let cases: [(fn(&mut Sample), Reason); 4] = [
+    type Change = fn(&mut Sample);
+    let cases: [(Change, Reason); 4] = [
         (|it| it.is_missing = true, Reason::DataMissing),
         (|it| it.is_frozen = true, Reason::ReportsFrozen),
         (|it| it.unhealthy = 1, Reason::Fault),

@@ -236,7 +236,9 @@ proptest! {
         store.is_down = false;
         for _ in 0..40 {
             now += 500;
-            routers.iter_mut().for_each(|it| talk(it, &mut store, now));
+            for it in &mut routers {
+                talk(it, &mut store, now);
+            }
         }
         let words = routers.each_ref().map(|it| it.word(at(now)));
         prop_assert!(matches!(words[0], StoreWord::Leader(_)));
