@@ -24,7 +24,7 @@ pub(crate) enum Role {
 /// A listener of one of both, bound.
 pub(crate) enum DataPlane {
     Proxy(Server),
-    Picker(PickerServer),
+    Picker(Box<PickerServer>),
 }
 
 impl Role {
@@ -64,7 +64,7 @@ impl DataPlane {
             Role::Proxy => Self::Proxy(Server::bind(router, given)?.with_connections_max(fitting)),
             Role::Picker => {
                 let picker = PickerServer::bind(&config.proxy, router, given)?;
-                Self::Picker(picker.with_connections_max(fitting))
+                Self::Picker(Box::new(picker.with_connections_max(fitting)))
             }
         })
     }

@@ -186,9 +186,10 @@ impl Call {
     async fn on_request_head(&mut self, mode: i32, head: HttpHeaders) -> Result<(), Stopped> {
         let is_end = head.end_of_stream;
         let Some(parts) = request_head(head.headers) else {
-            let mut bad = OwnAnswer::new(Bytes::from_static(b"the request has no sound head\n"));
+            let mut bad =
+                http::Response::new(Bytes::from_static(b"the request has no sound head\n"));
             *bad.status_mut() = http::StatusCode::BAD_REQUEST;
-            return Err(bad.into());
+            return Err(Stopped(Box::new(bad)));
         };
         let peer = client_of(&parts.headers).unwrap_or(self.peer);
         let request = self.request.insert(self.picking.begin(parts, peer));

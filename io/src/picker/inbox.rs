@@ -18,14 +18,16 @@ type Incoming = Pin<Box<dyn Stream<Item = Result<ProcessingRequest, Status>> + S
 pub(super) struct Inbox {
     incoming: Incoming,
     ahead: VecDeque<ProcessingRequest>,
-    ended: Option<Option<Status>>,
+    has_ended: bool,
+    /// Why it ended, if that was no proper end and was not told yet.
+    error: Option<Status>,
 }
 
 impl Inbox {
     pub(super) fn new(
         incoming: impl Stream<Item = Result<ProcessingRequest, Status>> + Send + 'static,
     ) -> Self {
-        Self { incoming: Box::pin(incoming), ahead: VecDeque::new(), ended: None }
+        Self { incoming: Box::pin(incoming), ahead: VecDeque::new(), has_ended: false, error: None }
     }
 
     /// Waits for the next message; `None` at the end. May be dropped and called again.
@@ -33,22 +35,22 @@ impl Inbox {
         if let Some(message) = self.ahead.pop_front() {
             return Ok(Some(message));
         }
-        match &mut self.ended {
-            None => self.incoming.next().await.transpose(),
-            Some(error) => error.take().map_or(Ok(None), Err),
+        if self.has_ended {
+            return self.error.take().map_or(Ok(None), Err);
         }
+        self.incoming.next().await.transpose()
     }
 
     /// Waits until the proxy has ended the exchange. May be dropped and called again.
     pub(super) async fn closed(&mut self) {
-        while self.ended.is_none() {
+        while !self.has_ended {
             if AHEAD_MAX <= self.ahead.len() {
                 return std::future::pending().await;
             }
             match self.incoming.next().await {
                 Some(Ok(message)) => self.ahead.push_back(message),
-                Some(Err(error)) => self.ended = Some(Some(error)),
-                None => self.ended = Some(None),
+                Some(Err(error)) => (self.has_ended, self.error) = (true, Some(error)),
+                None => self.has_ended = true,
             }
         }
     }

@@ -5,7 +5,8 @@ mod bench;
 use std::collections::BTreeSet;
 
 use super::messages::{
-    BUFFERED, BodyChange, HttpTrailers, NONE, NOT_SERVING, PickerMessage, ProxyMessage, SERVING,
+    BUFFERED, BodyChange, HttpHeaders, HttpTrailers, NONE, NOT_SERVING, PickerMessage,
+    ProxyMessage, SERVING,
 };
 use bench::{
     Bench, PATH, answer_body, answer_head, get, head, header, mutation, request_body, streamed,
@@ -146,7 +147,7 @@ async fn what_cannot_be_served_is_answered_in_the_words_of_the_router() {
     assert_eq!(models.status.unwrap().code, 200);
     assert!(String::from_utf8_lossy(&models.body).contains("\"alias\""));
     let mut exchange = bench.call().await;
-    exchange.send(ProxyMessage::RequestHeaders(Default::default()));
+    exchange.send(ProxyMessage::RequestHeaders(HttpHeaders::default()));
     exchange.send(request_body(BODY, true));
     assert_eq!(exchange.immediate().await.status.unwrap().code, 404, "nothing is at its path");
     bench.end().await;

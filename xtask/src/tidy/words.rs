@@ -56,7 +56,6 @@ const WORDS: [Word; 7] = [
         ],
         fine_before: &["bad"],
         fine_after: &["timeout"],
-        ..ANYWHERE
     },
     Word { ours: "workload", foreign: &["customer", "customers"], ..ANYWHERE },
     Word { ours: "contract", foreign: &["quota", "quotas"], ..ANYWHERE },

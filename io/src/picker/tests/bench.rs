@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::body::Body;
 use tonic::client::Grpc;
 use tonic::{Status, Streaming};
@@ -69,7 +70,7 @@ impl Bench {
         let address = server.local_addr().unwrap();
         let stop = CancellationToken::new();
         let (hurry, taken) = (CancellationToken::new(), CancellationToken::new());
-        let serving = tokio::spawn(server.run(stop.clone(), hurry, taken));
+        let serving = TaskTracker::new().spawn(server.run(stop.clone(), hurry, taken));
         let stream = TcpStream::connect(address).await.unwrap();
         let (sender, connection) =
             handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -277,7 +278,7 @@ pub(super) fn told(message: &ProcessingResponse) -> Option<String> {
 
 /// Reads a piece that is passed on, and whether it is the last.
 pub(super) fn streamed(message: &ProcessingResponse) -> (String, bool) {
-    let (Some(PickerMessage::RequestBody(part)) | Some(PickerMessage::ResponseBody(part))) =
+    let Some(PickerMessage::RequestBody(part) | PickerMessage::ResponseBody(part)) =
         &message.response
     else {
         panic!("{message:?}")
