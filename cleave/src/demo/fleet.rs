@@ -73,12 +73,11 @@ impl DemoFleet {
         listen: Option<SocketAddr>,
         record: &RecordSettings,
     ) -> anyhow::Result<Self> {
-        let (router, server) = match listen {
-            Some(address) => bind(address, record)?,
-            None => {
-                let free = || bind(SocketAddr::new(LISTEN.ip(), 0), record);
-                bind(LISTEN, record).or_else(|_| free())?
-            }
+        let (router, server) = if let Some(address) = listen {
+            bind(address, record)?
+        } else {
+            let free = || bind(SocketAddr::new(LISTEN.ip(), 0), record);
+            bind(LISTEN, record).or_else(|_| free())?
         };
         let address = server.local_addr()?;
         let stop = CancellationToken::new();

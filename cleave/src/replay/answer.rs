@@ -29,6 +29,9 @@ pub(super) struct Felt {
     pub(super) replicas_idle: u64,
 }
 
+/// Reads one figure.
+type Figure = fn(&Felt) -> f64;
+
 impl Felt {
     pub(super) fn of(world: &World, policy: PolicyKind) -> Self {
         let it = Results::of(world, policy.as_str());
@@ -127,7 +130,7 @@ impl ReplayAnswer {
         played: Vec<(Variant, Felt)>,
     ) -> Self {
         let recorded = past.felt.clone();
-        let figures: [(&'static str, fn(&Felt) -> f64); 6] = [
+        let figures: [(&'static str, Figure); 6] = [
             ("first token p50, s", |it| it.ttft_s.p50),
             ("first token p90, s", |it| it.ttft_s.p90),
             ("first token p99, s", |it| it.ttft_s.p99),

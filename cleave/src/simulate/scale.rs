@@ -153,16 +153,16 @@ impl Scale {
     /// Plays everything; in the order of start-up times and then of rules.
     fn all(&self, plan: &Plan, limits: Limits) -> anyhow::Result<Vec<ScaleRun>> {
         let (price, start) = (self.price, limits.max);
-        let mut play = Play { plan, limits, start, price };
-        let peak = play.static_peak()?;
-        play.start = limits_start(&peak.load, limits);
+        let mut fleet = Play { plan, limits, start, price };
+        let peak = fleet.static_peak()?;
+        fleet.start = limits_start(&peak.load, limits);
         let all = ScalerKind::value_variants();
         let kinds = if self.scalers.is_empty() { all } else { &self.scalers };
         let mut jobs = Vec::new();
         for start_up in &self.start_up {
             jobs.extend(kinds.iter().map(|kind| (*kind, *start_up)));
         }
-        let done = runs::parallel(&jobs, |&(kind, start_up)| play.one(kind, start_up, &peak));
+        let done = runs::parallel(&jobs, |&(kind, start_up)| fleet.one(kind, start_up, &peak));
         let mut runs = done.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         for at in 0..runs.len() {
             let bound = runs.iter().find(|it| {

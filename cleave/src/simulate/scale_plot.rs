@@ -35,7 +35,7 @@ pub(super) fn draw(runs: &[ScaleRun]) -> String {
          <text x=\"{GAP}\" y=\"20\"><tspan fill=\"#71717a\">■ load, in replicas</tspan> \
          <tspan fill=\"{WANTED}\">■ wanted</tspan> <tspan fill=\"{READY}\">■ ready</tspan></text>\n"
     );
-    let most = runs.iter().map(|it| top_of(it)).fold(1.0, f64::max);
+    let most = runs.iter().map(top_of).fold(1.0, f64::max);
     for (at, start_up_s) in columns.iter().enumerate() {
         let left = GAP + count(at) * (WIDE + GAP);
         let column = runs.iter().filter(|it| (it.start_up_s - start_up_s).abs() < 1e-9);

@@ -52,7 +52,7 @@ pub(super) fn encode_news(news: &News, into: &mut Vec<u8>) {
         News::Ended { request, came } => {
             into.push(if came.is_some() { 4 } else { 3 });
             write_number(into, request.0);
-            came.iter().for_each(|it| write_came(it, into));
+            write_came(came.as_ref(), into);
         }
         News::Home { key, replica } => {
             into.push(5);
@@ -86,10 +86,7 @@ pub(super) fn encode_news(news: &News, into: &mut Vec<u8>) {
             write_hash(into, *parent);
             write_number(into, (*depth).into());
         }
-        News::AskedReplica { replica } => {
-            into.push(11);
-            write_hash(into, replica.0);
-        }
+        News::AskedReplica { replica } => write_kind_of(11, *replica, into),
         News::Forgot => into.push(12),
         News::Assigned(assignment) => {
             into.push(13);
@@ -168,6 +165,11 @@ pub(super) fn read_news(reader: &mut Reader<'_>) -> Result<News, Malformed> {
     })
 }
 
+fn write_kind_of(kind: u8, replica: Place, into: &mut Vec<u8>) {
+    into.push(kind);
+    write_hash(into, replica.0);
+}
+
 fn write_waiting(classes: &[WaitingClass], into: &mut Vec<u8>) {
     let told = &classes[..classes.len().min(CLASSES_TOLD_MAX)];
     write_count(into, told.len());
@@ -182,8 +184,8 @@ fn write_state(state: &State, into: &mut Vec<u8>) {
     into.push(state.reason.map_or(0, |it| 1 + position(&REASONS, &it)));
 }
 
-fn write_came(came: &Came, into: &mut Vec<u8>) {
-    let Came { prompt_tokens, output_tokens, work, tokens } = *came;
+fn write_came(came: Option<&Came>, into: &mut Vec<u8>) {
+    let Some(&Came { prompt_tokens, output_tokens, work, tokens }) = came else { return };
     for it in [prompt_tokens.into(), output_tokens.into(), work, tokens] {
         write_number(into, it);
     }

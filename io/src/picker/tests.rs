@@ -116,6 +116,7 @@ async fn without_its_body_a_request_is_picked_for_by_its_head() {
     bench
         .until("its end is not seen, so its head is the end", || bench.router.in_flight() == 0)
         .await;
+    drop(exchange);
     bench.end().await;
 }
 

@@ -197,8 +197,12 @@ impl PoolScaler {
             // Orders are written down; one that cannot be is told of, and given again at the next look.
             _ = router.order(pool, order, BY);
         };
-        undrain.into_iter().for_each(|replica| give(Order::Undrain { replica }));
-        drain.into_iter().for_each(|replica| give(Order::Drain { replica }));
+        for replica in undrain {
+            give(Order::Undrain { replica });
+        }
+        for replica in drain {
+            give(Order::Drain { replica });
+        }
         pool.scale.set_victims(split(pool).0.into_iter().collect());
         let there = replicas.len();
         let is_late = |at: Moment, told: &ScaleOrder| {

@@ -71,8 +71,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Writes a count in thousands, and how it compares.
 fn beside(count: u64, first: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    let (count, first) = (count as f64 / 1e3, first as f64 / 1e3);
+    let thousands = |it: u64| f64::from(u32::try_from(it).unwrap_or(u32::MAX)) / 1e3;
+    let (count, first) = (thousands(count), thousands(first));
     let change = (count / first - 1.0) * 100.0;
     if change.abs() < 0.05 { format!("{count:.2}") } else { format!("{count:.2} ({change:+.1} %)") }
 }

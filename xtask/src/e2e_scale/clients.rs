@@ -83,7 +83,8 @@ impl Clients {
 
 /// Asks for a stream; says whether it came whole or was refused, and else what came.
 fn ask(router: SocketAddr, client: usize, turn: usize) -> Result<bool, String> {
-    let prompt: String = (0..PROMPT_WORDS).map(|it| format!("w{client}t{turn}n{it} ")).collect();
+    let words: Vec<String> = (0..PROMPT_WORDS).map(|it| format!("w{client}t{turn}n{it}")).collect();
+    let prompt = words.join(" ");
     let body = format!(
         r#"{{"model":"m","stream":true,"max_tokens":32,"ignore_eos":true,"user":"c{client}t{turn}","messages":[{{"role":"user","content":"{prompt}"}}]}}"#
     );

@@ -84,9 +84,9 @@ impl Hosts {
     }
 
     fn write_list(&self) -> Result<()> {
-        let lines: String = self.running.keys().map(|it| format!("http://{it}\n")).collect();
+        let lines: Vec<String> = self.running.keys().map(|it| format!("http://{it}\n")).collect();
         let new = self.folder.join("replicas.new");
-        fs::write(&new, lines)?;
+        fs::write(&new, lines.concat())?;
         fs::rename(new, self.list()).context("replace the list of replicas")
     }
 

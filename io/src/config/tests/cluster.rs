@@ -35,7 +35,7 @@ fn a_store_is_said_whole_or_not_at_all() {
         |section: &str| format!("{ENOUGH}\n[cluster]\nlisten = \"127.0.0.1:7400\"\n{section}");
     let said = |section: &str| lines(load_text(&file(section))).concat();
     assert!(said("store = \"etcd\"").contains("cluster.etcd.endpoints: is needed"));
-    assert!(said("store = \"redis\"").contains("give one of none, etcd"));
+    assert!(said("store = \"redis\"").contains("give one of \"none\", \"etcd\""));
     let etcd = "store = \"etcd\"\n[cluster.etcd]\nendpoints = [\"http://127.0.0.1:2379\"]\n";
     let with = |more: &str| said(&format!("{etcd}{more}"));
     assert!(with("lease = \"1s\"").contains("cluster.etcd.lease: is not a time"));

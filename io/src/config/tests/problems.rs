@@ -122,7 +122,7 @@ fn a_value_of_the_wrong_kind_is_told_the_right_one() {
         "pools = 3",
         &["file:1: pools: is a whole number; give a list, each a table of name, models, aliases, \
            policy, costs, class, resume, forward_credentials, engine_fields, engine_headers, api_key, api_key_file, engine_tls, cache, \
-           tokenizer, replicas, discover, kubernetes"],
+           tokenizer, replicas, discover, kubernetes, scaling"],
     );
 }
 

@@ -26,7 +26,9 @@ fn a_number_that_cannot_be_kept_or_acted_on_is_refused_with_its_remedy() {
     assert!(untargeted.contains("the pool's replicas are found otherwise"));
     let target = scaled("max = 2, mode = \"kubernetes\", target = \"job/a\"");
     assert!(target.contains("is nothing that can be scaled"), "{target}");
-    assert!(scaled("max = 2, mode = \"guess\"").contains("advise, command, kubernetes"));
+    assert!(
+        scaled("max = 2, mode = \"guess\"").contains("\"advise\", \"command\", \"kubernetes\"")
+    );
     let listed =
         "replicas = [\"http://a:1\"]\nscaling = { max = 2, mode = \"command\", command = [\"a\"] }";
     assert!(said(listed).contains("has no `discover` to find them by"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cleave_core::brain::{Event, Order};
+use cleave_core::brain::{Brain, Event, Order};
 use cleave_core::domain::{Moment, Place, ReplicaId};
 use cleave_core::scaling::{Holding, Sample};
 
@@ -41,12 +41,12 @@ impl Pool {
     /// Takes what the pool was like since the last time.
     pub fn take_sample(&self) -> Sample {
         let missing = Sample { is_missing: true, ..Sample::default() };
-        self.mark(|brain, now| brain.take_sample(now)).unwrap_or(missing)
+        self.mark(Brain::take_sample).unwrap_or(missing)
     }
 
     /// Says what would be lost with each replica.
     pub fn holdings(&self) -> Vec<Holding> {
-        self.look(|brain, now| brain.holdings(now))
+        self.look(Brain::holdings)
     }
 
     /// Lists the replicas that are there.

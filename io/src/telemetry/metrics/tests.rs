@@ -32,6 +32,21 @@ fn idle() -> PoolGauges {
     }
 }
 
+fn set_scale(metrics: &Metrics) {
+    metrics.set_scale(
+        "p",
+        &ScaleGauges {
+            wanted: 3,
+            replicas: [("ready", 2), ("starting", 1), ("unhealthy", 0)],
+            needed: [("forecast", 3), ("backlog", 1), ("memory", 1), ("floor", 0)],
+            work: [("demand", 200.0), ("forecast", 240.0), ("capacity", 100.0)],
+            start_up_s: 45.0,
+            steps: [("done", 4), ("failed", 1)],
+            replica_hours: 1.5,
+        },
+    );
+}
+
 #[test]
 fn the_guide_lists_every_metric_and_no_other() {
     let metrics = Metrics::default();
@@ -89,18 +104,7 @@ fn the_guide_lists_every_metric_and_no_other() {
         totals: LinkTotals { bytes_told: 1, gaps: 3, ..LinkTotals::default() },
         in_flight: 7,
     }]);
-    metrics.set_scale(
-        "p",
-        &ScaleGauges {
-            wanted: 3,
-            replicas: [("ready", 2), ("starting", 1), ("unhealthy", 0)],
-            needed: [("forecast", 3), ("backlog", 1), ("memory", 1), ("floor", 0)],
-            work: [("demand", 200.0), ("forecast", 240.0), ("capacity", 100.0)],
-            start_up_s: 45.0,
-            steps: [("done", 4), ("failed", 1)],
-            replica_hours: 1.5,
-        },
-    );
+    set_scale(&metrics);
     let text = metrics.write();
     let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
     let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();

@@ -44,7 +44,9 @@ impl Codes {
     fn code(&self, kind: &[u8], of: &[u64]) -> String {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(kind);
-        of.iter().for_each(|it| context.update(&it.to_le_bytes()));
+        for it in of {
+            context.update(&it.to_le_bytes());
+        }
         let code = context.sign();
         let mut text = String::with_capacity(2 * CODE_BYTES);
         for byte in code.as_ref().iter().take(CODE_BYTES) {

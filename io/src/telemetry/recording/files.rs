@@ -61,9 +61,9 @@ impl RecordingFiles {
 
     /// Appends lines, packed by themselves.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
-        packer.write_all(lines)?;
-        let packed = packer.finish()?;
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(lines)?;
+        let packed = encoder.finish()?;
         self.file.write_all(&packed)?;
         self.bytes += u64::try_from(packed.len()).unwrap_or(u64::MAX);
         Ok(())
