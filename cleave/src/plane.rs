@@ -1,7 +1,7 @@
 //! What the router does with requests: carries them itself (`serve`), or tells another proxy where they go (`epp`).
 //! All else, from the configuration to the drain, is the same for both.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use cleave_io::config::Config;
 use cleave_io::picker::PickerServer;
 use cleave_io::proxy::{BindError, Router, Server};
 use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use crate::files::connections_that_fit;
 
@@ -95,4 +96,27 @@ impl DataPlane {
             Self::Picker(it) => it.run(stop, hurry, taken).await,
         }
     }
+}
+
+/// Says where everything is: once on standard output for people and scripts, once in the log.
+pub(crate) fn announce(
+    role: Role,
+    config: &Config,
+    listen: SocketAddr,
+    (admin_listen, keda_listen): (SocketAddr, Option<SocketAddr>),
+) -> anyhow::Result<()> {
+    let data = role.scheme(config.proxy.tls.is_some());
+    let admin = Role::Proxy.scheme(config.admin.tls.is_some());
+    let keda = keda_listen.map(|it| format!(", KEDA on grpc://{it}")).unwrap_or_default();
+    let mut out = io::stdout();
+    writeln!(
+        out,
+        "cleave listening on {data}://{listen}, admin on {admin}://{admin_listen}{keda}"
+    )?;
+    out.flush()?;
+    for pool in &config.pools {
+        let (replicas, policy) = (pool.replicas.len(), pool.brain.policy);
+        info!(pool = pool.name, replicas, %policy, models = pool.models.join(","), "pool");
+    }
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! `cleave serve`: read the configuration, bind, announce, serve, drain. A table of contents; what
 //! each step means is said in the rooms it calls.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -24,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::membership::Membership;
-use crate::plane::{DataPlane, Role};
+use crate::plane::{DataPlane, Role, announce};
 use crate::stopping::Stopping;
 use crate::successor;
 
@@ -120,7 +119,12 @@ impl Serve {
             know_replicas(&router).await;
             coordination::take_over(&router).await;
         }
-        announce(self.role, &config, server.local_addr()?, &port)?;
+        announce(
+            self.role,
+            &config,
+            server.local_addr()?,
+            (port.address, port.settings.keda_listen),
+        )?;
         warn_of_open_admin(&config, &router, port.address);
         successor::tell_supervisor();
 
@@ -238,30 +242,6 @@ impl Serve {
         };
         self.config.iter().chain(beside).map(changed).collect()
     }
-}
-
-/// Says where everything is: once on standard output for people and scripts, once in the log.
-fn announce(
-    role: Role,
-    config: &Config,
-    listen: SocketAddr,
-    port: &RunningAdmin,
-) -> anyhow::Result<()> {
-    let data = role.scheme(config.proxy.tls.is_some());
-    let admin = Role::Proxy.scheme(config.admin.tls.is_some());
-    let keda = port.settings.keda_listen.map(|it| format!(", KEDA on grpc://{it}"));
-    let (admin_listen, keda) = (port.address, keda.unwrap_or_default());
-    let mut out = std::io::stdout();
-    writeln!(
-        out,
-        "cleave listening on {data}://{listen}, admin on {admin}://{admin_listen}{keda}"
-    )?;
-    out.flush()?;
-    for pool in &config.pools {
-        let (replicas, policy) = (pool.replicas.len(), pool.brain.policy);
-        info!(pool = pool.name, replicas, %policy, models = pool.models.join(","), "pool");
-    }
-    Ok(())
 }
 
 /// Tells operators that the admin port is open to all that reach it, where it is.

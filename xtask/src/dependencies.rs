@@ -13,7 +13,7 @@ use crate::repo;
 
 /// How many crates of others are linked into the release binary, at most. A change that needs another
 /// one says so here, and why in its commit.
-const CRATES_MAX: usize = 190;
+const CRATES_MAX: usize = 191;
 
 pub(crate) fn run() -> Result<()> {
     must(&mut deny(&["check", "bans", "licenses", "sources"]))?;

@@ -30,7 +30,7 @@ pub(super) struct Felt {
 }
 
 /// Reads one figure.
-type Figure = fn(&Felt) -> f64;
+type ReadFigure = fn(&Felt) -> f64;
 
 impl Felt {
     pub(super) fn of(world: &World, policy: PolicyKind) -> Self {
@@ -130,7 +130,7 @@ impl ReplayAnswer {
         played: Vec<(Variant, Felt)>,
     ) -> Self {
         let recorded = past.felt.clone();
-        let figures: [(&'static str, Figure); 6] = [
+        let figures: [(&'static str, ReadFigure); 6] = [
             ("first token p50, s", |it| it.ttft_s.p50),
             ("first token p90, s", |it| it.ttft_s.p90),
             ("first token p99, s", |it| it.ttft_s.p99),

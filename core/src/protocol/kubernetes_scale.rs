@@ -14,21 +14,21 @@ pub struct ObjectScale {
 
 #[derive(Deserialize)]
 struct RawScale {
-    metadata: RawMetadata,
+    metadata: RawScaleMetadata,
     #[serde(default)]
-    spec: RawSpec,
+    spec: RawScaleSpec,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawMetadata {
+struct RawScaleMetadata {
     #[serde(default)]
     resource_version: String,
 }
 
 /// Zero replicas are left out of the JSON.
 #[derive(Default, Deserialize)]
-struct RawSpec {
+struct RawScaleSpec {
     #[serde(default)]
     replicas: u32,
 }

@@ -1,9 +1,14 @@
 //! How many replicas a pool may have, from what the user said to what the router relies on.
 
+use std::ffi::OsString;
+
 use super::problem::{Findings, Wrong, join};
 use super::raw::{PoolSection, ScalingSection};
 use crate::discovery::Source;
 use crate::proxy::{Actuator, KubernetesScale, ScaleCommand, ScaleMode, ScalingSettings};
+
+/// What the variables of the router begin with.
+const OWN_PREFIX: &str = "CLEAVE__";
 
 /// Settles the number of replicas of a pool; `path` is the pool's, and `found` where its replicas are found.
 pub(super) fn settle(
@@ -74,6 +79,7 @@ fn settle_actuator(
                 program,
                 arguments: words.collect(),
                 timeout: raw.command_timeout.0,
+                hidden: own_variables(),
             })
         }
         ScaleMode::Kubernetes => {
@@ -100,4 +106,10 @@ fn settle_actuator(
             }
         }
     }
+}
+
+/// Names the variables that are settings of the router, and those that could be.
+fn own_variables() -> Vec<OsString> {
+    let names = std::env::vars_os().map(|it| it.0);
+    names.filter(|it| it.to_str().is_none_or(|it| it.starts_with(OWN_PREFIX))).collect()
 }

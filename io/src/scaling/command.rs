@@ -12,9 +12,6 @@ use crate::proxy::ScaleCommand;
 
 /// How much of what it writes is kept.
 const WORDS_BYTES_MAX: u64 = 2048;
-/// Settings that came by the environment may be secrets, and are not the program's.
-const OWN_PREFIX: &str = "CLEAVE__";
-
 /// Runs the program once; an error says why it failed.
 pub(super) async fn run(
     command: &ScaleCommand,
@@ -24,10 +21,8 @@ pub(super) async fn run(
 ) -> Result<(), String> {
     let mut it = Command::new(&command.program);
     it.args(&command.arguments).arg(pool).arg(order.replicas.to_string()).args(&order.victims);
-    for (name, _) in std::env::vars_os() {
-        if name.to_str().is_none_or(|it| it.starts_with(OWN_PREFIX)) {
-            it.env_remove(name);
-        }
+    for name in &command.hidden {
+        it.env_remove(name);
     }
     it.env("CLEAVE_POOL", pool)
         .env("CLEAVE_WANTED", order.replicas.to_string())
@@ -72,7 +67,7 @@ mod tests {
 
     fn shell(script: &str, timeout: Duration) -> ScaleCommand {
         let arguments = ["-c", script, "scale"].map(str::to_owned).to_vec();
-        ScaleCommand { program: "/bin/sh".to_owned(), arguments, timeout }
+        ScaleCommand { program: "/bin/sh".to_owned(), arguments, timeout, hidden: Vec::new() }
     }
 
     fn order() -> ScaleOrder {

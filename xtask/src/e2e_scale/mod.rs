@@ -49,11 +49,11 @@ const BURST_MORE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Deserialize)]
 struct ScalePage {
-    pools: Vec<PoolPage>,
+    pools: Vec<ScaledPool>,
 }
 
 #[derive(Debug, Deserialize)]
-struct PoolPage {
+struct ScaledPool {
     wanted: Option<usize>,
     reason: Option<String>,
     steps_done: u64,
@@ -79,7 +79,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn page(&self) -> Result<PoolPage> {
+    fn page(&self) -> Result<ScaledPool> {
         let (head, body) = http1::get_as(TOKEN, self.admin, "/scale")?;
         ensure!(head.is_success(), "no page: {}", head.first_line);
         let page: ScalePage = serde_json::from_slice(&body)?;

@@ -39,7 +39,10 @@ const WORDS: [Word; 7] = [
             "core/src/protocol/inference_pool.rs",
             "core/src/protocol/kubernetes.rs",
             "core/src/protocol/mod.rs",
+            "core/src/protocol/kubernetes_scale.rs",
+            "io/src/scaling/kubernetes.rs",
             "cleave/tests/it/kubernetes.rs",
+            "cleave/tests/it/scaling.rs",
             "cleave/tests/it/support/",
         ],
         ..ANYWHERE

@@ -15,13 +15,13 @@ const CHANGED_PARTS: u64 = 8;
 
 /// What waits of one class at one router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ClassLine {
+pub(super) struct WaitingLine {
     work: Work,
     /// Until when one of them can still be in time.
     in_time: Moment,
 }
 
-impl ClassLine {
+impl WaitingLine {
     /// Tells whether routers that were told `self` should hear of `other`: requests begin or cease to wait or
     /// to be in time, or they became a good deal more or less.
     fn differs(self, now: Moment, other: Self) -> bool {
@@ -35,17 +35,17 @@ impl ClassLine {
 /// What waits at other routers, by class.
 #[derive(Debug, Default)]
 pub(super) struct LinesElsewhere {
-    lines: BTreeMap<RouterId, [ClassLine; CLASSES_MAX]>,
+    lines: BTreeMap<RouterId, [WaitingLine; CLASSES_MAX]>,
     sums: [Work; CLASSES_MAX],
 }
 
 impl LinesElsewhere {
     /// Takes in what waits at a router now; where nothing does, it is forgotten.
     fn set(&mut self, now: Moment, router: RouterId, classes: &[WaitingClass]) {
-        let mut line = [ClassLine::default(); CLASSES_MAX];
+        let mut line = [WaitingLine::default(); CLASSES_MAX];
         for (it, told) in line.iter_mut().zip(classes) {
             let in_time = now + Duration::from_millis(told.in_time_ms.into());
-            *it = ClassLine { work: Work::from_parts(told.work), in_time };
+            *it = WaitingLine { work: Work::from_parts(told.work), in_time };
         }
         if line.iter().all(|it| it.work == Work::ZERO) {
             self.lines.remove(&router);
@@ -72,11 +72,11 @@ impl LinesElsewhere {
 
     /// Says what counts of a class here and elsewhere, in model units: as long as some requests can be in time, those
     /// at routers where none can do not count.
-    pub(super) fn beside(&self, now: Moment, class: ClassId, own: ClassLine) -> (f64, f64) {
+    pub(super) fn beside(&self, now: Moment, class: ClassId, own: WaitingLine) -> (f64, f64) {
         let others = || self.lines.values().filter_map(|it| it.get(class.index()).copied());
         let is_hopeful = now < own.in_time || others().any(|it| now < it.in_time);
-        let counts = |it: &ClassLine| !is_hopeful || now < it.in_time;
-        let mu = |it: ClassLine| it.work.as_mu();
+        let counts = |it: &WaitingLine| !is_hopeful || now < it.in_time;
+        let mu = |it: WaitingLine| it.work.as_mu();
         let here = Some(own).filter(counts).map_or(0.0, mu);
         (here, others().filter(counts).map(mu).sum())
     }
@@ -106,15 +106,15 @@ impl Admission {
     }
 
     /// Says what waits here of a class.
-    pub(super) fn own_line(&self, class: ClassId) -> ClassLine {
+    pub(super) fn own_line(&self, class: ClassId) -> WaitingLine {
         let in_time = self.line.last_due(class).unwrap_or(Moment::ZERO);
-        ClassLine { work: self.line.class(class).work, in_time }
+        WaitingLine { work: self.line.class(class).work, in_time }
     }
 
     /// Tells whether other routers should hear what waits here now, and notes that they do.
     pub(in crate::brain) fn is_waiting_news(&mut self, now: Moment) -> bool {
         let classes = self.settings.classes.iter().map(|it| it.0);
-        let mut own = [ClassLine::default(); CLASSES_MAX];
+        let mut own = [WaitingLine::default(); CLASSES_MAX];
         classes.for_each(|it| own[it.index()] = self.own_line(it));
         let is_news = self.told.iter().zip(own).any(|(told, own)| told.differs(now, own));
         if is_news {
@@ -129,7 +129,7 @@ impl Admission {
         now: Moment,
     ) -> impl Iterator<Item = WaitingClass> + '_ {
         self.settings.classes.iter().map(move |(class, _)| {
-            let ClassLine { work, in_time } = self.own_line(class);
+            let WaitingLine { work, in_time } = self.own_line(class);
             let in_time_ms = u32::try_from(in_time.since(now).as_millis()).unwrap_or(u32::MAX);
             WaitingClass { work: work.parts(), in_time_ms }
         })
@@ -146,6 +146,25 @@ impl Admission {
         if self.elsewhere.is_empty() {
             self.turns.clear();
         }
+    }
+
+    /// Tells whether requests wait here and at other routers.
+    pub(super) fn takes_turns(&self) -> bool {
+        self.settings.holds && !self.line.is_empty() && !self.elsewhere.is_empty()
+    }
+
+    /// Says which part of all that waits is this router's. Classes count by their weight, whatever waits of each.
+    pub(super) fn share(&self, now: Moment) -> f64 {
+        let (mut own, mut all) = (0.0, 0.0);
+        for (id, class) in self.settings.classes.iter() {
+            let (here, there) = self.elsewhere.beside(now, id, self.own_line(id));
+            if 0.0 < here + there {
+                let weight = f64::from(class.weight.thousandths());
+                own += weight * here / (here + there);
+                all += weight;
+            }
+        }
+        if 0.0 < all { own / all } else { 1.0 }
     }
 
     /// Lists what is missing of each contract.
@@ -201,7 +220,7 @@ mod tests {
         let mut lines = LinesElsewhere::default();
         lines.set(at(0), RouterId(1), &[line(8, 0)]);
         lines.set(at(0), RouterId(2), &[line(2, 100)]);
-        let own = ClassLine { work: Work::from_mu(5.0), in_time: at(50) };
+        let own = WaitingLine { work: Work::from_mu(5.0), in_time: at(50) };
         let shares = |ms| lines.beside(at(ms), FIRST, own);
         assert_eq!(shares(20), (5.0, 2.0));
         assert_eq!(shares(60), (0.0, 2.0), "only the second router has hope");
@@ -210,8 +229,8 @@ mod tests {
 
     #[test]
     fn a_line_is_told_again_when_it_is_another_one() {
-        let told = ClassLine { work: Work::from_mu(80.0), in_time: at(100) };
-        let with = |mu, in_time| ClassLine { work: Work::from_mu(mu), in_time: at(in_time) };
+        let told = WaitingLine { work: Work::from_mu(80.0), in_time: at(100) };
+        let with = |mu, in_time| WaitingLine { work: Work::from_mu(mu), in_time: at(in_time) };
         assert!(!told.differs(at(50), with(80.0, 100)) && !told.differs(at(50), with(85.0, 900)));
         assert!(told.differs(at(50), with(95.0, 100)) && told.differs(at(50), with(0.0, 100)));
         assert!(told.differs(at(150), with(80.0, 900)), "they think that all is lost");

@@ -16,6 +16,7 @@ use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 
 use super::super::request::PromptSize;
 use super::lanes::{Fill, LaneKey};
+use super::limit::Limit;
 use super::reading;
 
 /// A prompt may wait at a replica for this part of its class's first-token target.
@@ -37,37 +38,6 @@ const MEMORY_S: f64 = 30.0;
 const ABSENT_SHARE: f64 = 0.001;
 /// A class that waits without a break for this part of its `wait_max` is overloaded.
 const OVERRUN_PART: u32 = 4;
-
-/// Up to where a request may fill a replica.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::brain) struct Limit {
-    pub(super) fill: f64,
-    pub(super) wait_ms: f64,
-    /// The level of [`reading::level`].
-    pub(super) reading: f64,
-}
-
-impl Limit {
-    pub(super) const NONE: Self =
-        Self { fill: f64::INFINITY, wait_ms: f64::INFINITY, reading: f64::INFINITY };
-
-    pub(super) fn admits(self, at: &Fill) -> bool {
-        at.level < self.fill && at.wait_ms < self.wait_ms && at.reading < self.reading
-    }
-
-    /// Moves the limit by a factor.
-    pub(super) fn times(self, factor: f64) -> Self {
-        self.with(self, |it, _| it * factor)
-    }
-
-    fn with(self, other: Self, join: impl Fn(f64, f64) -> f64) -> Self {
-        Self {
-            fill: join(self.fill, other.fill),
-            wait_ms: join(self.wait_ms, other.wait_ms),
-            reading: join(self.reading, other.reading),
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Headroom {

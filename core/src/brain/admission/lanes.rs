@@ -9,7 +9,8 @@ use crate::queue::{Gate, Lane};
 
 use super::super::request::PromptSize;
 use super::cause::Cause;
-use super::headroom::{Headroom, Limit};
+use super::headroom::Headroom;
+use super::limit::Limit;
 use super::reach::Reaches;
 
 const HOME_BITS: u32 = 23;

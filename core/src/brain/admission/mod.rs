@@ -9,6 +9,7 @@ mod elsewhere;
 mod headroom;
 mod knee;
 mod lanes;
+mod limit;
 mod reach;
 mod reading;
 mod retry_budget;
@@ -34,18 +35,18 @@ use super::settings::{LineSettings, RetrySettings};
 
 pub(super) use assess::{Arrival, Parked};
 pub use cause::Cause;
-use elsewhere::{ClassLine, LinesElsewhere};
+use elsewhere::{LinesElsewhere, WaitingLine};
 use headroom::Headroom;
-pub(super) use headroom::Limit;
 use knee::Knees;
 pub(super) use lanes::Fills;
 use lanes::{Fill, LaneKey, Scene};
+pub(super) use limit::Limit;
 pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
 pub(super) use settle::Bill;
 use start::Starting;
-use turns::Turns;
+use turns::RoomTurns;
 
 /// Capacity is idle below this part of a class's limits: requests beyond their contract may use it.
 const IDLE_PART: f64 = 0.5;
@@ -69,9 +70,9 @@ pub(super) struct Admission {
     spare: Vec<Fill>,
     /// What waits at other routers, and whose turn it is where several have a line.
     elsewhere: LinesElsewhere,
-    turns: Turns,
+    turns: RoomTurns,
     /// What waits here, as other routers were told last.
-    told: [ClassLine; CLASSES_MAX],
+    told: [WaitingLine; CLASSES_MAX],
     capacity_per_min: Work,
     /// Where replicas are started when work waits.
     starting: Option<Starting>,
@@ -101,8 +102,8 @@ impl Admission {
             parked: IndexMap::default(),
             spare: Vec::new(),
             elsewhere: LinesElsewhere::default(),
-            turns: Turns::new(seed),
-            told: [ClassLine::default(); CLASSES_MAX],
+            turns: RoomTurns::new(seed),
+            told: [WaitingLine::default(); CLASSES_MAX],
             capacity_per_min: Work::ZERO,
             starting: None,
             retries: RetryBudget::new(retries),
@@ -207,25 +208,6 @@ impl Admission {
     pub(super) fn admits(&self, parked: &Parked, there: &Fills) -> bool {
         let is_first = self.line.is_empty() && !self.elsewhere.has_equal(parked.estimate.class);
         is_first && self.scene(&there.0).admits(parked.lane(), there.0.iter())
-    }
-
-    /// Tells whether requests wait here and at other routers.
-    fn takes_turns(&self) -> bool {
-        self.settings.holds && !self.line.is_empty() && !self.elsewhere.is_empty()
-    }
-
-    /// Says which part of all that waits is this router's. Classes count by their weight, whatever waits of each.
-    fn share(&self, now: Moment) -> f64 {
-        let (mut own, mut all) = (0.0, 0.0);
-        for (id, class) in self.settings.classes.iter() {
-            let (here, there) = self.elsewhere.beside(now, id, self.own_line(id));
-            if 0.0 < here + there {
-                let weight = f64::from(class.weight.thousandths());
-                own += weight * here / (here + there);
-                all += weight;
-            }
-        }
-        if 0.0 < all { own / all } else { 1.0 }
     }
 
     /// Counts a request that does not join the line.
@@ -382,24 +364,6 @@ impl Admission {
     fn scene<'a>(&'a self, fills: &'a [Fill]) -> Scene<'a> {
         let Self { gate, headroom, reaches, .. } = self;
         Scene { gate, headroom, reaches, fills }
-    }
-
-    /// Tells whether some request waits although it could go.
-    pub(super) fn holds_in_vain<'a>(
-        &self,
-        now: Moment,
-        open: impl Iterator<Item = (&'a Replica, f64)>,
-    ) -> bool {
-        if self.line.is_empty() {
-            return false;
-        }
-        let mut fills = Vec::new();
-        self.fill_all(now, open, &mut fills);
-        if self.takes_turns() {
-            self.turns.close(&mut fills);
-        }
-        let scene = self.scene(&fills);
-        self.line.lanes().any(|it| scene.is_open(it.into()))
     }
 
     /// Predicts how long a request that joins now waits; nothing where nothing is known.

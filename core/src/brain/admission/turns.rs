@@ -12,8 +12,8 @@ use rustc_hash::FxHashMap;
 
 use crate::domain::{Moment, ReplicaId, span_of_ms};
 
-use super::headroom::Limit;
 use super::lanes::{Fill, Fills};
+use super::limit::Limit;
 
 /// How long the first of the routers waits on average. Several times what news takes from one to the other, so
 /// that two seldom go at once.
@@ -28,13 +28,13 @@ enum Turn {
 }
 
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct RoomTurns {
     chance: Pcg64Mcg,
     /// The replicas that have room, as far as this router has seen.
     open: FxHashMap<ReplicaId, Turn>,
 }
 
-impl Turns {
+impl RoomTurns {
     pub(super) fn new(seed: u64) -> Self {
         Self { chance: Pcg64Mcg::seed_from_u64(seed), open: FxHashMap::default() }
     }
@@ -108,8 +108,8 @@ mod tests {
     }
 
     /// Says after how many milliseconds a replica that has room is open to a router.
-    fn opens(turns: &mut Turns, from: u64, share: f64) -> u64 {
-        let is_open = |turns: &mut Turns, ms| {
+    fn opens(turns: &mut RoomTurns, from: u64, share: f64) -> u64 {
+        let is_open = |turns: &mut RoomTurns, ms| {
             let mut fills = [fill(0.5)];
             turns.take(at(ms), LIMIT, share, &mut fills);
             let mut seen = [fill(0.5)];
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_router_with_more_of_the_line_is_more_often_first() {
-        let (mut most, mut least) = (Turns::new(1), Turns::new(2));
+        let (mut most, mut least) = (RoomTurns::new(1), RoomTurns::new(2));
         let mut firsts = 0;
         for round in 0..400 {
             let from = round * 10_000;
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_has_come_lasts_until_it_is_used_or_the_room_is_gone() {
-        let mut turns = Turns::new(3);
+        let mut turns = RoomTurns::new(3);
         let taken = opens(&mut turns, 0, 0.5);
         assert_eq!(turns.next(), None, "nothing more is drawn");
         assert_eq!(opens(&mut turns, taken + 5_000, 0.5), 0);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_router_with_hardly_anything_waits_a_second_at_most() {
-        let mut turns = Turns::new(4);
+        let mut turns = RoomTurns::new(4);
         assert!(opens(&mut turns, 0, 0.0) <= 1_000);
     }
 }

@@ -24,6 +24,24 @@ pub struct WaitingGroup {
 }
 
 impl Admission {
+    /// Tells whether some request waits although it could go.
+    pub(in crate::brain) fn holds_in_vain<'a>(
+        &self,
+        now: Moment,
+        open: impl Iterator<Item = (&'a Replica, f64)>,
+    ) -> bool {
+        if self.line.is_empty() {
+            return false;
+        }
+        let mut fills = Vec::new();
+        self.fill_all(now, open, &mut fills);
+        if self.takes_turns() {
+            self.turns.close(&mut fills);
+        }
+        let scene = self.scene(&fills);
+        self.line.lanes().any(|it| scene.is_open(it.into()))
+    }
+
     /// Groups the line, the largest group first; `open` are the replicas that may take something.
     pub(in crate::brain) fn groups<'a>(
         &self,

@@ -52,7 +52,7 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type KedaAnswer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// Why a call fails: a status of gRPC, and words for operators.
 #[derive(Debug)]
@@ -123,14 +123,14 @@ async fn connection(stream: TcpStream, router: Arc<Router>) -> Result<(), hyper:
     builder.serve_connection(TokioIo::new(stream), service).await
 }
 
-async fn answer(request: Request<Incoming>, router: &Arc<Router>) -> Answer {
+async fn answer(request: Request<Incoming>, router: &Arc<Router>) -> KedaAnswer {
     let called = timeout(MESSAGE_LIMIT, call(request, router)).await;
     let late = || failure(UNAVAILABLE, "the message did not come in time");
     called.unwrap_or_else(|_| Err(late())).unwrap_or_else(|it| refuse(&it))
 }
 
 /// Carries out one call.
-async fn call(request: Request<Incoming>, router: &Arc<Router>) -> Result<Answer, Failure> {
+async fn call(request: Request<Incoming>, router: &Arc<Router>) -> Result<KedaAnswer, Failure> {
     let (head, body) = request.into_parts();
     let method = head.uri.path().strip_prefix(SERVICE).unwrap_or_default();
     if !["IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics"].contains(&method) {
@@ -194,7 +194,7 @@ fn wanted(pool: &Pool) -> Result<usize, Failure> {
 }
 
 /// Tells whether replicas are wanted, at once and at each change, until KEDA hangs up or the pool is not scaled any more.
-fn streamed(pool: Arc<Pool>) -> Answer {
+fn streamed(pool: Arc<Pool>) -> KedaAnswer {
     let told = stream::unfold((pool, None::<bool>), async |(pool, told)| {
         loop {
             pool.scaling()?;
@@ -210,19 +210,19 @@ fn streamed(pool: Arc<Pool>) -> Answer {
 }
 
 /// Answers with one message.
-fn one(message: &impl Message) -> Answer {
+fn one(message: &impl Message) -> KedaAnswer {
     let frames = [Frame::data(frame(message)), Frame::trailers(status(0, ""))];
     let frames = frames.map(Ok::<_, Infallible>);
     respond(StreamBody::new(stream::iter(frames)).boxed_unsync())
 }
 
 /// Answers with a failure, which has no message.
-fn refuse(it: &Failure) -> Answer {
+fn refuse(it: &Failure) -> KedaAnswer {
     let frames = [Ok::<_, Infallible>(Frame::trailers(status(it.status, &it.words)))];
     respond(StreamBody::new(stream::iter(frames)).boxed_unsync())
 }
 
-fn respond(body: UnsyncBoxBody<Bytes, Infallible>) -> Answer {
+fn respond(body: UnsyncBoxBody<Bytes, Infallible>) -> KedaAnswer {
     let mut answer = Response::new(body);
     let kind = HeaderValue::from_static("application/grpc");
     answer.headers_mut().insert(header::CONTENT_TYPE, kind);

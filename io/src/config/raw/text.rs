@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use cleave_core::policy::PolicyKind;
 use cleave_core::protocol::AllowedPath;
-use http::HeaderName;
-use http::uri::PathAndQuery;
+use http::{HeaderName, uri::PathAndQuery};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use tracing_subscriber::EnvFilter;

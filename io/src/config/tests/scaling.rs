@@ -49,6 +49,7 @@ fn the_settings_are_what_was_said_and_usual_otherwise() {
     assert_eq!(scaling.start_up, Some(Duration::from_secs(90)));
     let arguments = vec!["--cluster".to_owned(), "a b".to_owned()];
     let timeout = Duration::from_secs(5);
-    let command = ScaleCommand { program: "scale".to_owned(), arguments, timeout };
+    let command =
+        ScaleCommand { program: "scale".to_owned(), arguments, timeout, hidden: Vec::new() };
     assert_eq!(scaling.actuator, Actuator::Command(command));
 }

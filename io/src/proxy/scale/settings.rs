@@ -1,5 +1,6 @@
 //! What the operator may set about the number of replicas of a pool; valid by construction.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub struct ScaleCommand {
     pub arguments: Vec<String>,
     /// How long it may run.
     pub timeout: Duration,
+    /// Variables of the environment that it is not given: settings of the router, which may be secrets.
+    pub hidden: Vec<OsString>,
 }
 
 /// What Kubernetes scales, and where.
