@@ -96,7 +96,8 @@ impl Admission {
         let promise = classes.promise(class);
         let size = if self.headroom.is_long(class.index(), prefill_ms) {
             PromptSize::Long
-        } else if prefill_ms < promise.token_gap_ms() {
+        } else if cost.prefill_ms(prompt, 0) < promise.token_gap_ms() {
+            // Short wherever it goes: one that is short by its cache alone may be read whole elsewhere.
             PromptSize::Short
         } else {
             PromptSize::Usual
