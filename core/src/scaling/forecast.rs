@@ -9,8 +9,8 @@
 use super::history::History;
 
 /// What a model unit without room costs in model units of idle room: one bucket in about this many may need more than
-/// is there.
-const SHORTFALL_COST: f64 = 20.0;
+/// is there. Requests that come in such a bucket break their promises, so this is about the share of them.
+const SHORTFALL_COST: f64 = 100.0;
 /// Forecasts are held against the past again after this many new buckets.
 const REFIT_EVERY: u64 = 6;
 /// With fewer cases than this the past says nothing about margins.

@@ -19,10 +19,14 @@ use super::{Advice, Reason, Terms};
 /// A replica is let go this many start-up times after the last one was asked for, at the earliest: so no step is
 /// undone twice in that time.
 const STEADY_FOR: u32 = 3;
+/// A replica is planned to do this part of what it can. Within a bucket work comes unevenly: one that is just large
+/// enough for the mean is too small for half of the time.
+const FILL: f64 = 0.8;
 /// What a forecast is wrong by anyway, in replicas.
 const SLACK: f64 = 0.1;
-/// A fleet that is too large by a smaller part than this is as large as it should be.
-const EXCESS_PART: usize = 10;
+/// A replica is let go only if the rest would be enough for this much more work: else noise at the edge of a replica
+/// would let it go and ask for it again and again.
+const KEPT_FACTOR: f64 = 1.1;
 
 /// Sizes one pool.
 #[derive(Clone, Debug)]
@@ -179,11 +183,12 @@ impl Scaler {
         }
         let is_idle = self.busy_at.is_none_or(|at| start_up * STEADY_FOR <= now.since(at));
         let least = usize::from(!is_idle);
-        if let Some(capacity) = self.capacity_mu_per_min {
+        if let Some(capacity) = self.capacity_mu_per_min.map(|it| FILL * it) {
             terms.by_demand = whole_replicas(grow.upper() / capacity - SLACK).max(least);
             let rate = grow.expected + backlog_rate(&terms, grow.expected, capacity, minutes);
             terms.by_backlog = whole_replicas(rate / capacity - SLACK);
-            terms.enough = whole_replicas(let_go.upper() / capacity - SLACK).max(least);
+            let enough = KEPT_FACTOR * let_go.upper() / capacity;
+            terms.enough = whole_replicas(enough - SLACK).max(least);
         } else {
             // Whatever it can do, work needs one.
             (terms.by_demand, terms.enough) = (least, before.max(least));
@@ -230,7 +235,7 @@ impl Scaler {
         }
         let enough = self.rules.clamp(terms.enough.max(need.replicas));
         let excess = before.saturating_sub(enough);
-        if excess == 0 || excess * EXCESS_PART < before {
+        if excess == 0 {
             return (before, steady(terms, need, before));
         }
         if 0 < terms.coming && sample.ready < before {
