@@ -7,6 +7,7 @@ mod support;
 
 mod bytes;
 mod cluster;
+mod cluster_tls;
 mod dashboards;
 mod discovery;
 mod engines;

@@ -1,6 +1,7 @@
 //! One connection to another router, from the handshake to its end. One task reads, writes and keeps time, so that a peer
 //! that does not read never keeps this router from reading, and the other way round.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) struct PeerConnection {
     side: Side,
     incoming: BytesMut,
     outgoing: BytesMut,
+    /// Whether something that was written may still be in the buffer of TLS.
+    is_unflushed: bool,
 }
 
 /// Why a connection ended.
@@ -45,7 +48,8 @@ enum End {
 
 impl PeerConnection {
     pub(super) fn new(session: Session, side: Side) -> Self {
-        Self { session, side, incoming: BytesMut::new(), outgoing: BytesMut::new() }
+        let (incoming, outgoing) = (BytesMut::new(), BytesMut::new());
+        Self { session, side, incoming, outgoing, is_unflushed: false }
     }
 
     /// Talks until the end of the connection; returns the router that was there.
@@ -91,12 +95,23 @@ impl PeerConnection {
                 self.fill(now, link);
                 write_at = (!self.outgoing.is_empty()).then_some(now);
             }
-            let is_idle = self.outgoing.is_empty();
+            let is_idle = self.outgoing.is_empty() && !self.is_unflushed;
             let pause = link.next_wakeup().since(now).max(PAUSE_MIN);
             let batch = write_at.filter(|_| is_idle).map_or(Duration::MAX, |it| it.since(now));
             let ended = admitted.as_ref().map(|it| it.end.clone()).unwrap_or_default();
-            let Session { stream, .. } = &mut self.session;
-            let (mut reading, mut writing) = stream.split();
+            let Session { reading, writing, .. } = &mut self.session;
+            let (outgoing, is_unflushed) = (&mut self.outgoing, &mut self.is_unflushed);
+            // Each step is done or not begun, so that another branch may go first.
+            let write = async {
+                if outgoing.is_empty() {
+                    writing.flush().await?;
+                    *is_unflushed = false;
+                } else {
+                    writing.write_buf(outgoing).await?;
+                    *is_unflushed = true;
+                }
+                Ok::<_, io::Error>(())
+            };
             tokio::select! {
                 read = reading.read_buf(&mut self.incoming) => match read {
                     Ok(0) => return End::Lost("it closed the connection".to_owned()),
@@ -107,7 +122,7 @@ impl PeerConnection {
                     }
                     Err(error) => return End::Lost(error.to_string()),
                 },
-                written = writing.write_buf(&mut self.outgoing), if !is_idle => {
+                written = write, if !is_idle => {
                     if let Err(error) = written {
                         return End::Lost(error.to_string());
                     }
@@ -224,11 +239,12 @@ impl PeerConnection {
             if !self.outgoing.has_remaining() {
                 break;
             }
-            if self.session.stream.write_all_buf(&mut self.outgoing).await.is_err() {
+            if self.session.writing.write_all_buf(&mut self.outgoing).await.is_err() {
                 return;
             }
         }
-        _ = self.session.stream.shutdown().await;
+        _ = self.session.writing.flush().await;
+        _ = self.session.writing.shutdown().await;
     }
 }
 
