@@ -5,6 +5,7 @@
 
 mod support;
 
+mod any_router;
 mod bytes;
 mod cluster;
 mod cluster_tls;

@@ -13,6 +13,7 @@ mod electing;
 mod handover;
 mod handshake;
 mod members;
+mod questions;
 mod securing;
 mod settings;
 mod store;

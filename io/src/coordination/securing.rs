@@ -21,6 +21,18 @@ use crate::tls::PeerTls;
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// Troubles that are remembered.
 const TOLD_MAX: usize = 256;
+/// By these the other end says that it does not accept a certificate.
+const CERTIFICATE_ALERTS: [AlertDescription; 9] = [
+    AlertDescription::UnknownCA,
+    AlertDescription::BadCertificate,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::CertificateRequired,
+    AlertDescription::DecryptError,
+    AlertDescription::AccessDenied,
+];
 
 /// What carries the frames of a connection.
 pub(super) trait PeerSocket: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
@@ -59,24 +71,16 @@ impl From<io::Error> for Refused {
 
 /// Says what an error of TLS means between two routers.
 fn refusal(error: rustls::Error) -> Refused {
-    use AlertDescription as Alert;
-    match error {
-        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
-            Refused::Certificate(error.to_string())
-        }
-        rustls::Error::InvalidMessage(_) => Refused::Plain,
-        rustls::Error::AlertReceived(
-            Alert::UnknownCA
-            | Alert::BadCertificate
-            | Alert::UnsupportedCertificate
-            | Alert::CertificateUnknown
-            | Alert::CertificateExpired
-            | Alert::CertificateRevoked
-            | Alert::CertificateRequired
-            | Alert::DecryptError
-            | Alert::AccessDenied,
-        ) => Refused::NotAccepted(error.to_string()),
-        _ => Refused::Tls(error.to_string()),
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    let text = error.to_string();
+    if matches!(error, InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) {
+        Refused::Certificate(text)
+    } else if matches!(error, InvalidMessage(_)) {
+        Refused::Plain
+    } else if matches!(error, AlertReceived(alert) if CERTIFICATE_ALERTS.contains(&alert)) {
+        Refused::NotAccepted(text)
+    } else {
+        Refused::Tls(text)
     }
 }
 

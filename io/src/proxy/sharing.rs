@@ -14,6 +14,7 @@ use cleave_core::domain::{Moment, RouterId};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
+use super::peer_desk::PeerDesk;
 use crate::tls::PeerTls;
 
 /// How many events of pools may wait for the slowest reader.
@@ -66,6 +67,8 @@ pub struct Sharing {
     store: Mutex<Option<StoreStanding>>,
     /// Certificates by which routers know each other, taken up anew when their files change.
     tls: ArcSwapOption<PeerTls>,
+    /// Questions between routers.
+    pub desk: PeerDesk,
 }
 
 impl Sharing {
@@ -80,6 +83,7 @@ impl Sharing {
             peers: Mutex::default(),
             store: Mutex::default(),
             tls: ArcSwapOption::default(),
+            desk: PeerDesk::default(),
         })
     }
 
