@@ -28,7 +28,10 @@ pub(super) enum PeerQuery {
 pub fn answer_other_routers(router: &Arc<Router>) {
     if let Some(sharing) = router.sharing() {
         let router: Weak<Router> = Arc::downgrade(router);
-        sharing.desk.set_answering(move |question| answer(&router.upgrade()?, question));
+        sharing.desk.set_answering(move |question| {
+            let router = router.upgrade()?;
+            answer(&router, question)
+        });
     }
 }
 
