@@ -65,7 +65,14 @@ fn summary(config: &Config) -> String {
     if let Some(cluster) = cluster {
         let peers: Vec<&str> = cluster.peers.iter().map(PeerAddress::as_str).collect();
         let peers = if peers.is_empty() { "those that join".to_owned() } else { peers.join(", ") };
-        writeln!(text, "other routers: on {}, with {peers}", cluster.listen).expect("text grows");
+        let guard = match (&cluster.tls, &cluster.secret) {
+            (Some(_), Some(_)) => "by certificates and a secret",
+            (Some(_), None) => "by certificates",
+            (None, Some(_)) => "by a secret",
+            (None, None) => "on this machine only",
+        };
+        writeln!(text, "other routers: on {}, with {peers}, {guard}", cluster.listen)
+            .expect("text grows");
     }
     for pool in pools {
         let models = match pool.models.as_slice() {

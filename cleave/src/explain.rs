@@ -7,7 +7,9 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use bytes::Bytes;
 use cleave_core::domain::whole;
-use cleave_io::admin::{Explained, LifeStage, LineSeen, OutcomeSeen, Terms, Try};
+use cleave_io::admin::{
+    Candidate, Explained, LifeStage, LineSeen, OutcomeSeen, RouterShare, Terms, Try,
+};
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::admin::AdminPort;
@@ -63,6 +65,9 @@ fn page(it: &Explained) -> String {
         it.pool,
         humantime::format_duration(std::time::Duration::from_secs(whole(it.age_seconds.floor())))
     );
+    if let Some(router) = &it.router {
+        writeln!(text, "decided by router {router}").expect("text grows");
+    }
     if let Some(verdict) = &it.verdict {
         writeln!(text, "verdict: {verdict}").expect("text grows");
     }
@@ -141,6 +146,9 @@ fn write_try(text: &mut String, number: usize, it: &Try) {
         candidates(it)
     )
     .expect("text grows");
+    for candidate in &it.candidates {
+        text.push_str(&elsewhere(candidate));
+    }
     let hidden = it.candidates_total.saturating_sub(it.candidates.len());
     if 0 < hidden {
         writeln!(text, "and {hidden} more that cost no less").expect("text grows");
@@ -217,6 +225,20 @@ fn candidates(it: &Try) -> Table {
         ]);
     }
     table
+}
+
+/// Says which other routers had booked work at a replica.
+fn elsewhere(it: &Candidate) -> String {
+    let part = |by: &RouterShare| {
+        let RouterShare { router, in_flight, work_ms, share } = by;
+        let percent = 100.0 * share;
+        format!("router {router} {percent:.0}% ({in_flight} in flight, {work_ms:.0} ms)")
+    };
+    if it.elsewhere.is_empty() {
+        return String::new();
+    }
+    let parts: Vec<String> = it.elsewhere.iter().map(part).collect();
+    format!("of the work booked at {}: {}\n", it.replica, parts.join(", "))
 }
 
 fn what_if(it: &Try) -> Table {

@@ -62,6 +62,9 @@ impl Membership {
         }
         self.router.renew_certificate(config.proxy.tls.as_ref());
         self.router.renew_admin_certificate(config.admin.tls.as_ref());
+        if let (Some(sharing), Some(cluster)) = (self.router.sharing(), &config.cluster) {
+            sharing.renew_tls(cluster.tls.as_ref());
+        }
         self.router.apply(state.pools(), state.tenants.clone());
     }
 

@@ -113,6 +113,7 @@ impl Serve {
         let port = RunningAdmin::open(&admin, &router, self.take_over).await?;
         let cluster = config.cluster.clone();
         let cluster = cluster.map(|it| Cluster::bind(it, Arc::clone(&router))).transpose()?;
+        admin::answer_other_routers(&router);
         let membership = Membership::new(Arc::clone(&router));
         membership.configure(&config);
         if self.take_over {

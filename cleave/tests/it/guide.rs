@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::support::{Mock, Request, Router};
+use crate::support::{Authority, Mock, Request, Router};
 
 /// What the guide's commands run as. `serve` and `mock-replica` end once they listen.
 const COMMANDS: &str = r#"
@@ -33,6 +33,10 @@ cleave() {
 
 fn guide(page: &str) -> String {
     fs::read_to_string(repository().join("docs/guide").join(page)).unwrap()
+}
+
+fn written(path: PathBuf) -> String {
+    path.to_str().unwrap().to_owned()
 }
 
 fn repository() -> PathBuf {
@@ -213,6 +217,9 @@ fn every_file_of_the_guide_is_sound() {
     let folder = folder("files");
     let secret = folder.join("secret");
     fs::write(&secret, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef").unwrap();
+    let authority = Authority::new();
+    let [cert, key] = authority.sign("routers.internal", 2100).files.map(written);
+    let ca = written(authority.file.clone());
     for (page, example) in
         pages().iter().flat_map(|page| examples(page, "toml").into_iter().map(move |it| (page, it)))
     {
@@ -234,6 +241,9 @@ fn every_file_of_the_guide_is_sound() {
             let secret = secret.to_str().unwrap();
             let example = example.replace("/run/secrets/cleave-cache-secret", secret);
             let example = example.replace("/run/secrets/cleave-cluster", secret);
+            let example = example.replace("/etc/cleave/routers-ca.crt", &ca);
+            let example = example.replace("/etc/cleave/router.crt", &cert);
+            let example = example.replace("/etc/cleave/router.key", &key);
             fs::write(&file, format!("{replicas}{example}")).unwrap();
             vec!["check-config", "--config", path]
         };

@@ -5,8 +5,10 @@
 
 mod support;
 
+mod any_router;
 mod bytes;
 mod cluster;
+mod cluster_tls;
 mod dashboards;
 mod discovery;
 mod engines;

@@ -6,6 +6,7 @@
 //! made it, not as theirs would have. Over many requests that flatters them.
 
 mod course;
+mod elsewhere;
 mod expected;
 mod waited;
 
@@ -24,6 +25,7 @@ use super::request::Booking;
 use super::{Beyond, Brain, Move};
 
 pub use course::{Course, End, Remark, TimedPart};
+pub use elsewhere::BookedElsewhere;
 pub use expected::Expected;
 pub use waited::Waited;
 
@@ -80,6 +82,9 @@ pub struct Considered {
     pub terms: Option<Terms>,
     /// Why it is among them although it is not of the workload's subset.
     pub beyond: Option<Beyond>,
+    /// The work that was booked there, by all routers, and which part of it each other one had booked.
+    pub booked_ms: f64,
+    pub elsewhere: Vec<BookedElsewhere>,
 }
 
 /// What another policy would have done.
@@ -241,6 +246,7 @@ impl Brain {
             place += 1;
             place <= CONSIDERED_MAX || it.replica == booking.replica
         });
+        self.note_elsewhere(&mut considered);
         Explanation {
             at: now,
             policy: self.settings.policy,
@@ -274,6 +280,8 @@ impl Brain {
             in_flight: candidate.in_flight,
             terms: weighed.iter().find(|it| it.replica == candidate.id).copied(),
             beyond: self.placement.beyond(there, candidate.place),
+            booked_ms: 0.0,
+            elsewhere: Vec::new(),
         }
     }
 

@@ -47,7 +47,8 @@ pub use admission::Cause;
 pub use books::{TtftError, WorkloadDrift};
 pub use event::{Action, Event, Failure, Outcome, Refusal, streamed_is_due};
 pub use explain::{
-    Considered, Course, End, Expected, Explanation, Other, Remark, Shadows, TimedPart, Waited, Why,
+    BookedElsewhere, Considered, Course, End, Expected, Explanation, Other, Remark, Shadows,
+    TimedPart, Waited, Why,
 };
 pub use live::{LiveReplica, LiveView, SessionHome, WaitingGroup};
 pub use notice::Notice;

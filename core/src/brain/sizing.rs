@@ -41,7 +41,7 @@ impl Brain {
             offered_mu: came.offered_mu,
             beyond_contract_mu: came.beyond_contract_mu,
             refused_mu: came.refused_mu,
-            held_mu: self.admission.line().work().as_mu() * self.offered.correction(),
+            held_mu: self.admission.held_mu() * self.offered.correction(),
             kv_tokens_needed: sessions.tokens,
             kv_tokens_per_replica: sessions
                 .tokens_max

@@ -48,14 +48,20 @@ pub(super) fn write_count(into: &mut Vec<u8>, count: usize) {
     write_number(into, u64::try_from(count).unwrap_or(u64::MAX));
 }
 
+/// Writes bytes, of which no more than `max` are told.
+pub(super) fn write_bytes(into: &mut Vec<u8>, bytes: &[u8], max: usize) {
+    let told = &bytes[..bytes.len().min(max)];
+    write_count(into, told.len());
+    into.extend_from_slice(told);
+}
+
 /// Writes a text, of which no more than `max` bytes are told.
 pub(super) fn write_text(into: &mut Vec<u8>, text: &str, max: usize) {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    write_count(into, end);
-    into.extend_from_slice(&text.as_bytes()[..end]);
+    write_bytes(into, &text.as_bytes()[..end], max);
 }
 
 fn low_byte(number: u64) -> u8 {
@@ -144,11 +150,15 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    pub(super) fn text(&mut self, max: usize) -> Result<String, Malformed> {
+    pub(super) fn bytes(&mut self, max: usize) -> Result<Vec<u8>, Malformed> {
         let count = self.count(max, 1)?;
-        let (text, rest) = self.0.split_at_checked(count).ok_or(Malformed::Short)?;
+        let (bytes, rest) = self.0.split_at_checked(count).ok_or(Malformed::Short)?;
         self.0 = rest;
-        String::from_utf8(text.to_vec()).map_err(|_| Malformed::Flawed)
+        Ok(bytes.to_vec())
+    }
+
+    pub(super) fn text(&mut self, max: usize) -> Result<String, Malformed> {
+        String::from_utf8(self.bytes(max)?).map_err(|_| Malformed::Flawed)
     }
 }
 

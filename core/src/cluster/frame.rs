@@ -4,7 +4,7 @@
 use crate::domain::RouterId;
 
 use super::codec::{
-    Malformed, Reader, write_count, write_hash, write_hashes, write_number, write_text,
+    Malformed, Reader, write_bytes, write_count, write_hash, write_hashes, write_number, write_text,
 };
 use super::election::View;
 use super::encoding::{encode_all, read_news};
@@ -12,11 +12,14 @@ use super::news::News;
 use super::tenure::StoreWord;
 
 /// The version that this router writes, and the oldest that it reads.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 pub const VERSION_MIN: u32 = 1;
 
 /// No frame is longer.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
+/// No question or answer is longer.
+pub const QUESTION_BYTES_MAX: usize = 1 << 10;
+pub const ANSWER_BYTES_MAX: usize = 3 << 18;
 const NEWS_MAX: usize = 1 << 16;
 const MEMBERS_MAX: usize = 256;
 const TEXT_MAX: usize = 256;
@@ -52,6 +55,16 @@ pub enum PeerFrame {
     Goodbye,
     /// What the sender sees of all routers; from version 2 on. From version 3 on with what a store told it.
     View(View),
+    /// Asks something that only the peer can answer; from version 4 on.
+    Asked {
+        number: u64,
+        question: Vec<u8>,
+    },
+    /// Answers it; nothing where there is no answer, or one that is too long.
+    Answered {
+        number: u64,
+        answer: Option<Vec<u8>>,
+    },
 }
 
 /// How a router introduces itself.
@@ -125,6 +138,19 @@ impl PeerFrame {
                     write_hash(&mut into, *leader);
                 }
             }
+            Self::Asked { number, question } => {
+                into.push(9);
+                write_number(&mut into, *number);
+                write_bytes(&mut into, question, QUESTION_BYTES_MAX);
+            }
+            Self::Answered { number, answer } => {
+                into.push(10);
+                write_number(&mut into, *number);
+                into.push(answer.is_some().into());
+                if let Some(answer) = answer {
+                    write_bytes(&mut into, answer, ANSWER_BYTES_MAX);
+                }
+            }
         }
         into
     }
@@ -166,6 +192,15 @@ impl PeerFrame {
                     },
                 };
                 Self::View(View { size, left, sees, store })
+            }
+            9 => Self::Asked {
+                number: reader.number()?,
+                question: reader.bytes(QUESTION_BYTES_MAX)?,
+            },
+            10 => {
+                let (number, is_there) = (reader.number()?, reader.flag()?);
+                let answer = is_there.then(|| reader.bytes(ANSWER_BYTES_MAX)).transpose()?;
+                Self::Answered { number, answer }
             }
             other => return Err(Malformed::Unknown(other)),
         };

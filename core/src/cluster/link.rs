@@ -4,6 +4,8 @@
 //!
 //! A link lives as long as one connection. What its end means for the books of the other router, the brain decides.
 
+mod asking;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -68,6 +70,8 @@ pub struct Link {
     staged_bytes: usize,
     heard_at: Moment,
     told_at: Moment,
+    /// The number of the last question.
+    asked: u64,
     totals: LinkTotals,
 }
 
@@ -92,6 +96,7 @@ impl Link {
             staged_bytes: 0,
             heard_at: now,
             told_at: now,
+            asked: 0,
             totals: LinkTotals::default(),
         }
     }
@@ -241,6 +246,12 @@ impl Link {
                 self.lack(events);
             }
             PeerFrame::Goodbye => events.push(LinkEvent::Left),
+            PeerFrame::Asked { number, question } => {
+                events.push(LinkEvent::Asked { number, question });
+            }
+            PeerFrame::Answered { number, answer } => {
+                events.push(LinkEvent::Answered { number, answer });
+            }
         }
         Ok(())
     }

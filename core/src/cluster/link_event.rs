@@ -22,6 +22,16 @@ pub enum LinkEvent {
     },
     /// The peer must be told everything, by `Link::tell_whole`.
     Lacks,
+    /// The peer asks something, to be answered by `Link::answer`.
+    Asked {
+        number: u64,
+        question: Vec<u8>,
+    },
+    /// The peer answers the question of this number; nothing where it has no answer.
+    Answered {
+        number: u64,
+        answer: Option<Vec<u8>>,
+    },
     /// The peer leaves on purpose, and has nothing in flight any more.
     Left,
     /// The peer has fallen silent.

@@ -22,7 +22,10 @@ mod tenure;
 
 pub use codec::Malformed;
 pub use election::{ClusterStanding, Election, View};
-pub use frame::{FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
+pub use frame::{
+    ANSWER_BYTES_MAX, FRAME_BYTES_MAX, Hello, PeerFrame, QUESTION_BYTES_MAX, RouterAt, VERSION,
+    VERSION_MIN,
+};
 pub use link::Link;
 pub use link_event::{LinkEvent, LinkTotals};
 pub use news::{Came, DeathWitness, FoundOut, News, Opened, SharedOrder, Stamp, WaitingClass};

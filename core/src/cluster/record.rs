@@ -6,13 +6,16 @@ use super::encoding::{encode_all, read_news};
 use super::frame::{VERSION, VERSION_MIN};
 use super::news::News;
 
+/// The version since which orders and plans are written as they are now: a router that is older than this one but not
+/// than that reads what this one keeps.
+const RECORD_VERSION: u32 = 3;
 /// No record has more entries.
 const ENTRIES_MAX: usize = 1 << 16;
 
 /// Writes news down that are to be kept.
 pub fn write_record(news: &[News]) -> Vec<u8> {
     let mut into = Vec::new();
-    write_number(&mut into, VERSION.into());
+    write_number(&mut into, RECORD_VERSION.into());
     write_count(&mut into, news.len());
     into.extend_from_slice(&encode_all(news));
     into
@@ -48,6 +51,7 @@ mod tests {
         let order = SharedOrder::Drain { replica: Place(7), is_on: true };
         let ordered = News::Ordered { order, stamp };
         let bytes = write_record(&[ordered.clone(), News::Forgot]);
+        assert_eq!(bytes[0], 3, "routers of version 3 read it");
         assert_eq!(read_record(&bytes), Ok(vec![ordered]));
         assert_eq!(read_record(&bytes[..bytes.len() - 1]), Err(Malformed::Short));
         assert_eq!(read_record(&[bytes, vec![0]].concat()), Err(Malformed::Rest));

@@ -40,6 +40,12 @@ proptest! {
         let store = store.map_or(StoreWord::Silent, leader);
         let frame = PeerFrame::View(View { size, left, sees, store });
         prop_assert_eq!(PeerFrame::decode(&frame.encode()), Ok(frame));
+        let (number, question) = (size.into(), vec![7; usize::try_from(left % 1_000).unwrap()]);
+        let answer = (size % 2 == 0).then(|| question.clone());
+        let asked = PeerFrame::Asked { number, question };
+        prop_assert_eq!(PeerFrame::decode(&asked.encode()), Ok(asked));
+        let answered = PeerFrame::Answered { number, answer };
+        prop_assert_eq!(PeerFrame::decode(&answered.encode()), Ok(answered));
     }
 
     #[test]
@@ -172,7 +178,11 @@ impl Pair {
                     it.link.tell_whole(&[(9, it.done.iter().map(begun).collect())]);
                 }
                 LinkEvent::Met(_) | LinkEvent::Members(_) | LinkEvent::View(_) => {}
-                LinkEvent::Unfit(_) | LinkEvent::Left | LinkEvent::Silent => panic!("{event:?}"),
+                LinkEvent::Unfit(_)
+                | LinkEvent::Left
+                | LinkEvent::Silent
+                | LinkEvent::Asked { .. }
+                | LinkEvent::Answered { .. } => panic!("{event:?}"),
             }
         }
     }

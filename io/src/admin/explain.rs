@@ -1,6 +1,7 @@
 //! Decisions as JSON, for `/explain` and `cleave explain`: times in milliseconds, replicas by their
 //! address. Both ends of the wire are this one definition.
 
+mod elsewhere;
 mod life;
 
 use std::time::Duration;
@@ -10,9 +11,11 @@ use cleave_core::domain::Moment;
 use cleave_core::policy;
 use serde::{Deserialize, Serialize};
 
+use super::asking::{PeerQuery, ask};
 use super::costs::CostFigures;
 use crate::proxy::{KeptDecision, KeptTry, RequestOutcome, Router, Tenants, WorkloadNames};
 
+pub use elsewhere::RouterShare;
 pub use life::LifeStage;
 
 /// How many decisions the list shows.
@@ -22,6 +25,9 @@ const LISTED: usize = 50;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Explained {
     pub request_id: String,
+    /// The router that decided, by its id; null for one that is alone.
+    #[serde(default)]
+    pub router: Option<String>,
     pub pool: String,
     /// Why it is kept: `asked`, `lot`, or for what came of it: `failed`, `retried`, `slow`, `held`, `moved`.
     #[serde(default)]
@@ -127,6 +133,9 @@ pub struct Candidate {
     /// Why it is among them although it is beyond the workload's subset: `load`, `stand_in`, `home`.
     #[serde(default)]
     pub beyond: Option<String>,
+    /// Which part of the work that was booked there each other router had booked, the largest first.
+    #[serde(default)]
+    pub elsewhere: Vec<RouterShare>,
 }
 
 /// What another policy would have done with the same view.
@@ -170,22 +179,42 @@ pub struct OutcomeSeen {
     pub output_tokens: Option<u32>,
 }
 
-/// Lists the latest decisions, the newest first; of one kind, where it is given.
-pub(super) fn latest(router: &Router, kept_for: Option<&str>) -> Vec<Explained> {
+/// Lists the latest decisions of all routers, the newest first; of one kind, where it is given.
+pub(super) async fn latest(router: &Router, kept_for: Option<String>) -> Vec<Explained> {
+    let mut all = own_latest(router, kept_for.as_deref());
+    let others = ask::<Vec<Explained>>(router, &PeerQuery::Latest(kept_for)).await;
+    all.extend(others.into_iter().filter_map(|it| it.1).flatten());
+    all.sort_by(|a, b| a.age_seconds.total_cmp(&b.age_seconds));
+    all.truncate(LISTED);
+    all
+}
+
+/// Lists the latest decisions of this router.
+pub(super) fn own_latest(router: &Router, kept_for: Option<&str>) -> Vec<Explained> {
     let (now, kept) = (router.now(), router.explanations.latest(LISTED, kept_for));
     kept.iter().map(|it| Explained::of(router, it, now)).collect()
 }
 
-/// Finds one decision, or says how to have it kept.
-pub(super) fn find(router: &Router, request_id: &str) -> Result<Explained, String> {
-    let kept = router.explanations.find(request_id);
-    kept.map(|it| Explained::of(router, &it, router.now())).ok_or_else(|| {
+/// Finds one decision of this router.
+pub(super) fn own(router: &Router, request_id: &str) -> Option<Explained> {
+    let kept = router.explanations.find(request_id)?;
+    Some(Explained::of(router, &kept, router.now()))
+}
+
+/// Finds one decision, of whichever router, or says how to have it kept.
+pub(super) async fn find(router: &Router, request_id: &str) -> Result<Explained, String> {
+    if let Some(own) = own(router, request_id) {
+        return Ok(own);
+    }
+    let others = ask::<Explained>(router, &PeerQuery::Explain(request_id.to_owned())).await;
+    others.into_iter().find_map(|it| it.1).ok_or_else(|| {
         let percent = 100.0 * router.explanations.sample();
         format!(
             "no decision is kept under this id: {percent}% of all are (explain.sample), and those of \
              requests that failed, were tried again, slow, held or moved, and of each kind the latest \
              (explain.kept_max); send a request whose header `x-cleave-explain` carries the \
-             admin token, or 1 where clients may ask (explain.clients), to have it kept\n"
+             admin token, or 1 where clients may ask (explain.clients), to have it kept; other \
+             routers that are there were asked too\n"
         )
     })
 }
@@ -198,6 +227,7 @@ impl Explained {
         let tenants = router.tenants();
         Self {
             request_id: kept.request_id.clone(),
+            router: router.sharing().map(|it| it.router().to_string()),
             pool: kept.pool.clone(),
             kept_for: kept.kept_for.as_str().to_owned(),
             verdict: kept.life.as_ref().map(|it| it.course.verdict()),
@@ -315,7 +345,8 @@ impl Candidate {
     fn of(it: &Considered) -> Self {
         let (replica, terms) = (it.name.clone(), it.terms.map(Terms::of));
         let beyond = it.beyond.map(|it| it.as_str().to_owned());
-        Self { replica, weight: it.weight, in_flight: it.in_flight, terms, beyond }
+        let elsewhere = elsewhere::shares(it);
+        Self { replica, weight: it.weight, in_flight: it.in_flight, terms, beyond, elsewhere }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The operators' port: health, state, metrics. On an address of its own, loopback unless told
 //! otherwise, so that no client of the data plane can reach it by mistake.
 
+mod asking;
 mod assignment;
 mod costs;
 mod events;
@@ -20,12 +21,15 @@ mod tenants;
 mod tokens;
 mod what_if;
 
+pub use asking::answer_other_routers;
 pub use assignment::{
     Assignments, BalanceFigures, ChurnFigures, HotKey, PoolAssignment, SliceFigures,
     WorkloadFigures,
 };
 pub use costs::{CostErrors, CostFigures};
-pub use explain::{Candidate, Explained, LifeStage, LineSeen, OutcomeSeen, Terms, Try, WhatIf};
+pub use explain::{
+    Candidate, Explained, LifeStage, LineSeen, OutcomeSeen, RouterShare, Terms, Try, WhatIf,
+};
 pub use keda::{
     GetMetricSpecResponse, GetMetricsRequest, GetMetricsResponse, IsActiveResponse, KedaServer,
     MetricSpec, MetricValue, ScaledObjectRef,
@@ -37,4 +41,4 @@ pub use server::{AdminBindError, AdminServer};
 pub use settings::{AdminSettings, AdminToken, Secret};
 pub use slots::SLOTS_MAX;
 pub use status::{ClassStatus, PoolStatus, QueueStatus, ReplicaStatus, Status};
-pub use tenants::{Figures, PoolTenants, TenantFigures, TenantList, Used};
+pub use tenants::{Figures, PoolTenants, RouterUse, TenantFigures, TenantList, Used};

@@ -170,18 +170,18 @@ async fn explain_latest(
     State(router): State<Arc<Router>>,
     Query(wanted): Query<Wanted>,
 ) -> Json<Vec<Explained>> {
-    Json(explain::latest(&router, wanted.kept_for.as_deref()))
+    Json(explain::latest(&router, wanted.kept_for).await)
 }
 
 async fn explain_one(
     State(router): State<Arc<Router>>,
     Path(id): Path<String>,
 ) -> Result<Json<Explained>, (StatusCode, String)> {
-    explain::find(&router, &id).map(Json).map_err(|why| (StatusCode::NOT_FOUND, why))
+    explain::find(&router, &id).await.map(Json).map_err(|why| (StatusCode::NOT_FOUND, why))
 }
 
 async fn tenants(State(router): State<Arc<Router>>) -> Json<TenantList> {
-    Json(TenantList::of(&router))
+    Json(TenantList::of_all(&router).await)
 }
 
 async fn routers(State(router): State<Arc<Router>>) -> Json<RouterList> {

@@ -3,12 +3,13 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::problem::{Findings, Wrong};
-use super::raw::{ClusterSection, EtcdSection, StoreKind, Text};
-use super::{access, trust};
+use super::problem::{Findings, Wrong, join};
+use super::raw::{ClusterSection, EtcdSection, PeerTlsSection, StoreKind, Text};
+use super::{access, read_bytes, trust};
 use crate::admin::Secret;
 use crate::coordination::{ClusterSettings, EtcdSettings, EtcdUser, PeerAddress};
 use crate::discovery::Source;
+use crate::tls::{PeerTls, PeerTlsFiles, TlsError};
 
 /// A shorter secret can be guessed.
 const SECRET_CHARS_MIN: usize = 16;
@@ -17,9 +18,11 @@ const LEASE_MIN: Duration = Duration::from_secs(2);
 
 /// Settles how this router takes part among others; `None` for one that is alone.
 pub(super) fn settle(raw: ClusterSection, findings: &mut Findings) -> Option<ClusterSettings> {
-    let ClusterSection { listen, advertise, peers, secret, secret_file, discover, store, etcd } =
-        raw;
+    let ClusterSection { listen, advertise, peers, secret, secret_file, tls, .. } = raw;
+    let ClusterSection { discover, store, etcd, .. } = raw;
     let store = settle_store(store.0, etcd, findings);
+    let tls_count = [&tls.ca, &tls.cert, &tls.key].into_iter().flatten().count();
+    let tls = settle_tls(tls, findings);
     let discover = settle_discovery(discover, findings);
     let peers: Vec<PeerAddress> = peers.into_iter().flatten().map(|it| it.0).collect();
     let path = if secret_file.is_some() { "cluster.secret_file" } else { "cluster.secret" };
@@ -41,10 +44,12 @@ pub(super) fn settle(raw: ClusterSection, findings: &mut Findings) -> Option<Clu
     }
     let secret = secret.map(|Secret(it)| it.into_bytes().into());
     let advertise = advertise.map(|it| it.0.as_str().to_owned());
-    let settings = ClusterSettings { listen, advertise, peers, discover, secret, store };
-    if settings.secret.is_none() && !settings.is_local() {
+    let settings = ClusterSettings { listen, advertise, peers, discover, secret, tls, store };
+    // What is wrong with certificates is said of them.
+    if settings.secret.is_none() && tls_count == 0 && !settings.is_local() {
         let what = "is needed where other machines take part";
-        let remedy = "make one (openssl rand -hex 32) and give it to all routers";
+        let remedy =
+            "make one (openssl rand -hex 32) and give it to all routers, or give cluster.tls";
         findings.report("cluster.secret_file", Wrong::new(what, remedy));
     }
     if settings.listen.ip().is_unspecified() && settings.advertise.is_none() {
@@ -53,6 +58,50 @@ pub(super) fn settle(raw: ClusterSection, findings: &mut Findings) -> Option<Clu
         findings.report("cluster.advertise", Wrong::new(what, remedy));
     }
     Some(settings)
+}
+
+/// Settles the certificates by which routers know each other.
+fn settle_tls(raw: PeerTlsSection, findings: &mut Findings) -> Option<PeerTls> {
+    const PATH: &str = "cluster.tls";
+    let PeerTlsSection { ca, cert, key, server_name } = raw;
+    let given = [("ca", ca), ("cert", cert), ("key", key)];
+    if given.iter().all(|it| it.1.is_none()) {
+        if server_name.is_some() {
+            let remedy = "add ca, cert and key";
+            let wrong = Wrong::new("is said of certificates that are not given", remedy);
+            findings.report("cluster.tls.server_name", wrong);
+        }
+        return None;
+    }
+    let mut is_whole = true;
+    for (name, file) in &given {
+        let wrong = match file {
+            None => {
+                let remedy = "give ca, cert and key: routers show each other their certificates";
+                Some(Wrong::new("is missing", remedy))
+            }
+            Some(file) => {
+                findings.watch(file);
+                read_bytes(file).err()
+            }
+        };
+        if let Some(wrong) = wrong {
+            findings.report(&join(PATH, name), wrong);
+            is_whole = false;
+        }
+    }
+    let [(_, Some(ca)), (_, Some(cert)), (_, Some(key))] = given else { return None };
+    let files = PeerTlsFiles { ca, cert, key, server_name: server_name.map(|it| it.0.0) };
+    if !is_whole {
+        return None;
+    }
+    let report = |error: TlsError| {
+        let named = [("ca", &files.ca), ("cert", &files.cert), ("key", &files.key)];
+        let at = named.iter().find(|it| error.concerns(it.1)).map_or("cert", |it| it.0);
+        let remedy = "give PEM files: the CA of the routers, this router's certificate and its key";
+        findings.report(&join(PATH, at), Wrong::new(error, remedy));
+    };
+    PeerTls::read(&files).map_err(report).ok()
 }
 
 /// Settles where other routers are found.

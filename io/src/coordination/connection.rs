@@ -1,13 +1,14 @@
 //! One connection to another router, from the handshake to its end. One task reads, writes and keeps time, so that a peer
 //! that does not read never keeps this router from reading, and the other way round.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
 use cleave_core::cluster::{Hello, Link, LinkEvent};
 use cleave_core::domain::{Moment, RouterId};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::sleep;
@@ -16,6 +17,7 @@ use tracing::{info, warn};
 use super::Cluster;
 use super::handshake::{Refused, Session, Side};
 use super::members::Admitted;
+use super::questions::Questions;
 use crate::proxy::{PeerView, PoolNews, Sharing};
 
 /// How long news wait for others to go with them.
@@ -31,6 +33,9 @@ pub(super) struct PeerConnection {
     side: Side,
     incoming: BytesMut,
     outgoing: BytesMut,
+    /// Whether something that was written may still be in the buffer of TLS.
+    is_unflushed: bool,
+    questions: Questions,
 }
 
 /// Why a connection ended.
@@ -45,7 +50,9 @@ enum End {
 
 impl PeerConnection {
     pub(super) fn new(session: Session, side: Side) -> Self {
-        Self { session, side, incoming: BytesMut::new(), outgoing: BytesMut::new() }
+        let (incoming, outgoing) = (BytesMut::new(), BytesMut::new());
+        let questions = Questions::default();
+        Self { session, side, incoming, outgoing, is_unflushed: false, questions }
     }
 
     /// Talks until the end of the connection; returns the router that was there.
@@ -91,12 +98,11 @@ impl PeerConnection {
                 self.fill(now, link);
                 write_at = (!self.outgoing.is_empty()).then_some(now);
             }
-            let is_idle = self.outgoing.is_empty();
+            let is_idle = self.outgoing.is_empty() && !self.is_unflushed;
             let pause = link.next_wakeup().since(now).max(PAUSE_MIN);
             let batch = write_at.filter(|_| is_idle).map_or(Duration::MAX, |it| it.since(now));
             let ended = admitted.as_ref().map(|it| it.end.clone()).unwrap_or_default();
-            let Session { stream, .. } = &mut self.session;
-            let (mut reading, mut writing) = stream.split();
+            let Session { reading, writing, .. } = &mut self.session;
             tokio::select! {
                 read = reading.read_buf(&mut self.incoming) => match read {
                     Ok(0) => return End::Lost("it closed the connection".to_owned()),
@@ -107,7 +113,7 @@ impl PeerConnection {
                     }
                     Err(error) => return End::Lost(error.to_string()),
                 },
-                written = writing.write_buf(&mut self.outgoing), if !is_idle => {
+                written = write(writing, &mut self.outgoing, &mut self.is_unflushed), if !is_idle => {
                     if let Err(error) = written {
                         return End::Lost(error.to_string());
                     }
@@ -121,6 +127,10 @@ impl PeerConnection {
                     Err(RecvError::Lagged(_)) => link.miss(),
                     Err(RecvError::Closed) => return End::Ours,
                 },
+                Some(asked) = self.questions.next() => {
+                    self.questions.ask(link, asked);
+                    write_at = Some(now);
+                }
                 Ok(()) = views.changed() => {
                     link.tell_view(views.borrow_and_update().clone());
                     write_at = Some(now);
@@ -171,7 +181,7 @@ impl PeerConnection {
 
     /// Does what a link asks for; returns why the connection ends, if it does.
     fn act(
-        &self,
+        &mut self,
         cluster: &Arc<Cluster>,
         link: &mut Link,
         admitted: &mut Option<Admitted>,
@@ -189,6 +199,7 @@ impl PeerConnection {
                 };
                 info!(router = %hello.router, address = hello.address, "router found");
                 *admitted = Some(it);
+                self.questions.begin(&cluster.sharing.desk, hello.router);
                 link.tell_members(cluster.members.list());
                 cluster.elect(|it| it.on_met(hello.router));
                 link.tell_view(cluster.views.borrow().clone());
@@ -210,6 +221,10 @@ impl PeerConnection {
                 }
             }
             LinkEvent::Lacks => link.tell_whole(&cluster.router.whole()),
+            LinkEvent::Asked { number, question } => {
+                link.answer(number, cluster.sharing.desk.answer(&question));
+            }
+            LinkEvent::Answered { number, answer } => self.questions.on_answer(number, answer),
             LinkEvent::Left => return Some(End::Goodbye),
             LinkEvent::Silent => return Some(End::Lost("it has fallen silent".to_owned())),
         }
@@ -224,12 +239,29 @@ impl PeerConnection {
             if !self.outgoing.has_remaining() {
                 break;
             }
-            if self.session.stream.write_all_buf(&mut self.outgoing).await.is_err() {
+            if self.session.writing.write_all_buf(&mut self.outgoing).await.is_err() {
                 return;
             }
         }
-        _ = self.session.stream.shutdown().await;
+        _ = self.session.writing.flush().await;
+        _ = self.session.writing.shutdown().await;
     }
+}
+
+/// Writes a piece, or has TLS send what it holds back. Each is done or not begun, so that another branch may go first.
+async fn write(
+    writing: &mut (impl AsyncWrite + Unpin),
+    outgoing: &mut BytesMut,
+    is_unflushed: &mut bool,
+) -> io::Result<()> {
+    if outgoing.is_empty() {
+        writing.flush().await?;
+        *is_unflushed = false;
+    } else {
+        writing.write_buf(outgoing).await?;
+        *is_unflushed = true;
+    }
+    Ok(())
 }
 
 /// Tells a peer what concerns it.

@@ -7,7 +7,7 @@ use cleave_core::cluster::{Election, RouterAt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::handshake::Side;
 use super::{Cluster, GREETING_MAX};
@@ -81,7 +81,7 @@ impl Cluster {
                 continue;
             }
             match timeout(GREETING_MAX, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => match self.greet(stream, Side::Dialled).await {
+                Ok(Ok(stream)) => match self.greet(stream, Side::Dialled, address).await {
                     Ok(connection) => {
                         // It says goodbye by itself when this router leaves.
                         let cluster = Arc::clone(self);
@@ -100,7 +100,7 @@ impl Cluster {
                             (pause, seen_at) = (PAUSE_MIN, Instant::now());
                         }
                     }
-                    Err(error) => warn!(address, %error, "another router is not admitted"),
+                    Err(error) => self.on_refused(address, &error),
                 },
                 Ok(Err(error)) => debug!(address, %error, "no router there"),
                 Err(_) => debug!(address, "no router there in time"),

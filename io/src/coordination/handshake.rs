@@ -7,11 +7,14 @@ use std::io;
 use aws_lc_rs::{hmac, rand};
 use bytes::{Buf as _, BytesMut};
 use cleave_core::cluster::FRAME_BYTES_MAX;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
+
+use super::securing::PeerSocket;
 
 const MAGIC: &[u8; 8] = b"cleave/1";
 const NONCE: usize = 32;
+/// What TLS begins with where the other end expects none: an alert, or a handshake.
+const RECORDS: [u8; 2] = [21, 22];
 /// Bytes of the hash that a frame carries.
 const MARK: usize = 16;
 /// Bytes of the length before a frame.
@@ -44,23 +47,54 @@ impl Side {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     #[error("it did not introduce itself in time")]
     Late,
     #[error("it is no router of this kind")]
     Stranger,
     #[error("one of the two has a secret and the other has none; set cluster.secret_file at both")]
     Uneven,
+    #[error("its certificate is refused: {0}")]
+    Certificate(String),
+    #[error("it refuses the certificate of this router: {0}")]
+    NotAccepted(String),
+    #[error("it does not speak TLS and this router does; set cluster.tls at both")]
+    Plain,
+    #[error("it speaks TLS and this router does not; set cluster.tls at both")]
+    Encrypted,
+    #[error("no TLS with it: {0}")]
+    Tls(String),
     #[error("it does not know the secret")]
     Unproven,
     #[error("a frame was not sent by it, or is too long")]
     Forged,
 }
 
+impl Refused {
+    /// Says in a word why.
+    pub(super) const fn reason(&self) -> &'static str {
+        match self {
+            Self::Io(_) => "lost",
+            Self::Late => "late",
+            Self::Stranger | Self::Forged => "stranger",
+            Self::Uneven | Self::Unproven => "secret",
+            Self::Certificate(_) | Self::NotAccepted(_) => "certificate",
+            Self::Plain | Self::Encrypted => "plain",
+            Self::Tls(_) => "tls",
+        }
+    }
+
+    /// Tells whether an operator can mend it.
+    pub(super) const fn is_alert(&self) -> bool {
+        !matches!(self, Self::Io(_) | Self::Late | Self::Stranger | Self::Forged)
+    }
+}
+
 /// A connection on which both have shown that they know the secret.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) stream: TcpStream,
+    pub(super) reading: ReadHalf<Box<dyn PeerSocket>>,
+    pub(super) writing: WriteHalf<Box<dyn PeerSocket>>,
     pub(super) seal: Seal,
     pub(super) open: Seal,
 }
@@ -75,7 +109,7 @@ pub(super) struct Seal {
 
 /// Introduces this router and checks the other.
 pub(super) async fn shake(
-    mut stream: TcpStream,
+    mut stream: Box<dyn PeerSocket>,
     side: Side,
     secret: Option<&[u8]>,
 ) -> Result<Session, Refused> {
@@ -86,8 +120,14 @@ pub(super) async fn shake(
     opening.push(secret.is_some().into());
     opening.extend_from_slice(&own);
     stream.write_all(&opening).await?;
+    stream.flush().await?;
     let mut theirs = [0; MAGIC.len() + 1 + NONCE];
-    stream.read_exact(&mut theirs).await?;
+    let (first, others) = theirs.split_at_mut(1);
+    stream.read_exact(first).await?;
+    if RECORDS.contains(&first[0]) {
+        return Err(Refused::Encrypted);
+    }
+    stream.read_exact(others).await?;
     let (magic, rest) = theirs.split_at(MAGIC.len());
     if magic != MAGIC {
         return Err(Refused::Stranger);
@@ -101,11 +141,13 @@ pub(super) async fn shake(
     };
     let Some(secret) = secret else {
         let [seal, open] = [(); 2].map(|()| Seal { key: None, count: 0 });
-        return Ok(Session { stream, seal, open });
+        let (reading, writing) = split(stream);
+        return Ok(Session { reading, writing, seal, open });
     };
     let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let text = |kind: &[u8], side: Side| [kind, side.label(), &nonces].concat();
     stream.write_all(hmac::sign(&secret, &text(b"proof", side)).as_ref()).await?;
+    stream.flush().await?;
     let mut proof = [0; 32];
     stream.read_exact(&mut proof).await?;
     hmac::verify(&secret, &text(b"proof", side.other()), &proof).map_err(|_| Refused::Unproven)?;
@@ -113,7 +155,8 @@ pub(super) async fn shake(
         let key = hmac::sign(&secret, &text(b"frames", side));
         Seal { key: Some(hmac::Key::new(hmac::HMAC_SHA256, key.as_ref())), count: 0 }
     };
-    Ok(Session { stream, seal: seal(side), open: seal(side.other()) })
+    let (reading, writing) = split(stream);
+    Ok(Session { reading, writing, seal: seal(side), open: seal(side.other()) })
 }
 
 impl Seal {
@@ -168,7 +211,7 @@ impl Seal {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -177,8 +220,8 @@ mod tests {
         let dialled = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         let both = tokio::join!(
-            shake(dialled, Side::Dialled, one),
-            shake(accepted, Side::Accepted, other)
+            shake(Box::new(dialled), Side::Dialled, one),
+            shake(Box::new(accepted), Side::Accepted, other)
         );
         [both.0, both.1]
     }

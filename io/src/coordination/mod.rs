@@ -3,8 +3,9 @@
 //! no peers runs none of this.
 //!
 //! Framed TCP and not HTTP/2: there is one stream in each direction, it is bounded by what the peer has heard, and
-//! nothing else shares the connection. Frames are authenticated with a shared secret; what they hold is no secret of
-//! clients, for no text of a prompt or an answer is in them.
+//! nothing else shares the connection. Frames are authenticated with a shared secret, or carried under TLS with
+//! certificates on both ends, or both. What they hold is no secret of clients, for no text of a prompt or an answer is
+//! in them.
 
 mod connection;
 mod dial;
@@ -12,6 +13,8 @@ mod electing;
 mod handover;
 mod handshake;
 mod members;
+mod questions;
+mod securing;
 mod settings;
 mod store;
 
@@ -27,7 +30,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::proxy::{Router, Sharing, StoreStanding};
 
@@ -37,6 +40,7 @@ pub use store::{EtcdSettings, EtcdUser};
 
 use handshake::Side;
 use members::Members;
+use securing::Refusals;
 
 /// How long a router that starts waits to be told what the others know.
 const JOIN_WAIT: Duration = Duration::from_secs(2);
@@ -73,6 +77,7 @@ pub struct Cluster {
     sharing: Arc<Sharing>,
     hello: Hello,
     members: Members,
+    refusals: Refusals,
     election: Mutex<Election>,
     /// What this router sees, for the others.
     views: watch::Sender<View>,
@@ -99,6 +104,7 @@ impl Cluster {
             address: settings.advertise.clone().unwrap_or_else(|| address.to_string()),
         };
         router.share(Arc::clone(&sharing));
+        sharing.set_tls(settings.tls.clone());
         sharing.set_joining(settings.expects_others() || settings.store.is_some());
         let mut election = Election::new(hello.router, settings.routers(&hello.address));
         if settings.store.is_some() {
@@ -114,6 +120,7 @@ impl Cluster {
             sharing,
             hello,
             members: Members::default(),
+            refusals: Refusals::default(),
             election: Mutex::new(election),
             views,
             tasks: TaskTracker::new(),
@@ -187,11 +194,12 @@ impl Cluster {
                 Ok((stream, from)) => {
                     let cluster = Arc::clone(self);
                     self.tasks.spawn(async move {
-                        let greeted = cluster.greet(stream, Side::Accepted).await;
+                        let from = from.ip().to_string();
+                        let greeted = cluster.greet(stream, Side::Accepted, &from).await;
                         drop(permit);
                         match greeted {
                             Ok(connection) => _ = connection.talk(&cluster).await,
-                            Err(error) => warn!(%from, %error, "another router was not admitted"),
+                            Err(error) => cluster.on_refused(&from, &error),
                         }
                     });
                 }
@@ -203,16 +211,21 @@ impl Cluster {
         }
     }
 
-    /// Shakes hands on a fresh connection.
+    /// Shakes hands on a fresh connection with the router at an address.
     async fn greet(
         &self,
         stream: TcpStream,
         side: Side,
+        address: &str,
     ) -> Result<connection::PeerConnection, handshake::Refused> {
         // What is told must not wait for more to be told.
         _ = stream.set_nodelay(true);
-        let secret = self.settings.secret.as_deref();
-        let greeted = timeout(GREETING_MAX, handshake::shake(stream, side, secret)).await;
+        let (secret, tls) = (self.settings.secret.as_deref(), self.sharing.tls());
+        let greeting = async {
+            let stream = securing::secure(stream, side, tls.as_deref(), address).await?;
+            handshake::shake(stream, side, secret).await
+        };
+        let greeted = timeout(GREETING_MAX, greeting).await;
         let session = greeted.map_err(|_| handshake::Refused::Late)??;
         Ok(connection::PeerConnection::new(session, side))
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::store::EtcdSettings;
 use crate::discovery::Source;
+use crate::tls::PeerTls;
 
 /// How this router finds the others and knows them.
 #[derive(Clone, PartialEq)]
@@ -20,6 +21,8 @@ pub struct ClusterSettings {
     pub discover: Option<Source>,
     /// What all of them know and no other process does.
     pub secret: Option<Arc<[u8]>>,
+    /// Certificates by which they know each other, beside the secret or in its place.
+    pub tls: Option<PeerTls>,
     /// What they keep together, if anything.
     pub store: Option<EtcdSettings>,
 }
@@ -82,6 +85,7 @@ impl fmt::Debug for ClusterSettings {
             .field("peers", &self.peers)
             .field("discover", &self.discover)
             .field("secret", &self.secret.as_ref().map(|_| "…"))
+            .field("tls", &self.tls)
             .field("store", &self.store)
             .finish()
     }
@@ -110,6 +114,7 @@ mod tests {
             peers: peers.iter().map(|it| peer(it)).collect(),
             discover: None,
             secret: None,
+            tls: None,
             store: None,
         };
         assert_eq!(settings(&[]).routers("a:1"), 1);

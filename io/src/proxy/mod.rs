@@ -25,6 +25,7 @@ mod open_connections;
 mod orders;
 mod outgoing;
 mod panics;
+mod peer_desk;
 mod pick;
 mod picked;
 mod pool;
@@ -56,6 +57,7 @@ pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaF
 pub(crate) use guard::{Guard, Socket};
 pub use orders::{Given, StandingOrders};
 pub(crate) use panics::{Panicked, contained};
+pub use peer_desk::{PeerDesk, PeerQuestion};
 pub use picked::{BodyState, Destination, HeaderChanges, OwnAnswer, PickedRequest, Picking};
 pub use pool::{LiveMember, Pool, ScaledReplica};
 pub use router::{NotAudited, NotRecorded, Router};

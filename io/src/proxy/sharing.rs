@@ -7,11 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use cleave_core::brain::Telling;
 use cleave_core::cluster::{ClusterStanding, FoundOut, LinkTotals, News};
 use cleave_core::domain::{Moment, RouterId};
 use tokio::sync::broadcast;
 use uuid::Uuid;
+
+use super::peer_desk::PeerDesk;
+use crate::tls::PeerTls;
 
 /// How many events of pools may wait for the slowest reader.
 const EVENTS_MAX: usize = 4096;
@@ -61,6 +65,10 @@ pub struct Sharing {
     peers: Mutex<BTreeMap<RouterId, PeerView>>,
     /// Nothing where there is no store.
     store: Mutex<Option<StoreStanding>>,
+    /// Certificates by which routers know each other, taken up anew when their files change.
+    tls: ArcSwapOption<PeerTls>,
+    /// Questions between routers.
+    pub desk: PeerDesk,
 }
 
 impl Sharing {
@@ -74,6 +82,8 @@ impl Sharing {
             standing: Mutex::default(),
             peers: Mutex::default(),
             store: Mutex::default(),
+            tls: ArcSwapOption::default(),
+            desk: PeerDesk::default(),
         })
     }
 
@@ -111,6 +121,22 @@ impl Sharing {
 
     pub fn set_store(&self, store: StoreStanding) {
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(store);
+    }
+
+    /// Certificates by which routers know each other, if they do.
+    pub fn tls(&self) -> Option<Arc<PeerTls>> {
+        self.tls.load_full()
+    }
+
+    pub fn set_tls(&self, tls: Option<PeerTls>) {
+        self.tls.store(tls.map(Arc::new));
+    }
+
+    /// Takes up certificates that were read again. Whether there are any is settled at the start.
+    pub fn renew_tls(&self, new: Option<&PeerTls>) {
+        if self.tls.load().is_some() && new.is_some() {
+            self.set_tls(new.cloned());
+        }
     }
 
     /// Reads what pools tell from now on.

@@ -104,7 +104,7 @@ fn system_roots(bundle: Option<&Path>) -> Result<RootCertStore, TlsError> {
 }
 
 /// Reads a host as it stands in an address, where IPv6 is in brackets.
-fn name_of(host: &str) -> Option<ServerName<'static>> {
+pub(super) fn name_of(host: &str) -> Option<ServerName<'static>> {
     let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
     match bare.parse::<std::net::IpAddr>() {
         Ok(ip) => Some(ServerName::IpAddress(IpAddr::from(ip))),

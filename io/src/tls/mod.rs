@@ -1,8 +1,9 @@
-//! TLS on both sides: the certificate that clients and operators see, and how engines are reached over
-//! `https://`. Files are read once, when settings are made, so that what is wrong with them is found
+//! TLS on all sides: the certificate that clients and operators see, how engines are reached over
+//! `https://`, and how routers know each other. Files are read once, when settings are made, so that what is wrong with them is found
 //! before anything runs; a reload reads them again. Nothing here opens a connection.
 
 mod client;
+mod peer;
 mod pem;
 mod server;
 
@@ -10,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use client::{EngineTls, EngineTlsFiles};
+pub use peer::{PeerTls, PeerTlsFiles};
 pub use server::ServerTls;
 
 /// Why certificates or keys do not serve.

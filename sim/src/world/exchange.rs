@@ -205,7 +205,11 @@ impl World {
                 }
                 LinkEvent::View(view) => self.elect(router, |it| it.on_view(id, view)),
                 LinkEvent::Silent => self.part(router, peer),
-                LinkEvent::Unfit(_) | LinkEvent::Members(_) | LinkEvent::Left => {}
+                LinkEvent::Unfit(_)
+                | LinkEvent::Members(_)
+                | LinkEvent::Left
+                | LinkEvent::Asked { .. }
+                | LinkEvent::Answered { .. } => {}
             }
         }
     }

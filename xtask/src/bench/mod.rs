@@ -3,6 +3,7 @@
 //! what they measure; an async runtime would be neither needed nor cheaper here.
 
 mod agreement;
+mod cluster;
 mod decision;
 mod figures;
 mod instructions;
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Instructions(instructions::Args),
     /// Hold ten thousand slow streams open while a thousand clients a second come and go
     Soak(soak::Args),
+    /// Measure what it costs that routers tell each other everything
+    Cluster(cluster::Args),
     /// Hold the mock replica behind HTTP in real time against the simulator on the same arrivals
     MockAgreement(agreement::Args),
     /// Measure the line: what it takes to let one of 100,000 in and to say which goes next
@@ -49,6 +52,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Overhead(args) => overhead::run(args),
         Command::Instructions(args) => instructions::run(args),
         Command::Soak(args) => soak::run(args),
+        Command::Cluster(args) => cluster::run(args),
         Command::MockAgreement(args) => agreement::run(args),
         Command::Line => {
             let mut cargo = process::Command::new("cargo");

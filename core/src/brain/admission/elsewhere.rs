@@ -65,6 +65,11 @@ impl LinesElsewhere {
         self.sums.get(class.index()).copied().unwrap_or_default()
     }
 
+    /// Adds up what waits of all classes.
+    fn all(&self) -> Work {
+        self.sums.iter().copied().sum()
+    }
+
     /// Tells whether a request waits that is not of a lesser class than this one.
     pub(super) fn has_equal(&self, class: ClassId) -> bool {
         self.sums.iter().take(class.index() + 1).any(|it| *it != Work::ZERO)
@@ -103,6 +108,11 @@ impl Admission {
         came: (Work, u64),
     ) {
         self.contracts.account(tenant).correct_elsewhere(before, came);
+    }
+
+    /// Says what waits at all routers, in model units.
+    pub(in crate::brain) fn held_mu(&self) -> f64 {
+        self.line.work().as_mu() + self.elsewhere.all().as_mu()
     }
 
     /// Says what waits here of a class.

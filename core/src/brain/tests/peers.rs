@@ -350,3 +350,24 @@ fn a_router_that_is_alone_prepares_nothing_to_tell() {
     bench.time();
     assert!(bench.brain.take_news().is_empty());
 }
+
+#[test]
+fn an_explanation_says_which_routers_made_a_replica_expensive() {
+    let mut cluster = Cluster::new(3, 2);
+    let (_, busy) = cluster.ask(0, 1, outline(0, 400));
+    cluster.relay();
+    let (_, other) = cluster.ask(1, 2, outline(10_000, 20));
+    cluster.relay();
+    assert_ne!(busy, other);
+    let bench = &mut cluster.benches[2];
+    bench.brain.explain(RequestId(bench.requests));
+    let (request, chosen) = cluster.ask(2, 3, outline(20_000, 20));
+    assert_eq!(chosen, other, "the other one is full");
+    let explanation = cluster.benches[2].brain.take_explanation(request).unwrap();
+    for (name, by) in [(&busy, router(0)), (&other, router(1))] {
+        let it = explanation.considered.iter().find(|it| it.name == *name).unwrap();
+        let [booked] = it.elsewhere[..] else { panic!("{it:?}") };
+        assert_eq!((booked.router, booked.in_flight), (by, 1));
+        assert!(0.0 < booked.work_ms && (booked.work_ms - it.booked_ms).abs() < 1e-6, "{it:?}");
+    }
+}

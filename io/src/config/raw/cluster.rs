@@ -8,6 +8,7 @@ use http::Uri;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::text::HostName;
 use super::{EngineTlsSection, Slots, Text, TextValue, slots};
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
@@ -27,12 +28,14 @@ pub(in crate::config) struct ClusterSection {
     #[serde(deserialize_with = "slots")]
     #[schemars(with = "Vec<Text<PeerAddress>>")]
     pub peers: Slots<Text<PeerAddress>>,
-    /// What all routers know and no other process does, of 16 characters or more. Needed unless all of them are on
-    /// this machine. Prefer `secret_file`, which keeps it out of this file.
+    /// What all routers know and no other process does, of 16 characters or more. This or `tls` is needed unless all of
+    /// them are on this machine. Prefer `secret_file`, which keeps it out of this file.
     #[schemars(extend("writeOnly" = true))]
     pub secret: Option<Text<Secret>>,
     /// File that holds the secret, and nothing else. Give this or `secret`, not both.
     pub secret_file: Option<PathBuf>,
+    /// Certificates by which routers know each other, and under which the stream between them is encrypted.
+    pub tls: PeerTlsSection,
     /// Where other routers are found, beside `peers`: `dns:HOST:PORT` for every address of a name, `srv:NAME` or
     /// `file:PATH`, as pools have it.
     pub discover: Option<Text<Source>>,
@@ -41,6 +44,26 @@ pub(in crate::config) struct ClusterSection {
     pub store: Text<StoreKind>,
     /// How etcd is reached, where `store` is `etcd`.
     pub etcd: EtcdSection,
+}
+
+/// Certificates by which routers know each other. All of `ca`, `cert` and `key`, or none of them. Files are read again
+/// when they change; only to turn TLS on or off needs a restart.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct PeerTlsSection {
+    /// PEM file of the CAs that sign routers' certificates.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub ca: Option<PathBuf>,
+    /// PEM file of this router's certificate chain, its own certificate first. It serves on both ends of a connection.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub cert: Option<PathBuf>,
+    /// Private key of that certificate, in PEM.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub key: Option<PathBuf>,
+    /// Name that stands in the certificates of all routers: a router with another name is refused. Without it, a router
+    /// that is dialled shows the host of its address, and one that dials any name.
+    #[schemars(extend("x-applies" = "reload"))]
+    pub server_name: Option<Text<HostName>>,
 }
 
 /// How etcd is reached and what is kept there.

@@ -63,3 +63,23 @@ fn routers_are_found_by_dns_or_a_file() {
         assert!(said.contains("cluster.discover: finds no routers"), "{said}");
     }
 }
+
+#[test]
+fn certificates_are_said_whole_and_stand_in_the_place_of_a_secret() {
+    let away = "listen = \"10.0.0.1:7400\"\n";
+    let file = |section: &str| format!("{ENOUGH}\n[cluster]\n{away}[cluster.tls]\n{section}");
+    let said = |section: &str| lines(load_text(&file(section))).concat();
+    let none = said("");
+    assert!(none.contains("cluster.secret_file: is needed") && none.contains("cluster.tls"));
+    let nameless = said("server_name = \"routers.internal\"");
+    assert!(nameless.contains("cluster.tls.server_name: is said of certificates"), "{nameless}");
+    let half = said("cert = \"/dev/null\"");
+    assert!(half.contains("cluster.tls.ca: is missing"), "{half}");
+    assert!(half.contains("cluster.tls.key: is missing"), "{half}");
+    assert!(!half.contains("cluster.secret_file"), "{half}");
+    let all = |ca: &str| format!("ca = \"{ca}\"\ncert = \"/dev/null\"\nkey = \"/dev/null\"");
+    let unread = said(&all("/nowhere/ca.pem"));
+    assert!(unread.contains("cluster.tls.ca: cannot be read"), "{unread}");
+    let empty = said(&all("/dev/null"));
+    assert!(empty.contains("cluster.tls.ca: no usable PEM in /dev/null"), "{empty}");
+}

@@ -188,6 +188,11 @@ impl Metrics {
         self.peers.set_standing(standing, leads);
     }
 
+    /// Counts a connection of another router that came to nothing, by its reason.
+    pub fn on_router_refused(&self, reason: &'static str) {
+        self.peers.on_refused(reason);
+    }
+
     /// Sets how the store is doing that routers share.
     pub fn set_store(&self, is_up: bool, failures: u64, writes: u64) {
         self.peers.set_store(is_up, failures, writes);

@@ -23,6 +23,11 @@ struct PeerKindLabel {
     kind: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusedLabel {
+    reason: &'static str,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct PeerFamilies {
     peers: Gauge,
@@ -40,6 +45,7 @@ pub(super) struct PeerFamilies {
     store_up: Gauge,
     store_failures: Counter,
     store_writes: Counter,
+    refused: Family<RefusedLabel, Counter>,
 }
 
 /// Another router at the time of a scrape.
@@ -103,6 +109,11 @@ impl PeerFamilies {
             self.leader_changes.clone(),
         );
         it.register(
+            "cleave_cluster_refused",
+            "Connections of other routers that were not admitted, or did not admit this one",
+            self.refused.clone(),
+        );
+        it.register(
             "cleave_cluster_store_up",
             "Whether the store that routers share answers; 0 also where there is none",
             self.store_up.clone(),
@@ -123,6 +134,10 @@ impl PeerFamilies {
         self.store_up.set(is_up.into());
         self.store_failures.inner().store(failures, Relaxed);
         self.store_writes.inner().store(writes, Relaxed);
+    }
+
+    pub(super) fn on_refused(&self, reason: &'static str) {
+        self.refused.get_or_create(&RefusedLabel { reason }).inc();
     }
 
     pub(super) fn set_standing(&self, standing: &ClusterStanding, leads: bool) {

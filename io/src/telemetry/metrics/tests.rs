@@ -104,6 +104,7 @@ fn the_guide_lists_every_metric_and_no_other() {
         totals: LinkTotals { bytes_told: 1, gaps: 3, ..LinkTotals::default() },
         in_flight: 7,
     }]);
+    metrics.on_router_refused("plain");
     set_scale(&metrics);
     let text = metrics.write();
     let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));

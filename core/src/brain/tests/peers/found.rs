@@ -198,6 +198,20 @@ impl Market {
         self.cluster.benches.iter().map(used).sum()
     }
 
+    /// The work of each of the next seconds.
+    fn seconds(&mut self, count: usize, router: impl Fn(u64) -> usize) -> Vec<f64> {
+        let mut before = self.used();
+        let each = (0..count).map(|_| {
+            for _ in 0..20 {
+                let at = router(self.step);
+                self.pass(at);
+            }
+            let now = self.used();
+            std::mem::replace(&mut before, now).mul_add(-1.0, now)
+        });
+        each.collect()
+    }
+
     /// The work of each of the next minutes.
     fn minutes(&mut self, count: usize, router: impl Fn(u64) -> usize) -> Vec<f64> {
         let mut before = self.used();
@@ -255,4 +269,47 @@ fn a_router_that_joins_knows_what_of_a_contract_is_used() {
     let before = market.refused;
     (0..20).for_each(|_| market.pass(1));
     assert!(before + 18 <= market.refused, "nothing is left of it");
+}
+
+/// Sixty model units a minute, and no more.
+const SIXTY: Limits = Limits {
+    work_per_min: Some(Work::from_parts(60_000_000)),
+    tokens_per_min: None,
+    requests_per_min: None,
+    burst: Duration::ZERO,
+    is_hard: true,
+};
+
+#[test]
+fn a_contract_holds_over_any_minute_also_when_all_traffic_jumps_in_its_middle() {
+    assert_eq!(SIXTY.work_per_min, Some(Work::from_mu(60.0)));
+    let mut market = Market::new(3, SIXTY);
+    // It stays at a router for 47 seconds, so that jumps and minutes never fall together.
+    let seconds = market.seconds(240, |step| usize::try_from(step / 940 % 3).unwrap());
+    for (first, minute) in seconds.windows(60).enumerate().skip(60) {
+        let share = minute.iter().sum::<f64>() / 60.0;
+        assert!((0.95..=1.05).contains(&share), "the minute from second {first} on: {share}");
+    }
+}
+
+#[test]
+fn during_a_partition_each_side_gives_the_contract_once_and_after_it_all_of_them_once() {
+    let mut market = Market::new(3, SIXTY);
+    let route = |step: u64| usize::try_from(step % 3).unwrap();
+    market.minutes(2, route);
+    // Two sides: one router, and two that talk to each other.
+    market.cluster.cut = vec![(0, 1), (0, 2)];
+    let parted = market.minutes(3, route);
+    for used in &parted {
+        assert!(*used <= 2.0 * 60.0 * 1.05, "more than once for each side: {parted:?}");
+    }
+    market.cluster.cut = Vec::new();
+    for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
+        market.cluster.tell_whole(from, to);
+    }
+    let merged = market.minutes(3, route);
+    assert!(merged[0] <= 60.0 * 1.05, "{merged:?}");
+    for used in &merged[1..] {
+        assert!((0.95..=1.05).contains(&(used / 60.0)), "{merged:?}");
+    }
 }

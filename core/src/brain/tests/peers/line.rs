@@ -1,6 +1,7 @@
 //! What waits at several routers is one line.
 
 use super::*;
+use crate::scaling::{Rules, Scaler};
 
 /// Has a router take in a request with a prompt that takes about a second to read; tells whether it was sent.
 fn offer(cluster: &mut Cluster, at: usize, session: u64) -> bool {
@@ -59,4 +60,41 @@ fn two_routers_do_not_fill_the_same_room() {
     }
     assert_eq!(sent, usize::try_from(2 * waiting).unwrap(), "all had their turn");
     assert!(together <= 1, "{together} times both sent one");
+}
+
+#[test]
+fn what_waits_at_one_router_counts_in_the_size_that_all_of_them_give() {
+    let mut cluster = full(4, 2);
+    let held: Vec<f64> =
+        cluster.benches.iter_mut().map(|it| it.brain.take_sample(it.now).held_mu).collect();
+    assert!(0.0 < held[0], "{held:?}");
+    // It is told again when it has changed by an eighth.
+    assert!((held[0] / held[1] - 1.0).abs() < 0.15, "{held:?}");
+}
+
+#[test]
+fn routers_that_share_the_traffic_want_the_same_number_of_replicas() {
+    let settings = Settings { policy: PolicyKind::PRICED, ..Settings::default() };
+    let mut cluster = Cluster::with(&settings, 2, 4);
+    let rules = Rules { min: 1, max: 64, start_up: Some(Duration::from_secs(30)) };
+    let mut scalers = [Scaler::new(rules), Scaler::new(rules)];
+    let mut wanted = Vec::new();
+    for second in 0..240_u64 {
+        // Two thirds go to one of them, and the other way round in the second half.
+        for number in 0..3 {
+            let at = usize::from((number == 0) == (second < 120));
+            _ = offer(&mut cluster, at, 3 * second + number);
+        }
+        wanted = Vec::new();
+        for (bench, scaler) in cluster.benches.iter_mut().zip(&mut scalers) {
+            bench.wait(1);
+            bench.time();
+            let sample = bench.brain.take_sample(bench.now);
+            scaler.observe(bench.now, &sample);
+            wanted.push(scaler.decide(bench.now).wanted);
+        }
+        cluster.relay();
+    }
+    assert!(1 < wanted[0] && wanted[0] < 64, "{wanted:?}");
+    assert_eq!(wanted[0], wanted[1]);
 }
