@@ -35,7 +35,7 @@ function build(place) {
   const setClasses = table(classes, "Classes", [
     { name: "Class", of: (/** @type {any} */ it) => [h("b", {}, it.name), it.pools > 1 ? h("small", {}, it.pool) : null] },
     { name: "First token", of: (it) => (it.first_token_ms === null ? "–" : `in ${time(it.first_token_ms)}`), figure: true },
-    { name: "Longest wait", of: (it) => time(it.wait_max_ms), figure: true },
+    { name: "May wait", of: (it) => time(it.wait_max_ms), figure: true },
     { name: "Waiting", of: (it) => [whole(it.waiting), it.mu > 0 ? h("small", {}, `${digits(it.mu)} MU`) : null], by: (it) => it.waiting, figure: true },
   ], { none: "There is no pool." });
   const setLine = table(line, "Waiting now", [
