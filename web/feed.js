@@ -4,7 +4,10 @@
 
 import { NeedsToken, open } from "./api.js";
 
-const HOUR_S = 3600, EVENTS_MAX = 1024, SILENCE_MS = 10_000, PAUSE_MAX_MS = 5000;
+const HOUR_S = 3600, EVENTS_MAX = 1024, SILENCE_MS = 10_000, PAUSE_MAX_MS = 5000, RELOADED = "cleave-reloaded-for";
+
+/** Which page this is, as the router that served it wrote it down. */
+const BUILD = document.querySelector("meta[name=cleave-page]")?.getAttribute("content");
 
 /** Everything that views draw from. */
 export const state = {
@@ -13,8 +16,7 @@ export const state = {
   /** @type {Map<string, import("./types").Past>} */ past: new Map(),
   /** @type {import("./types").Incident[]} */ events: [],
   /** @type {"connecting" | "live" | "lost" | "locked"} */ link: "connecting",
-  /** @type {string | null} */ version: null,
-  /** The router has another version than this page. */ stale: false,
+  /** The router serves another page than this one: it was upgraded, or went back. */ stale: false,
 };
 
 /** @typedef {"link" | "fleet" | "now" | "past" | "event"} Kind */
@@ -92,7 +94,16 @@ async function follow(reader, halt, own, heard) {
     rest += decoder.decode(value, { stream: true });
     const frames = rest.split("\n\n");
     rest = frames.pop() ?? "";
-    frames.forEach(take);
+    try {
+      frames.forEach(take);
+    } catch (error) {
+      // Figures of another build may be none that this page can draw. Its own page can, and is asked for once.
+      const page = state.fleet?.page ?? "";
+      if (!state.stale || sessionStorage.getItem(RELOADED) === page) throw error;
+      sessionStorage.setItem(RELOADED, page);
+      location.reload();
+      return;
+    }
     heard();
     setLink("live");
   }
@@ -108,8 +119,7 @@ function take(frame) {
   if (!data) return;
   const told = JSON.parse(data);
   if (kind === "fleet") {
-    state.stale ||= state.version !== null && state.version !== told.version;
-    state.version ??= told.version;
+    state.stale = told.page !== BUILD;
     state.fleet = told;
   } else if (kind === "now") state.now = told;
   else if (kind === "past") for (const [pool, it] of Object.entries(told.pools)) remember(pool, it);

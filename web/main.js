@@ -44,6 +44,8 @@ const link = h("span", { class: "link", role: "status" });
 const router = h("span", { class: "router" });
 const account = h("span", { class: "account" });
 const links = new Map();
+const stale = h("p", { class: "notice" }, "The router was upgraded: this page is of another build, and may show some things wrong. ",
+  h("button", { type: "button", onclick: () => location.reload() }, "Load the new page"));
 
 function frame() {
   const theme = h("button", { class: "quiet", type: "button", onclick: turnTheme }, "Theme");
@@ -100,8 +102,8 @@ function status() {
     say(router, `${told.router ? `router ${told.router.slice(0, 8)} · ` : ""}${how} · ${told.version}`);
     router.dataset.how = now.draining ? "draining" : now.ready ? "ready" : "down";
   }
-  const stale = h("p", { class: "notice" }, "The router was upgraded. ", h("button", { type: "button", onclick: () => location.reload() }, "Load the new page"));
-  if (state.stale && !notices.firstChild) put(notices, stale);
+  if (!state.stale) stale.remove();
+  else if (!stale.isConnected) notices.append(stale);
 }
 
 /** Asks for the token, and for nothing else. @param {string} [wrong] */

@@ -16,7 +16,7 @@ import { h, put, s } from "./dom.js";
  * }} PlotOptions
  */
 
-const LEFT = 54, TOP = 14, BOTTOM = 24, TAGS = 150;
+const LEFT = 54, BOTTOM = 24, TAGS = 150;
 
 /**
  * Round steps between two ends.
@@ -68,6 +68,8 @@ export function plot(place, curves, options) {
   }
   const wide = options.width ?? Math.max(300, place.clientWidth || 600), high = options.height ?? 190;
   const right = tags ? TAGS : 12;
+  // The name of the axis stands above the flags, and those above the curves.
+  const above = options.yName ? 32 : 14;
   const bottom = BOTTOM + (options.xName ? 14 : 0);
   const xs = points.map((it) => it[0]), ys = points.map((it) => /** @type {number} */ (it[1]));
   const low = options.minX ?? Math.min(...xs);
@@ -81,7 +83,7 @@ export function plot(place, curves, options) {
     log ? (Math.log(Math.max(it, from)) - Math.log(from)) / (Math.log(to) - Math.log(from)) : (it - from) / (to - from);
   const ax = scale(logX, low, end), ay = scale(logY, floor, top);
   const sx = (/** @type {number} */ it) => LEFT + (wide - LEFT - right) * ax(it);
-  const sy = (/** @type {number} */ it) => high - bottom - (high - TOP - bottom) * Math.max(0, Math.min(1, ay(it)));
+  const sy = (/** @type {number} */ it) => high - bottom - (high - above - bottom) * Math.max(0, Math.min(1, ay(it)));
   const showX = options.x ?? ((/** @type {number} */ it) => String(Number(it.toPrecision(3))));
 
   const parts = [];
@@ -92,7 +94,7 @@ export function plot(place, curves, options) {
   const xTicks = options.xTicks ?? ticks(low, end, logX, Math.max(2, Math.floor(wide / 110)));
   for (const at of xTicks) {
     if (sx(at) < LEFT - 1 || sx(at) > wide - right + 1) continue;
-    parts.push(s("line", { class: "grid", x1: sx(at), x2: sx(at), y1: TOP, y2: high - bottom }));
+    parts.push(s("line", { class: "grid", x1: sx(at), x2: sx(at), y1: above, y2: high - bottom }));
     parts.push(s("text", { x: sx(at), y: high - bottom + 15, "text-anchor": "middle" }, showX(at)));
   }
   parts.push(s("line", { class: "axis", x1: LEFT, x2: wide - right, y1: high - bottom, y2: high - bottom }));
@@ -101,9 +103,9 @@ export function plot(place, curves, options) {
   for (const it of marks) {
     if (it.at < low || it.at > end) continue;
     const kind = it.alert ? "event alert" : "event";
-    parts.push(s("line", { class: kind, x1: sx(it.at), x2: sx(it.at), y1: TOP, y2: high - bottom }));
+    parts.push(s("line", { class: kind, x1: sx(it.at), x2: sx(it.at), y1: above, y2: high - bottom }));
     const x = sx(it.at);
-    parts.push(s("path", { class: it.alert ? "flag alert" : "flag", d: `M${x - 4} ${TOP - 8}h8l-4 7z` }, s("title", {}, it.text)));
+    parts.push(s("path", { class: it.alert ? "flag alert" : "flag", d: `M${x - 4} ${above - 8}h8l-4 7z` }, s("title", {}, it.text)));
   }
   const inside = (/** @type {Point} */ it) => it[0] >= low - 1e-9 && it[0] <= end * 1.000001 + 1e-9;
   for (const it of [...curves].sort((a, b) => Number(b.weak ?? false) - Number(a.weak ?? false))) {
@@ -114,7 +116,7 @@ export function plot(place, curves, options) {
     if (!tags) parts.push(s("text", { x: wide - right - 2, y: sy(it.at) - 4, "text-anchor": "end" }, it.name));
   }
   if (tags) parts.push(...tagged(curves, limits, inside, sy, wide - right + 7, high - bottom));
-  const cursor = s("line", { class: "cursor", y1: TOP, y2: high - bottom });
+  const cursor = s("line", { class: "cursor", y1: above, y2: high - bottom });
   parts.push(cursor);
   const picture = s("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": spoken(curves, options) }, parts);
   const box = h("div", { class: "plot" }, legend && curves.length ? legendOf(curves) : null, picture);

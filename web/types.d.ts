@@ -4,6 +4,7 @@ export type Given = { by: string; at: string };
 
 export type Fleet = {
   version: string;
+  page: string;
   router: string | null;
   explained: number;
   compared: string[];

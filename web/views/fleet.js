@@ -177,7 +177,7 @@ function update() {
   const flow = lastMinute();
   const sum = (/** @type {(it: any) => number} */ of) => state.now?.pools.reduce((total, it) => total + of(it), 0) ?? 0;
   parts.set([
-    [`${up} of ${all.length}`, plural(state.now.pools.length, "pool"), all.some((it) => toneOf(it.state) === "bad") ? "bad" : ""],
+    [whole(up), `of ${whole(all.length)} in ${plural(state.now.pools.length, "pool")}`, all.some((it) => toneOf(it.state) === "bad") ? "bad" : ""],
     [whole(sum((it) => it.in_flight)), plural(state.now.connections, "connection")],
     [whole(sum((it) => it.waiting)), "in the line", sum((it) => it.waiting) > 0 ? "warn" : ""],
     [`${digits(flow.requests)} /s`, flow.failed ? `${digits(flow.failed)} /s failed` : "none failed", flow.failed ? "bad" : ""],

@@ -35,8 +35,8 @@ function build(place) {
   const setClasses = table(classes, "Classes", [
     { name: "Class", of: (/** @type {any} */ it) => [h("b", {}, it.name), it.pools > 1 ? h("small", {}, it.pool) : null] },
     { name: "First token", of: (it) => (it.first_token_ms === null ? "–" : `in ${time(it.first_token_ms)}`), figure: true },
-    { name: "Longest wait", of: (it) => time(it.wait_max_ms), figure: true },
-    { name: "Waiting", of: (it) => [whole(it.waiting), it.mu > 0 ? h("small", {}, `${digits(it.mu)} MU`) : null], by: (it) => it.waiting, figure: true },
+    { name: "May wait", of: (it) => time(it.wait_max_ms), figure: true },
+    { name: "Waits", of: (it) => [whole(it.waiting), it.mu > 0 ? h("small", {}, `${digits(it.mu)} MU`) : null], by: (it) => it.waiting, figure: true },
   ], { none: "There is no pool." });
   const setLine = table(line, "Waiting now", [
     { name: "Tenant", of: (/** @type {any} */ it) => h("b", {}, it.tenant), by: (it) => it.tenant },
@@ -89,7 +89,7 @@ function update() {
   const waiting = add((it) => it.waiting), work = add((it) => it.classes.reduce((/** @type {number} */ all, /** @type {any} */ one) => all + one[1], 0)), speed = add((it) => it.mu_per_min);
   parts.set([
     [plural(waiting, "request"), waiting ? "see why below" : "what comes is sent at once", waiting ? "warn" : ""], [`${digits(work)} MU`, ""],
-    [`${digits(speed)} MU/min`, "while others wait"], [work > 0 && speed > 0 ? time((work / speed) * 60_000) : "–", work > 0 ? "at this speed" : "nothing waits"],
+    [digits(speed), "MU/min, while others wait"], [work > 0 && speed > 0 ? time((work / speed) * 60_000) : "–", work > 0 ? "at this speed" : "nothing waits"],
     [bytes(add((it) => it.waiting_bytes)), "bodies that wait"],
   ]);
   parts.setClasses(state.fleet.pools.flatMap((pool) => pool.classes.map((it, at) => {

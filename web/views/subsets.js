@@ -96,7 +96,10 @@ function draw(own, workloads) {
   const known = state.fleet?.pools.find((it) => it.name === own.name)?.replicas.map((it) => it.url) ?? [];
   const replicas = [...new Set(/** @type {string[]} */ ([...known, ...own.workloads.flatMap((/** @type {any} */ it) => it.replicas)]))].sort((a, b) => short(a).localeCompare(short(b), "en", { numeric: true }));
   const column = new Map(replicas.map((it, at) => [it, at]));
-  const cell = replicas.length > 128 ? 6 : replicas.length > 48 ? 12 : Math.max(22, Math.min(46, Math.floor((parts.drawing.clientWidth - 220) / replicas.length))), high = 24, left = 200, top = cell >= 12 ? 108 : 14;
+  // A fleet of hundreds is drawn as wide as there is room, so that a row is seen whole; names are then told by pointing.
+  const room = (parts.drawing.clientWidth - 220) / replicas.length;
+  const cell = replicas.length > 128 ? Math.max(1.5, Math.min(6, room)) : replicas.length > 48 ? 12 : Math.max(22, Math.min(46, Math.floor(room)));
+  const high = 24, left = 200, top = cell >= 12 ? 108 : 14, gap = cell > 4 ? 1 : 0;
   const most = Math.max(...workloads.map((it) => it.mu_per_min / Math.max(1, it.replicas.length)), 1e-9);
   const wide = left + replicas.length * cell + 12, tall = top + workloads.length * high + 4;
   const parts_ = [];
@@ -111,7 +114,7 @@ function draw(own, workloads) {
     const each = it.mu_per_min / Math.max(1, it.replicas.length);
     for (const name of it.replicas) {
       const shade = 0.18 + 0.82 * Math.sqrt(each / most);
-      parts_.push(s("rect", { class: ["cell", it.pinned && "pinned"], x: left + (column.get(name) ?? 0) * cell + 1, y: y + 2, width: cell - 2, height: high - 4, rx: Math.min(4, cell / 4), vars: { "--shade": shade.toFixed(2) } }, s("title", {}, `${nameOf(it)} on ${short(name)}: about ${digits(each)} MU/min${it.pinned ? ", pinned" : ""}`)));
+      parts_.push(s("rect", { class: ["cell", it.pinned && "pinned"], x: left + (column.get(name) ?? 0) * cell + gap, y: y + 2, width: Math.max(3, cell - 2 * gap), height: high - 4, rx: Math.min(4, cell / 4), vars: { "--shade": shade.toFixed(2) } }, s("title", {}, `${nameOf(it)} on ${short(name)}: about ${digits(each)} MU/min${it.pinned ? ", pinned" : ""}`)));
     }
   });
   const label = `${plural(workloads.length, "workload")} on ${plural(replicas.length, "replica")}: ${workloads.slice(0, 8).map((it) => `${nameOf(it)} uses ${plural(it.replicas.length, "replica")}`).join("; ")}`;

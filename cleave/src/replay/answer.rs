@@ -144,6 +144,12 @@ impl ReplayAnswer {
             AgreementFigure { figure, recorded: was, replayed: is, off }
         });
         let mut remarks = Vec::new();
+        if 0 < past.left_out {
+            remarks.push(format!(
+                "{} requests are neither counted nor played: they failed, or were refused for another reason than want of room, as by a contract",
+                past.left_out
+            ));
+        }
         for (variant, felt) in &played {
             if 0 < felt.replicas_idle {
                 remarks.push(format!(

@@ -28,6 +28,8 @@ pub(super) struct Past {
     pub(super) overhead_ms: f64,
     /// The share of answers that did not stream.
     pub(super) non_streaming: f64,
+    /// Requests that are not played, because another fleet would not have served them either.
+    pub(super) left_out: u64,
     pub(super) files: usize,
     pub(super) damage: Vec<String>,
 }
@@ -73,6 +75,7 @@ impl Past {
             felt: Felt::default(),
             overhead_ms: overhead_ms(stood),
             non_streaming: 0.0,
+            left_out: 0,
             files: recording.files,
             damage: recording.damage.clone(),
         };
@@ -112,9 +115,13 @@ impl Past {
         let (mut ttft, mut whole) = (Histogram::default(), Histogram::default());
         let (mut good, mut judged, mut finished, mut refused) = (0_u64, 0_u64, 0_u64, 0_u64);
         let (mut cached, mut asked, mut streamed) = (0_u64, 0_u64, 0_u64);
-        let mut all = 0_u64;
+        let (mut all, mut left_out) = (0_u64, 0_u64);
         for it in recording.requests.iter().filter(|it| self.is_within(it)) {
             let line = &it.line;
+            if !it.is_work() {
+                left_out += 1;
+                continue;
+            }
             all += 1;
             let was_refused = line.replica.is_none();
             refused += u64::from(was_refused);
@@ -143,6 +150,7 @@ impl Past {
             }
         }
         let span_s = real(self.until_us - self.from_us) / 1e6;
+        self.left_out = left_out;
         self.non_streaming = ratio(real(finished - streamed), real(finished));
         self.felt = Felt {
             requests: all,
@@ -199,6 +207,7 @@ impl Past {
             felt: Felt::default(),
             overhead_ms: 0.0,
             non_streaming: 0.0,
+            left_out: 0,
             files: 1,
             damage: Vec::new(),
         }

@@ -50,7 +50,13 @@ pub(crate) fn write_with_ladder(
     });
     bar.finish_and_clear();
     let points = done.into_iter().collect::<anyhow::Result<_>>()?;
-    let axis = SweepAxis { over: "rate_scale", knees: Vec::new(), good: None };
+    let axis = SweepAxis {
+        over: "rate_scale",
+        knees: Vec::new(),
+        good: None,
+        compared_at: None,
+        remarks: Vec::new(),
+    };
     write_comparison(file, plan, comparison, points, axis)
 }
 

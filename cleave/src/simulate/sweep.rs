@@ -100,7 +100,13 @@ impl Sweep {
             points.extend(tried.iter().map(|(scale, it)| SweepPoint::of(*scale, it)));
         }
         let marks = knees.iter().filter_map(|it| Some((it.policy.clone(), it.rate_scale?)));
-        let axis = SweepAxis { over: "rate_scale", knees: marks.collect(), good: Some(self.good) };
+        let axis = SweepAxis {
+            over: "rate_scale",
+            knees: marks.collect(),
+            good: Some(self.good),
+            compared_at: None,
+            remarks: Vec::new(),
+        };
         knees.sort_by(|a, b| b.good_per_s.total_cmp(&a.good_per_s));
         if self.json {
             print(&output::json(&SweepDocument {

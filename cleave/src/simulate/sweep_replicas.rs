@@ -92,8 +92,16 @@ impl Sweep {
             .map(|(size, it)| SweepPoint { replicas: *size, ..SweepPoint::of(scale, it) });
         #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "a few thousand")]
         let marks = policies.iter().filter_map(|it| Some((it.policy.clone(), it.knee? as f64)));
-        let axis = SweepAxis { over: "replicas", knees: marks.collect(), good: Some(self.good) };
-        page::write(file, plan, points.collect(), axis)
+        // Far too small a fleet tells policies apart by how they fail: they are compared where the promise holds.
+        let compared_at = policies.iter().filter_map(|it| it.knee).min().unwrap_or(range.last);
+        let axis = SweepAxis {
+            over: "replicas",
+            knees: marks.collect(),
+            good: Some(self.good),
+            compared_at: Some(compared_at),
+            remarks,
+        };
+        page::write(file, &resized(plan, compared_at), points.collect(), axis)
     }
 
     fn sized(&self, runs: &[(usize, Results)]) -> SizedPolicy {
@@ -161,7 +169,14 @@ fn size_table(policies: &[SizedPolicy]) -> comfy_table::Table {
 fn said(policies: &[SizedPolicy], remarks: &[String]) -> String {
     let mut text = String::new();
     for it in policies {
+        let fewest = it.sizes.first().map(|it| it.replicas);
         let line = match it.knee {
+            Some(knee) if Some(knee) == fewest => {
+                format!(
+                    "{}: {knee} replicas, the fewest that were tried, keep the promise\n",
+                    it.policy
+                )
+            }
             Some(knee) => format!("{}: {knee} replicas keep the promise\n", it.policy),
             None => format!("{}: no size that was tried keeps the promise\n", it.policy),
         };
@@ -214,6 +229,36 @@ fn has_one_session(plan: &Plan) -> anyhow::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_knee_at_the_smallest_size_is_said_to_be_one_of_what_was_tried() {
+        let run = |replicas| SizedRun {
+            replicas,
+            good_share: 1.0,
+            good_per_s: 1.0,
+            ttft_p50_s: 0.1,
+            ttft_p99_s: 0.2,
+            hit: 0.0,
+            refused: 0,
+            idle: 0,
+        };
+        let of = |knee| SizedPolicy {
+            policy: "priced".to_owned(),
+            knee,
+            sizes: vec![run(2), run(3), run(4)],
+        };
+        let said = said(&[of(Some(2)), of(Some(3)), of(None)], &["mind".to_owned()]);
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "priced: 2 replicas, the fewest that were tried, keep the promise",
+                "priced: 3 replicas keep the promise",
+                "priced: no size that was tried keeps the promise",
+                "mind"
+            ]
+        );
+    }
 
     #[test]
     fn a_range_is_read_with_both_ends_and_thinned_where_it_is_long() {

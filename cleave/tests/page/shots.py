@@ -6,10 +6,13 @@ from pathlib import Path
 import httpx
 
 import browser
+import crowd
 import processes
 import scene
 
-VIEWS = ["fleet", "flow", "line", "subsets", "sessions", "routers", "request", "orders"]
+VIEWS = ["fleet", "flow", "line", "subsets", "sessions", "routers", "request", "whatif", "orders"]
+# Those that look otherwise with hundreds of replicas and a thousand tenants.
+CROWDED = ["fleet", "line", "subsets"]
 SIZES = [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)]
 HEIGHT, HEIGHT_MAX = 860, 2600
 
@@ -28,7 +31,9 @@ def of_fleet(page: browser.Browser, folder: Path) -> None:
     """A fleet with traffic, a slow replica and a drained one."""
     with scene.scene(12, tokens=False) as made, scene.traffic(made, people=40, tokens=4000, pause=0.6):
         made.faults(3, slow_factor=5)
+        made.order("record", {"on": True, "for": "10m"})
         scene.settle(60)
+        made.order("what-if", {"replicas": "+4", "policies": ["priced", "round_robin"]})
         made.order(f"drain/{made.replicas[5].removeprefix('http://')}")
         page.open(f"{made.admin}/")
         page.until(lambda: page.text(".link") == "live", "the page is live")
@@ -46,6 +51,18 @@ def of_fleet(page: browser.Browser, folder: Path) -> None:
                 address = f"#request/{chosen}" if view == "request" else f"#{view}"
                 page.run("location.hash = arguments[0]", address)
                 shoot(page, folder, view, theme, width)
+
+
+def of_crowd(page: browser.Browser, folder: Path) -> None:
+    """As much as the page is made for."""
+    with crowd.crowd(512, 1000) as made:
+        page.open(f"{made.admin}/")
+        page.until(lambda: page.text(".link") == "live", "the page is live")
+        for theme, width in [("light", 1280), ("dark", 390)]:
+            page.theme(theme)
+            for view in CROWDED:
+                page.run("location.hash = arguments[0]", f"#{view}")
+                shoot(page, folder, f"crowd-{view}", theme, width, whole=False)
 
 
 def candidates(made: scene.Scene, request: str) -> int:
@@ -70,6 +87,7 @@ def main() -> None:
     with browser.browser() as page:
         of_fleet(page, folder)
         of_demo(page, folder)
+        of_crowd(page, folder)
     print(f"{len(list(folder.glob('*.png')))} pictures in {folder}")
 
 

@@ -11,6 +11,7 @@ import pytest
 import browser
 import processes
 import scene
+import upgraded
 from conftest import logged_in
 
 VIEWS = ["fleet", "flow", "line", "subsets", "sessions", "routers", "request", "whatif", "orders"]
@@ -184,6 +185,25 @@ def test_the_page_comes_back_after_a_restart(window: browser.Browser) -> None:
                 page.until(lambda: page.text(".link") == "live", "live again")
                 before = page.text(".router")
                 page.until(lambda: page.count(".tile") == 2 and page.text(".router") == before, "both replicas again")
+
+
+def test_a_page_of_an_older_build_says_so_and_loads_the_new_one(window: browser.Browser) -> None:
+    with scene.scene(2, ports=(free_port(), free_port()), tokens=False, speed="inf") as made:
+        with logged_in(window, made.admin, None) as page:
+            page.until(lambda: page.count(".tile") == 2, "both replicas")
+            page.until(lambda: page.count(".notice") == 0, "nothing to say about the build")
+            page.run("window.isOlder = true")
+            made.router.close()
+            page.until_text("connection lost", "#top")
+            port = int(made.admin.rsplit(":", 1)[1])
+            # Figures that can be drawn: the page goes on and says what it is.
+            with upgraded.router(port, draws=True):
+                page.until_text("The router was upgraded", "#notices")
+                assert page.run("return window.isOlder") is True
+            # Figures of a form that this page does not know: it loads the page that does, once.
+            with upgraded.router(port, draws=False):
+                page.until_text("the page of another build", "main")
+                assert not page.run("return window.isOlder")
 
 
 def free_port() -> int:

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::replicas::Origin;
 
+use super::pool::KeyUse;
 use super::rescue::ServeError;
 use super::settings::Passing;
 use super::visit::Visit;
@@ -36,6 +37,9 @@ pub(super) fn vet(
     if is_denied {
         visit.on_denied();
         return Err(ServeError::ReplicaUnauthorized);
+    }
+    if let Some(member) = member.filter(|_| status.is_success()) {
+        member.on_granted(KeyUse::Requests);
     }
     let origin = member.map(|it| &it.origin);
     let redirects = status.is_redirection();

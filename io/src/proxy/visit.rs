@@ -26,7 +26,7 @@ use super::explanations::{KeptDecision, KeptFor, Visibility};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
 use super::kept_ids::{IdNotes, Named};
 use super::life::Life;
-use super::pool::{Member, Pool};
+use super::pool::{KeyUse, Member, Pool};
 use super::rescue::ServeError;
 use super::router::Router;
 use super::tenants::Tenants;
@@ -342,7 +342,7 @@ impl Visit {
     /// Tells operators that the replica refused the router's key.
     pub(super) fn on_denied(&self) {
         if let (Some(pool), Some(member)) = (&self.pool, &self.member) {
-            pool.on_denied(member);
+            pool.on_denied(member, KeyUse::Requests);
         }
     }
 

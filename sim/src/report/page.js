@@ -19,12 +19,38 @@ const focus = new Set(names.slice(0, 5));
 put(byId("sub"), `${data.parameters.workload} · seed ${data.seed} · cleave ${data.version}`);
 const best = data.policies[0].summary;
 const worst = data.policies[data.policies.length - 1].summary;
-put(byId("facts"), [
-  [best.policy, `keeps the promise most often: ${percent(best.good_share.mean)} (${data.parameters.slo})`],
-  [percent(best.good_per_s.mean / Math.max(1e-12, data.bounds.pooled.good_per_s)), "of the goodput of one line and one cache for all"],
-  [percent(best.hit.mean / Math.max(1e-12, data.bounds.pooled_hit)), `of the hits of one cache for all (${percent(data.bounds.pooled_hit)}; endless: ${percent(data.bounds.infinite_hit)})`],
-  [digits(worst.ttft_mean_s.mean / Math.max(1e-9, best.ttft_mean_s.mean)) + "×", `mean time to first token of the last in the list, ${worst.policy}`],
-].map(([figure, words]) => h("div", { class: "fact" }, h("b", {}, figure), h("span", {}, words))));
+const { over: axis, knees, good, compared_at: fleet, remarks } = data.axis;
+const knee = (name) => knees.find((it) => it[0] === name)?.[1];
+/** What of a sweep: how far each policy goes before the promise breaks, the best first. */
+function kneesSaid() {
+  const sizes = axis === "replicas";
+  const tried = data.points.map((it) => it[axis]);
+  const rank = (name) => (knee(name) ?? (sizes ? Infinity : 0)) * (sizes ? 1 : -1);
+  return [...names].sort((a, b) => rank(a) - rank(b)).slice(0, 4).map((name) => {
+    const promise = `${percent(good)} of requests within ${data.parameters.slo}`;
+    if (knee(name) === undefined) return [sizes ? `more than ${Math.max(...tried)}` : `less than ${plain(Math.min(...tried))}×`, `${name}: nothing that was tried keeps the promise (${promise})`];
+    const fewest = knee(name) === Math.min(...tried) ? " or fewer" : "";
+    return [sizes ? `${knee(name)} replicas${fewest}` : `${plain(knee(name))}×`, sizes ? `keep the promise under ${name}: ${promise}` : `the rate, up to which ${name} keeps the promise: ${promise}`];
+  });
+}
+/** What of a comparison: the best, and how it stands to what one line and one cache for all would do. */
+function comparisonSaid() {
+  const pooled = best.good_per_s.mean / Math.max(1e-12, data.bounds.pooled.good_per_s);
+  // That line is served in the order of arrival: past its knee all wait, and few promises are kept.
+  const beyond = pooled > 1.005 ? ", which has more than it can serve here and keeps few promises" : "";
+  const hits = best.hit.mean / Math.max(1e-12, data.bounds.pooled_hit);
+  return [
+    [best.policy, `keeps the promise most often: ${percent(best.good_share.mean)} (${data.parameters.slo})`],
+    [pooled > 1.005 ? `${digits(pooled)}×` : percent(pooled), `the goodput of one line and one cache for all${beyond}`],
+    [hits > 1.005 ? `${digits(hits)}×` : percent(hits), `the hits of one cache for all (${percent(data.bounds.pooled_hit)}; endless: ${percent(data.bounds.infinite_hit)})`],
+    [digits(worst.ttft_mean_s.mean / Math.max(1e-9, best.ttft_mean_s.mean)) + "×", `mean time to first token of the last in the list, ${worst.policy}`],
+  ];
+}
+put(byId("facts"), (good === null ? comparisonSaid() : kneesSaid()).map(([figure, words]) => h("div", { class: "fact" }, h("b", {}, figure), h("span", {}, words))));
+if (good !== null) put(byId("title"), axis === "replicas" ? "How many replicas keep the promise" : "How much load keeps the promise");
+if (fleet !== null) put(byId("comparison"), `Comparison with ${fleet} replicas`);
+byId("remarks").hidden = !remarks.length;
+put(byId("remarks"), h("h2", {}, "Read with care"), h("ul", {}, remarks.map((it) => h("li", {}, it))));
 put(byId("parameters"), Object.entries(data.parameters).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 
 // The table.
@@ -114,9 +140,7 @@ function drawPlots() {
   const longest = Math.max(...data.policies.map((it) => it.first.ttft_s.max));
   const share = (it) => `${Math.round(it * 100)}%`;
   plot(byId("cdf"), curvesOf((it) => it.curves.ttft_cdf.filter(([at]) => at >= floor)), { ...SIZE, label: "Time to first token", xName: "seconds (logarithmic)", yName: "share of requests", x: plain, y: share, logX: true, minX: floor, maxX: longest, maxY: 1, tags: true, hover: false });
-  const { over: axis, knees, good } = data.axis;
   const over = (figure) => (it) => data.points.filter((point) => point.policy === it.summary.policy).map((point) => [point[axis], figure(point)]).sort((a, b) => a[0] - b[0]);
-  const knee = (name) => knees.find((it) => it[0] === name)?.[1];
   const named = (curves) => curves.map((it) => ({ ...it, name: knee(it.name) === undefined ? it.name : `${it.name}: knee ${plain(knee(it.name))}` }));
   const marks = knees.filter(([name]) => focus.has(name)).map(([name, at]) => ({ at, text: `knee of ${name}: ${plain(at)}` }));
   const xName = axis === "replicas" ? "replicas" : "rate scale";

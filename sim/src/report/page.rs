@@ -43,6 +43,10 @@ pub struct SweepAxis {
     pub knees: Vec<(String, f64)>,
     /// The share of requests that must be good, where knees were looked for.
     pub good: Option<f64>,
+    /// Replicas of the fleet that policies are compared on, where fleets of several sizes were tried.
+    pub compared_at: Option<usize>,
+    /// What makes a result an artefact of how it was asked for.
+    pub remarks: Vec<String>,
 }
 
 /// One policy: its figures over all seeds, and the first seed's run.

@@ -30,6 +30,16 @@ const BYTES_PER_TOKEN: f64 = 4.0;
 /// An answer of which nothing is known, where nothing is known of any.
 const OUTPUT_TOKENS: f64 = 128.0;
 
+/// How a request ends that found no room in time.
+const FOR_ROOM: [&str; 6] = [
+    "line_full",
+    "deadline_unmeetable",
+    "deadline_passed",
+    "waited_out",
+    "sessions_full",
+    "cancelled",
+];
+
 /// Keeps what recordings number apart from all else.
 const SPACE: u64 = named("recorded blocks");
 const ALONE: u64 = named("recorded prompts without blocks");
@@ -220,11 +230,11 @@ impl Recording {
 }
 
 impl RecordedRequest {
-    /// Tells whether it cost a replica something, or would have.
-    fn is_work(&self) -> bool {
+    /// Tells whether it cost a replica something, or would have with more room. What a contract refused, or what
+    /// no replica could take whatever it had to do, another fleet would not have served either.
+    pub fn is_work(&self) -> bool {
         let is_answered = self.line.status < 400;
-        let is_refused = self.line.replica.is_none();
-        is_answered || is_refused
+        if self.line.replica.is_some() { is_answered } else { FOR_ROOM.contains(&&*self.line.how) }
     }
 
     fn prompt(&self, bytes_per_token: f64, alone: u64) -> Prompt {

@@ -1,12 +1,15 @@
 //! `cargo xtask bench instructions`: how many instructions a request and a streamed event take, counted by
 //! callgrind. A count is the same however busy the machine is, so it tells one binary from another
-//! where times cannot. The kernel's share is not in it.
+//! where times cannot. The kernel's share is not in it. What the router does by the clock (probes, sweeps, samples)
+//! is left out: the shorter of two runs waits until it has lasted as long as the longer, so that both do the
+//! same of it, and only their requests differ.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -81,23 +84,29 @@ impl Case<'_> {
     /// Counts the instructions of one request, or of one event of a stream.
     fn count(&self, folder: &Path) -> Result<u64> {
         let asked = if self.streams { STREAMS } else { REQUESTS };
-        let more = self.run(folder, 3 * asked)?.saturating_sub(self.run(folder, asked)?);
+        let (longer, lasted) = self.run(folder, 3 * asked, Duration::ZERO)?;
+        let (shorter, _) = self.run(folder, asked, lasted)?;
+        let more = longer.saturating_sub(shorter);
         let events = if self.streams { STREAM_CHUNKS } else { 1 };
         Ok(more / u64::from(2 * asked * events))
     }
 
-    /// Counts the instructions of a whole run with `asked` requests.
-    fn run(&self, folder: &Path, asked: u32) -> Result<u64> {
+    /// Counts the instructions of a whole run with `asked` requests that lasts as long as `lasts` at least; says how
+    /// long it did.
+    fn run(&self, folder: &Path, asked: u32, lasts: Duration) -> Result<(u64, Duration)> {
         let replica = BenchMock::start()?;
         let mut server = Server::start(self.name, &mut self.command(replica.address), folder)?;
         let address = server.wait_for(START_LIMIT, |lines| {
             announced(lines).filter(|&it| load::probe(it).unwrap_or(false))
         })?;
+        let began = Instant::now();
         load::ask_one_by_one(address, self.streams, asked)?;
+        thread::sleep(lasts.saturating_sub(began.elapsed()));
+        let lasted = began.elapsed();
         let said = server.end()?;
         let line = said.lines().find(|it| it.contains("Collected :"));
         let line = line.with_context(|| format!("callgrind counted nothing:\n{said}"))?;
-        Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
+        Ok((line.rsplit(' ').next().unwrap_or_default().parse()?, lasted))
     }
 
     fn command(&self, replica: SocketAddr) -> Command {

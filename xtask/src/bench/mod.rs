@@ -11,6 +11,7 @@ mod load;
 mod meter;
 mod mock;
 mod overhead;
+mod page;
 mod planner;
 mod policies;
 mod proxies;
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Decision(decision::Args),
     /// Measure a round of the auto-sharder and a lookup
     Planner,
+    /// Measure what a page that is looked at takes of a router with hundreds of replicas
+    Page(page::Args),
     /// Replay the development traces near their knees under all policies and print the tables
     Policies(policies::Args),
 }
@@ -61,6 +64,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         }
         Command::Decision(args) => decision::run(args),
         Command::Planner => planner::run(),
+        Command::Page(args) => page::run(args),
         Command::Policies(args) => policies::run(args),
     }
 }

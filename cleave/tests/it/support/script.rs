@@ -56,11 +56,18 @@ impl Exchange {
     }
 }
 
+/// What came so far: requests of clients, and questions for its models.
+#[derive(Debug, Default)]
+struct Counts {
+    hits: AtomicUsize,
+    listings: AtomicUsize,
+}
+
 /// A scripted replica; dropping it ends all it does.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     pub(crate) address: SocketAddr,
-    hits: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
     _server: JoinSet<()>,
 }
 
@@ -105,22 +112,22 @@ impl Scripted {
         F: Future<Output = ()> + Send + 'static,
     {
         let address = listener.local_addr().unwrap();
-        let hits = Arc::new(AtomicUsize::new(0));
-        let (counted, behaviour) = (Arc::clone(&hits), Arc::new(behaviour));
+        let counts = Arc::new(Counts::default());
+        let (counted, behaviour) = (Arc::clone(&counts), Arc::new(behaviour));
         let mut server = JoinSet::new();
         server.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 tokio::select! {
                     accepted = listener.accept() => {
-                        let (hits, behaviour) = (Arc::clone(&counted), Arc::clone(&behaviour));
-                        connections.spawn(serve(accepted.unwrap().0, key, hits, behaviour));
+                        let (counts, behaviour) = (Arc::clone(&counted), Arc::clone(&behaviour));
+                        connections.spawn(serve(accepted.unwrap().0, key, counts, behaviour));
                     }
                     Some(_) = connections.join_next() => {}
                 }
             }
         });
-        Self { address, hits, _server: server }
+        Self { address, counts, _server: server }
     }
 
     /// Starts a replica whose requests the test answers by hand, in the order they come.
@@ -149,7 +156,15 @@ impl Scripted {
 
     /// Requests that reached it, the router's own questions aside.
     pub(crate) fn hits(&self) -> usize {
-        self.hits.load(Relaxed)
+        self.counts.hits.load(Relaxed)
+    }
+
+    /// Waits until the router has heard which models it has, asked after this call.
+    pub(crate) async fn until_listed(&self) {
+        // The second question shows that the answer to the first has been read.
+        let enough = self.counts.listings.load(Relaxed) + 2;
+        let is_listed = async || enough <= self.counts.listings.load(Relaxed);
+        super::eventually("it is asked for its models", is_listed).await;
     }
 }
 
@@ -191,7 +206,7 @@ impl Requests {
 async fn serve<F>(
     stream: TcpStream,
     key: Option<&str>,
-    hits: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
     behaviour: Arc<impl Fn(Exchange) -> F>,
 ) where
     F: Future<Output = ()>,
@@ -204,12 +219,13 @@ async fn serve<F>(
     } else if key.is_some_and(|it| head.header("authorization") != Some(&format!("Bearer {it}"))) {
         _ = wire.try_send(json_answer(401, r#"{"error":"Unauthorized"}"#).as_bytes()).await;
     } else if head.first_line.starts_with("GET /v1/models ") {
+        counts.listings.fetch_add(1, Relaxed);
         _ = wire.try_send(json_answer(200, MODELS).as_bytes()).await;
     } else if head.headers.iter().all(|(name, _)| name != "x-request-id") {
         // A question of the router's own about metrics; those it passes on have an id.
         _ = wire.try_send(json_answer(404, "{}").as_bytes()).await;
     } else {
-        hits.fetch_add(1, Relaxed);
+        counts.hits.fetch_add(1, Relaxed);
         behaviour(Exchange { head, wire }).await;
     }
 }

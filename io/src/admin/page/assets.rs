@@ -1,10 +1,13 @@
 //! The files of the page, as they are in `web/`: from the binary in release builds, from the folder in debug
 //! builds. They hold nothing secret, so they need no token; what they show does.
 
+use std::hash::Hasher as _;
+
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use rust_embed::RustEmbed;
+use twox_hash::XxHash3_64;
 
 /// Scripts, styles and data from here and from nowhere else, and no script or style inside the markup. So text that
 /// looks like markup stays text even if it got into the page as markup.
@@ -16,27 +19,51 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 #[folder = "../web"]
 struct PageFiles;
 
+const INDEX: &str = "index.html";
+/// Stands in the markup where the page's build goes.
+const BUILD_HERE: &str = "BUILD-OF-THE-PAGE";
+
 pub(in crate::admin) async fn index(headers: HeaderMap) -> Response {
-    serve("index.html", &headers)
+    serve(INDEX, &headers)
 }
 
 pub(in crate::admin) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
     serve(&name, &headers)
 }
 
+/// Names the page by all its files: a build whose page differs has another name, whatever its version says.
+pub(super) fn build() -> String {
+    let mut names: Vec<_> = PageFiles::iter().filter(|it| kind_of(it).is_some()).collect();
+    names.sort();
+    let mut hasher = XxHash3_64::new();
+    for (name, file) in names.iter().filter_map(|it| Some((it, PageFiles::get(it)?))) {
+        hasher.write(name.as_bytes());
+        hasher.write(&file.metadata.sha256_hash());
+    }
+    format!("{:016x}", hasher.finish())
+}
+
 fn serve(name: &str, headers: &HeaderMap) -> Response {
     let (Some(file), Some(kind)) = (PageFiles::get(name), kind_of(name)) else {
         return (StatusCode::NOT_FOUND, "the page has no such file\n").into_response();
     };
-    let digest = file.metadata.sha256_hash();
-    let start = digest.first_chunk().map_or(0, |it| u64::from_be_bytes(*it));
-    let tag = format!("\"{start:016x}\"");
+    let (data, tag) = if name == INDEX {
+        // The markup says which page it is of, so that it can tell when its router serves another.
+        let build = build();
+        let text = String::from_utf8_lossy(&file.data).replace(BUILD_HERE, &build);
+        (text.into_bytes(), build)
+    } else {
+        let digest = file.metadata.sha256_hash();
+        let start = digest.first_chunk().map_or(0, |it| u64::from_be_bytes(*it));
+        (file.data.into_owned(), format!("{start:016x}"))
+    };
+    let tag = format!("\"{tag}\"");
     let known =
         headers.get(header::IF_NONE_MATCH).is_some_and(|it| it.as_bytes() == tag.as_bytes());
     let mut answer = if known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        ([(header::CONTENT_TYPE, kind)], file.data.into_owned()).into_response()
+        ([(header::CONTENT_TYPE, kind)], data).into_response()
     };
     let fixed = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -86,6 +113,15 @@ mod tests {
         assert_eq!(serve("nothing.js", &HeaderMap::new()).status(), 404);
         assert_eq!(serve("../Cargo.toml", &HeaderMap::new()).status(), 404);
         assert_eq!(serve("types.d.ts", &HeaderMap::new()).status(), 404);
+    }
+
+    #[tokio::test]
+    async fn the_markup_says_of_which_build_it_is() {
+        let answer = index(HeaderMap::new()).await;
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert!(text.contains(&format!("name=\"cleave-page\" content=\"{}\"", build())), "{text}");
+        assert!(!text.contains(BUILD_HERE));
     }
 
     #[test]

@@ -5,10 +5,14 @@ use serde::Serialize;
 
 use crate::proxy::{LiveMember, Pool, Router};
 
+use super::assets;
+
 /// The first thing that the page is told, and told again when it changes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FleetNames {
     version: &'static str,
+    /// The page that this router serves; one that says otherwise of itself is another's.
+    page: String,
     /// The id of this router; null for one that is alone.
     router: Option<String>,
     /// The share of requests whose decision is kept.
@@ -51,6 +55,7 @@ impl FleetNames {
     pub(super) fn of(router: &Router, compared: &[String]) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
+            page: assets::build(),
             router: router.sharing().map(|it| it.router().to_string()),
             explained: router.explanations.sample(),
             compared: compared.to_vec(),

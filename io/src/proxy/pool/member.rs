@@ -1,7 +1,7 @@
 //! One replica of a pool, as the data plane needs it: where it is, when it was last heard, how many
 //! wait for it, what it says of itself. Whether it may be used is the brain's to know.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -15,6 +15,23 @@ use crate::proxy::settings::{Hosting, ReplicaSettings};
 use crate::replicas::{Access, Origin, Trouble};
 use crate::telemetry::ReplicaHandles;
 
+/// What the router's key was used for at a replica.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::proxy) enum KeyUse {
+    /// To ask for its models.
+    Models,
+    Requests,
+}
+
+impl KeyUse {
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Models => 1,
+            Self::Requests => 2,
+        }
+    }
+}
+
 /// A replica.
 #[derive(Debug)]
 pub(in crate::proxy) struct Member {
@@ -26,9 +43,10 @@ pub(in crate::proxy) struct Member {
     pub place: Place,
     /// What opens it; may change while it is there.
     access: ArcSwap<Access>,
-    /// Answers by which it refused the router's key, and whether it did so last.
+    /// Answers by which it refused the router's key.
     denied: AtomicU64,
-    is_denying: AtomicBool,
+    /// What it refuses the router's key for, by bits.
+    denying: AtomicU8,
     /// What the last probe found wrong, and how many in a row found something.
     trouble: Mutex<(u32, Option<Trouble>)>,
     was_up: AtomicBool,
@@ -62,7 +80,7 @@ impl Member {
         metrics: ReplicaHandles,
     ) -> Arc<Self> {
         let (origin, hosting) = (replica.origin.clone(), Mutex::new(replica.hosting.clone()));
-        let (denied, is_denying, trouble, was_up) = Default::default();
+        let (denied, denying, trouble, was_up) = Default::default();
         let (last_byte, awaited, models, birth, gone, probe_now) = Default::default();
         let place = Place::of(origin.as_str());
         let access = ArcSwap::from_pointee(replica.access.clone());
@@ -74,7 +92,7 @@ impl Member {
             place,
             access,
             denied,
-            is_denying,
+            denying,
             trouble,
             was_up,
             last_byte,
@@ -94,7 +112,7 @@ impl Member {
     pub(super) fn set_access(&self, access: &Access) {
         if **self.access.load() != *access {
             self.access.store(Arc::new(access.clone()));
-            self.is_denying.store(false, Relaxed);
+            self.denying.store(0, Relaxed);
         }
     }
 
@@ -126,14 +144,17 @@ impl Member {
     }
 
     /// Counts an answer that refused the router's key; tells whether it is the first in a row.
-    pub(in crate::proxy) fn on_denied(&self) -> bool {
+    pub(in crate::proxy) fn on_denied(&self, what: KeyUse) -> bool {
         self.denied.fetch_add(1, Relaxed);
-        !self.is_denying.swap(true, Relaxed)
+        self.denying.fetch_or(what.bit(), Relaxed) == 0
     }
 
-    /// Notes that it takes the router's key.
-    pub(in crate::proxy) fn on_granted(&self) {
-        self.is_denying.store(false, Relaxed);
+    /// Notes that it takes the router's key. Many list their models without one, so that this says nothing of
+    /// requests that it refused.
+    pub(in crate::proxy) fn on_granted(&self, what: KeyUse) {
+        if self.denying.load(Relaxed) & what.bit() != 0 {
+            self.denying.fetch_and(!what.bit(), Relaxed);
+        }
     }
 
     /// Notes what a probe found, if anything was wrong. Tells whether operators should be told of a replica that

@@ -48,7 +48,7 @@ use self::recovery::{RETRY_AFTER, Recovery};
 
 pub(super) use self::brain_state::Question;
 pub use self::live::LiveMember;
-pub(super) use self::member::{Member, WaitingRequest};
+pub(super) use self::member::{KeyUse, Member, WaitingRequest};
 pub use self::scaling::ScaledReplica;
 #[cfg(test)]
 pub(super) use self::trap::{KINDS, Trap, When};
@@ -349,8 +349,8 @@ impl Pool {
 
     /// Counts an answer by which a replica refused the router's key, and tells operators of the first in a
     /// row.
-    pub(super) fn on_denied(&self, member: &Member) {
-        if member.on_denied() {
+    pub(super) fn on_denied(&self, member: &Member, what: KeyUse) {
+        if member.on_denied(what) {
             let has_key = member.access().key.is_some();
             self.events.publish(denied(&self.name, member.origin.as_str(), has_key));
         }

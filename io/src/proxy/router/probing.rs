@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Router;
-use crate::proxy::pool::{Member, Pool, Question};
+use crate::proxy::pool::{KeyUse, Member, Pool, Question};
 use crate::replicas::{
     Finding, Listed, Target, Token, Trouble, ask_models, ask_report, ask_token, probe,
 };
@@ -133,13 +133,13 @@ impl Router {
                 return (Probe::Passed, None);
             }
             Listed::Unauthorized => {
-                pool.on_denied(member);
+                pool.on_denied(member, KeyUse::Models);
                 let detail =
                     "it does not list its models: it refuses the router's key, or asks for one";
                 return (Probe::Unauthorized, Some(Trouble::new("unauthorized", detail)));
             }
         };
-        member.on_granted();
+        member.on_granted(KeyUse::Models);
         if !pool.is_served_by(member, &models) {
             let listed: Vec<&str> = models.iter().take(MODELS_NAMED).map(|it| &*it.id).collect();
             let detail =

@@ -69,6 +69,27 @@ fn requests_are_played_in_the_order_in_which_they_came_and_share_what_they_share
 }
 
 #[test]
+fn what_was_refused_for_want_of_room_is_played_and_what_a_contract_refused_is_not() {
+    let refused = |how: &str| {
+        let line = request(100, "[[0,4]]", 300);
+        line.replace(
+            "\"replica\":0,\"status\":200,\"how\":\"done\"",
+            &format!("\"status\":429,\"how\":\"{how}\""),
+        )
+    };
+    let played = |how: &str| {
+        let file = Written::new(&packed(&[HEAD, POOL, &refused(how)]));
+        Recording::open([file.0.as_path()]).unwrap().requests_from(0).len()
+    };
+    for how in FOR_ROOM {
+        assert_eq!(played(how), 1, "{how}");
+    }
+    for how in ["over_contract", "no_replica", "quarantined", "id_not_found"] {
+        assert_eq!(played(how), 0, "{how}");
+    }
+}
+
+#[test]
 fn what_is_whole_of_a_damaged_file_is_read_and_the_rest_is_told() {
     let one = request(100, "[[0,4]]", 300);
     let whole = packed(&[HEAD, POOL, &one]);
