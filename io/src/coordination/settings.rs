@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::store::EtcdSettings;
+use super::store::StoreSettings;
 use crate::discovery::Source;
 
 /// How this router finds the others and knows them.
@@ -21,7 +21,7 @@ pub struct ClusterSettings {
     /// What all of them know and no other process does.
     pub secret: Option<Arc<[u8]>>,
     /// What they keep together, if anything.
-    pub store: Option<EtcdSettings>,
+    pub store: Option<StoreSettings>,
 }
 
 /// Where another router is reached: a host or an address, and a port.
