@@ -60,7 +60,7 @@ pub(in crate::config) struct ClusterKubernetesSection {
     pub namespace: Option<String>,
     /// File that says where the cluster is and how to log in. Without it, the router must run in the cluster.
     pub kubeconfig: Option<PathBuf>,
-    /// Name of the Lease and of the ConfigMap that routers share: another one for each cluster of routers.
+    /// Name of the Lease and of the `ConfigMap` that routers share: another one for each cluster of routers.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// How long a leader that is not heard of any more keeps others from leading, in whole seconds; 3 s or more.
