@@ -31,6 +31,7 @@ mod restart;
 mod scaling;
 mod sessions;
 mod store;
+mod store_kubernetes;
 mod subsets;
 mod tenants;
 mod top;

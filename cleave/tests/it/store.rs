@@ -4,7 +4,7 @@ use crate::cluster::{address, all_talk, leader, pages, plan};
 use crate::support::{Etcd, Request, Router, Scripted, ask, config, eventually, json_answer};
 
 /// Replicas that answer, and do not mind what.
-async fn replicas(count: usize) -> Vec<Scripted> {
+pub(crate) async fn replicas(count: usize) -> Vec<Scripted> {
     let mut fleet = Vec::new();
     for _ in 0..count {
         fleet.push(Scripted::answering(json_answer(200, "{}")).await);
@@ -13,19 +13,19 @@ async fn replicas(count: usize) -> Vec<Scripted> {
 }
 
 /// Starts a router that shares a store, with a peer if there is one.
-fn start(urls: &[String], peer: Option<&str>, store: &str) -> Router {
+pub(crate) fn start(urls: &[String], peer: Option<&str>, store: &str) -> Router {
     let replicas: Vec<_> = urls.iter().map(|it| (it.as_str(), 1.0)).collect();
     let peers = peer.map_or(String::new(), |it| format!("cluster.peers = [\"{it}\"]\n"));
     let settings = format!(
         "policy = \"priced\"\nhealth.interval = \"1h\"\ncluster.listen = \"127.0.0.1:0\"\n{peers}\
-         cluster.store = \"etcd\"\n{store}\n\
+         {store}\n\
          [subsets]\nfloor = 2\ncap = 2\n"
     );
     Router::start_with(&config(&replicas, &settings))
 }
 
 /// Starts routers that know each other.
-async fn start_all(urls: &[String], count: usize, store: &str) -> Vec<Router> {
+pub(crate) async fn start_all(urls: &[String], count: usize, store: &str) -> Vec<Router> {
     let mut routers = vec![start(urls, None, store)];
     let met = address(&routers[0]).await;
     for _ in 1..count {
@@ -36,11 +36,11 @@ async fn start_all(urls: &[String], count: usize, store: &str) -> Vec<Router> {
 }
 
 fn endpoint(etcd: &Etcd) -> String {
-    format!("cluster.etcd.endpoints = [\"{}\"]", etcd.url())
+    format!("cluster.store = \"etcd\"\ncluster.etcd.endpoints = [\"{}\"]", etcd.url())
 }
 
 /// Has two workloads served, so that there is something to plan.
-async fn serve_workloads(router: &Router) {
+pub(crate) async fn serve_workloads(router: &Router) {
     for tenant in ["Bearer a", "Bearer b"] {
         let request = Request::chat("hi").session("s").header("authorization", tenant);
         assert_eq!(router.ask(&request).await.status(), 200);
@@ -48,7 +48,7 @@ async fn serve_workloads(router: &Router) {
 }
 
 /// Waits until the store, or the majority, says which router leads.
-async fn led_by(routers: &[Router], what: &str) {
+pub(crate) async fn led_by(routers: &[Router], what: &str) {
     eventually(&format!("the {what} says which one leads"), async || {
         let pages = pages(routers).await;
         pages.iter().all(|it| it["leader_by"] == what && !it["leader"].is_null())
@@ -64,7 +64,7 @@ fn kept(etcd: &Etcd, what: &str) -> Vec<String> {
 }
 
 /// Waits until a replica is drained at a router.
-async fn drained(router: &Router, replica: &str) {
+pub(crate) async fn drained(router: &Router, replica: &str) {
     router
         .until("the replica is drained", |it| {
             it.count(|it| it.url.ends_with(replica) && it.state.starts_with("drain")) == 1

@@ -3,7 +3,8 @@
 //! every decision is cheap; totals now and then were tried and leave each router blind to what lies where.
 //!
 //! `news` is what is told, `codec`, `encoding`, `plan`, `learned` and `frame` how it is written, `link` the protocol with one peer,
-//! `election` which router leads, `tenure` what a store has to do with that, `record` what it keeps. Nothing here does I/O: the driver carries frames, and the simulator carries the same ones in virtual time. What a brain does with
+//! `election` which router leads, `tenure` what a store has to do with that, `observed` when a lease of another is over that only
+//! an object shows, `record` what a store keeps. Nothing here does I/O: the driver carries frames, and the simulator carries the same ones in virtual time. What a brain does with
 //! news is in `brain/hearing.rs`. Replicas are named by their place, which is the same in every router.
 //!
 //! No text of a prompt or an answer is in any message; prompts are named by the hashes of their blocks.
@@ -16,6 +17,7 @@ mod learned;
 mod link;
 mod link_event;
 mod news;
+mod observed;
 mod plan;
 mod record;
 mod tenure;
@@ -29,6 +31,7 @@ pub use frame::{
 pub use link::Link;
 pub use link_event::{LinkEvent, LinkTotals};
 pub use news::{Came, DeathWitness, FoundOut, News, Opened, SharedOrder, Stamp, WaitingClass};
+pub use observed::{ObservedLease, kept_name, read_kept_name};
 pub use record::{read_record, write_record};
 pub use tenure::{SeatHolder, StoreAnswer, StoreQuestion, StoreWord, Tenure};
 

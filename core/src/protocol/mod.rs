@@ -11,6 +11,7 @@ mod frames;
 mod kept;
 mod kubernetes;
 mod kubernetes_scale;
+mod kubernetes_store;
 mod meter;
 mod models;
 mod opening;
@@ -34,6 +35,9 @@ pub use kubernetes::{
     read_node_zones, read_pod_change, read_pods,
 };
 pub use kubernetes_scale::{ObjectScale, read_scale, write_deletion_cost_patch, write_scale_patch};
+pub use kubernetes_store::{
+    LeaseChange, MapChange, ObjectLease, ObjectMap, read_lease, read_map, write_lease, write_map,
+};
 pub use meter::Meter;
 pub use models::{Model, read_models, write_models};
 pub use paths::{AllowedPath, PathVerdict, path_verdict};

@@ -242,7 +242,7 @@ fn kept_note(router: &Router) -> String {
     let store = router.sharing().and_then(|it| it.store()).filter(|it| !it.is_answering);
     let Some(store) = store else { return String::new() };
     let trouble = store.trouble.as_deref().unwrap_or("it was not heard of yet");
-    format!("kept in memory and written to etcd when it answers again: {trouble}\n")
+    format!("kept in memory and written to the store when it answers again: {trouble}\n")
 }
 
 fn refused(error: &NotAudited) -> Said {

@@ -4,26 +4,32 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::problem::{Findings, Wrong, join};
-use super::raw::{ClusterSection, EtcdSection, PeerTlsSection, StoreKind, Text};
-use super::{access, read_bytes, trust};
+use super::raw::{
+    ClusterKubernetesSection, ClusterSection, EtcdSection, PeerTlsSection, StoreKind, Text,
+};
+use super::{access, kubernetes, read_bytes, trust};
 use crate::admin::Secret;
-use crate::coordination::{ClusterSettings, EtcdSettings, EtcdUser, PeerAddress};
-use crate::discovery::Source;
+use crate::coordination::{
+    ClusterSettings, EtcdSettings, EtcdUser, KubernetesStoreSettings, PeerAddress, StoreSettings,
+};
+use crate::discovery::{KubernetesSettings, Source};
 use crate::tls::{PeerTls, PeerTlsFiles, TlsError};
 
 /// A shorter secret can be guessed.
 const SECRET_CHARS_MIN: usize = 16;
 /// etcd gives no shorter lease.
 const LEASE_MIN: Duration = Duration::from_secs(2);
+/// An API server is asked five times in this.
+const KUBERNETES_LEASE_MIN: Duration = Duration::from_secs(3);
 
 /// Settles how this router takes part among others; `None` for one that is alone.
 pub(super) fn settle(raw: ClusterSection, findings: &mut Findings) -> Option<ClusterSettings> {
     let ClusterSection { listen, advertise, peers, secret, secret_file, tls, .. } = raw;
-    let ClusterSection { discover, store, etcd, .. } = raw;
-    let store = settle_store(store.0, etcd, findings);
+    let ClusterSection { discover, store, etcd, kubernetes, .. } = raw;
+    let discover = settle_discovery(discover, &kubernetes, findings);
+    let store = settle_store(store.0, etcd, kubernetes, findings);
     let tls_count = [&tls.ca, &tls.cert, &tls.key].into_iter().flatten().count();
     let tls = settle_tls(tls, findings);
-    let discover = settle_discovery(discover, findings);
     let peers: Vec<PeerAddress> = peers.into_iter().flatten().map(|it| it.0).collect();
     let path = if secret_file.is_some() { "cluster.secret_file" } else { "cluster.secret" };
     let secret = trust::settle_secret("cluster.secret", secret, secret_file, findings);
@@ -105,29 +111,94 @@ fn settle_tls(raw: PeerTlsSection, findings: &mut Findings) -> Option<PeerTls> {
 }
 
 /// Settles where other routers are found.
-fn settle_discovery(raw: Option<Text<Source>>, findings: &mut Findings) -> Option<Source> {
+fn settle_discovery(
+    raw: Option<Text<Source>>,
+    pods: &ClusterKubernetesSection,
+    findings: &mut Findings,
+) -> Option<Source> {
+    let is_found_by_pods = matches!(raw, Some(Text(Source::Kubernetes(_))));
+    if !is_found_by_pods && !pods.selector.is_empty() {
+        let remedy = "set cluster.discover = \"kubernetes\", or leave it out";
+        let what = "is given, but not used";
+        findings.report("cluster.kubernetes.selector", Wrong::new(what, remedy));
+    }
     let source = raw?.0;
     let is_plain = match &source {
         Source::File(_) => true,
         Source::Addresses { is_secure, .. } | Source::Services { is_secure, .. } => !is_secure,
-        Source::Kubernetes(_) => false,
+        Source::Kubernetes(_) => return Some(settle_pods(pods, findings)),
     };
     if !is_plain {
-        let remedy = "write it as dns:HOST:PORT, srv:NAME or file:PATH";
+        let remedy = "write it as dns:HOST:PORT, srv:NAME, file:PATH or kubernetes";
         findings.report("cluster.discover", Wrong::new("finds no routers", remedy));
     }
     is_plain.then_some(source)
 }
 
+/// Settles which pods are routers.
+fn settle_pods(raw: &ClusterKubernetesSection, findings: &mut Findings) -> Source {
+    let selector = raw.selector.trim().to_owned();
+    if selector.is_empty() {
+        let remedy = "give the label of the routers: selector = \"app.kubernetes.io/name=cleave\"";
+        let what = "is missing: every pod of the namespace would be a router";
+        findings.report("cluster.kubernetes.selector", Wrong::new(what, remedy));
+    }
+    Source::Kubernetes(Box::new(KubernetesSettings {
+        kubeconfigs: raw.kubeconfig.iter().cloned().collect(),
+        namespace: raw.namespace.clone(),
+        selector,
+        port: raw.port.0.clone(),
+        is_early: true,
+        ..KubernetesSettings::default()
+    }))
+}
+
 /// Settles what routers keep together.
 fn settle_store(
     kind: StoreKind,
-    raw: EtcdSection,
+    etcd: EtcdSection,
+    kubernetes: ClusterKubernetesSection,
     findings: &mut Findings,
-) -> Option<EtcdSettings> {
+) -> Option<StoreSettings> {
+    if !kubernetes.namespace.as_ref().is_none_or(|it| kubernetes::is_name(it)) {
+        let remedy = "use lower-case letters, digits and hyphens";
+        let wrong = Wrong::new("is not a namespace", remedy);
+        findings.report("cluster.kubernetes.namespace", wrong);
+    }
+    let is_etcd = kind == StoreKind::Etcd;
+    let settled = settle_etcd(is_etcd, etcd, findings);
+    match kind {
+        StoreKind::None => None,
+        StoreKind::Etcd => settled.map(StoreSettings::Etcd),
+        StoreKind::Kubernetes => {
+            Some(StoreSettings::Kubernetes(settle_objects(kubernetes, findings)))
+        }
+    }
+}
+
+/// Settles which objects of Kubernetes routers share.
+fn settle_objects(
+    raw: ClusterKubernetesSection,
+    findings: &mut Findings,
+) -> KubernetesStoreSettings {
+    let ClusterKubernetesSection { namespace, kubeconfig, name, lease, .. } = raw;
+    if !name.split('.').all(|it| !it.is_empty() && kubernetes::is_name(it)) {
+        let remedy = "use lower-case letters, digits, hyphens and dots";
+        let wrong = Wrong::new("is no name of an object", remedy);
+        findings.report("cluster.kubernetes.name", wrong);
+    }
+    if lease.0 < KUBERNETES_LEASE_MIN || lease.0.subsec_nanos() != 0 {
+        let what = "is not a time of whole seconds that routers can keep";
+        findings.report("cluster.kubernetes.lease", Wrong::new(what, "give 3s or more: 8s"));
+    }
+    KubernetesStoreSettings { kubeconfig, namespace, name, lease: lease.0 }
+}
+
+/// Settles how etcd is reached, where it is the store.
+fn settle_etcd(is_store: bool, raw: EtcdSection, findings: &mut Findings) -> Option<EtcdSettings> {
     let EtcdSection { endpoints, user, password, password_file, prefix, lease, tls } = raw;
     let endpoints: Vec<http::Uri> = endpoints.into_iter().flatten().map(|it| it.0.0).collect();
-    if kind == StoreKind::None {
+    if !is_store {
         if !endpoints.is_empty() {
             let remedy = "set cluster.store = \"etcd\", or leave the section out";
             findings.report("cluster.etcd", Wrong::new("is said of a store that is off", remedy));

@@ -58,12 +58,14 @@ fn settle(
         is_secure: https,
         models,
         roles: roles.into_iter().flatten().collect(),
+        is_early: false,
         node_zones,
         keys: PodKeys { weight, class, zone, model, role },
     }
 }
 
-fn is_name(text: &str) -> bool {
+/// Tells whether a text has only the letters that names of Kubernetes have.
+pub(super) fn is_name(text: &str) -> bool {
     let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
     text.bytes().all(is_part)
 }

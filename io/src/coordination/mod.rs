@@ -36,7 +36,7 @@ use crate::proxy::{Router, Sharing, StoreStanding};
 
 pub use handover::{hand_over, take_over};
 pub use settings::{ClusterSettings, PeerAddress};
-pub use store::{EtcdSettings, EtcdUser};
+pub use store::{EtcdSettings, EtcdUser, KubernetesStoreSettings, StoreSettings};
 
 use handshake::Side;
 use members::Members;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::store::EtcdSettings;
+use super::store::StoreSettings;
 use crate::discovery::Source;
 use crate::tls::PeerTls;
 
@@ -24,7 +24,7 @@ pub struct ClusterSettings {
     /// Certificates by which they know each other, beside the secret or in its place.
     pub tls: Option<PeerTls>,
     /// What they keep together, if anything.
-    pub store: Option<EtcdSettings>,
+    pub store: Option<StoreSettings>,
 }
 
 /// Where another router is reached: a host or an address, and a port.

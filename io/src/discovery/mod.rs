@@ -23,7 +23,10 @@ use crate::replicas::Origin;
 use damp::Roll;
 use found::Failures;
 pub use found::{FoundReplica, SourceEvent, SourceTrouble};
-pub use kubernetes::{EnginePort, KubernetesSettings, PodKeys, SERVING_ROLES, ScaleCall, scale};
+pub use kubernetes::{
+    EnginePort, KubernetesObjects, KubernetesSettings, ObjectKind, PodKeys, SERVING_ROLES,
+    ScaleCall, scale,
+};
 pub use source::{BadSource, Source};
 
 /// How often a file is looked at.

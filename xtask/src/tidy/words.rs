@@ -43,6 +43,7 @@ const WORDS: [Word; 7] = [
             "io/src/scaling/kubernetes.rs",
             "cleave/tests/it/kubernetes.rs",
             "cleave/tests/it/scaling.rs",
+            "cleave/tests/it/store_kubernetes.rs",
             "cleave/tests/it/support/",
         ],
         ..ANYWHERE

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::eventually;
+use super::kubernetes_objects::KeptObjects;
 
 /// Lines that a watch may leave unread.
 const LINES_MAX: usize = 1024;
@@ -89,6 +90,7 @@ pub(crate) struct ApiServer {
     known: Arc<Mutex<Known>>,
     serving: JoinSet<()>,
     pub(crate) kubeconfig: PathBuf,
+    pub(crate) objects: KeptObjects,
 }
 
 impl ApiServer {
@@ -104,7 +106,8 @@ impl ApiServer {
         );
         std::fs::write(&kubeconfig, text).unwrap();
         let known = Arc::new(Mutex::new(Known { version: 100, ..Known::default() }));
-        let mut server = Self { address, known, serving: JoinSet::new(), kubeconfig };
+        let objects = KeptObjects::default();
+        let mut server = Self { address, known, serving: JoinSet::new(), kubeconfig, objects };
         server.serve(listener);
         server
     }
@@ -117,7 +120,8 @@ impl ApiServer {
         let routes = axum::Router::new()
             .route("/api/v1/namespaces/llm/pods", pods)
             .route("/api/v1/namespaces/llm/pods/{name}", marks)
-            .route(scale, scales);
+            .route(scale, scales)
+            .merge(self.objects.routes());
         self.serving.spawn(async move { axum::serve(listener, routes).await.unwrap() });
     }
 

@@ -5,6 +5,7 @@ mod client;
 mod etcd;
 mod http2;
 mod kubernetes;
+mod kubernetes_objects;
 mod news;
 mod process;
 mod script;

@@ -13,7 +13,7 @@ use super::{EngineTlsSection, Slots, Text, TextValue, slots};
 use crate::admin::Secret;
 use crate::config::problem::Wrong;
 use crate::coordination::PeerAddress;
-use crate::discovery::Source;
+use crate::discovery::{EnginePort, Source};
 
 /// Several routers that decide as one: each tells the others what it does. Leave the section out for a router that is
 /// alone.
@@ -36,14 +36,51 @@ pub(in crate::config) struct ClusterSection {
     pub secret_file: Option<PathBuf>,
     /// Certificates by which routers know each other, and under which the stream between them is encrypted.
     pub tls: PeerTlsSection,
-    /// Where other routers are found, beside `peers`: `dns:HOST:PORT` for every address of a name, `srv:NAME` or
-    /// `file:PATH`, as pools have it.
+    /// Where other routers are found, beside `peers`: `dns:HOST:PORT` for every address of a name, `srv:NAME`,
+    /// `file:PATH` or `kubernetes`, as pools have it.
     pub discover: Option<Text<Source>>,
-    /// What routers keep together: `etcd` says which of them leads, and keeps the plan and the orders over a restart of
-    /// all of them; `none` leaves that to the majority, and forgets.
+    /// What routers keep together: `etcd` or `kubernetes` says which of them leads, and keeps the plan and the orders
+    /// over a restart of all of them; `none` leaves that to the majority, and forgets.
     pub store: Text<StoreKind>,
     /// How etcd is reached, where `store` is `etcd`.
     pub etcd: EtcdSection,
+    /// Which pods are routers, where `discover` is `kubernetes`, and which objects they share, where `store` is.
+    pub kubernetes: ClusterKubernetesSection,
+}
+
+/// The cluster of Kubernetes that routers run in.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct ClusterKubernetesSection {
+    /// Label selector of the routers' own pods: `app.kubernetes.io/name=cleave`. Needed with
+    /// `discover = "kubernetes"`.
+    #[schemars(length(max = 4096))]
+    pub selector: String,
+    /// Name or number of the port where routers reach each other, as the pod lists it.
+    pub port: Text<EnginePort>,
+    /// Namespace of the routers and of what they share.
+    #[schemars(length(min = 1, max = 63), extend("x-default" = "the router's own, or that of the kubeconfig"))]
+    pub namespace: Option<String>,
+    /// File that says where the cluster is and how to log in. Without it, the router must run in the cluster.
+    pub kubeconfig: Option<PathBuf>,
+    /// Name of the Lease and of the `ConfigMap` that routers share: another one for each cluster of routers.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// How long a leader that is not heard of any more keeps others from leading, in whole seconds; 3 s or more.
+    pub lease: Text<Duration>,
+}
+
+impl Default for ClusterKubernetesSection {
+    fn default() -> Self {
+        Self {
+            selector: String::new(),
+            port: Text(EnginePort::Named("cluster".to_owned())),
+            namespace: None,
+            kubeconfig: None,
+            name: "cleave-cluster".to_owned(),
+            lease: Text(Duration::from_secs(8)),
+        }
+    }
 }
 
 /// Certificates by which routers know each other. All of `ca`, `cert` and `key`, or none of them. Files are read again
@@ -111,6 +148,7 @@ pub(in crate::config) enum StoreKind {
     #[default]
     None,
     Etcd,
+    Kubernetes,
 }
 
 impl TextValue for StoreKind {
@@ -121,7 +159,8 @@ impl TextValue for StoreKind {
         match text {
             "none" => Ok(Self::None),
             "etcd" => Ok(Self::Etcd),
-            _ => Err(Wrong::new("is not a choice", "give one of none, etcd")),
+            "kubernetes" => Ok(Self::Kubernetes),
+            _ => Err(Wrong::new("is not a choice", "give one of none, etcd, kubernetes")),
         }
     }
 
@@ -129,12 +168,13 @@ impl TextValue for StoreKind {
         let word = match self {
             Self::None => "none",
             Self::Etcd => "etcd",
+            Self::Kubernetes => "kubernetes",
         };
         word.to_owned()
     }
 
     fn choices() -> Vec<&'static str> {
-        vec!["none", "etcd"]
+        vec!["none", "etcd", "kubernetes"]
     }
 }
 

@@ -29,7 +29,9 @@ use crate::admin::Secret;
 use crate::discovery::Source;
 use crate::proxy::CacheScope;
 use crate::replicas::Origin;
-pub(super) use cluster::{ClusterSection, EtcdSection, PeerTlsSection, StoreKind};
+pub(super) use cluster::{
+    ClusterKubernetesSection, ClusterSection, EtcdSection, PeerTlsSection, StoreKind,
+};
 pub(super) use engine::{EngineFields, EngineHeaders, EngineTlsSection};
 pub(super) use kubernetes::{KubernetesSection, PodKeysSection};
 pub(super) use ports::{AdminSection, AdminTokenSection, PathsSection, TlsSection};

@@ -1,6 +1,8 @@
 //! What is refused of other routers, and what is made of the rest.
 
 use super::*;
+use crate::coordination::StoreSettings;
+use crate::discovery::{EnginePort, Source};
 
 #[test]
 fn other_machines_take_part_only_with_a_secret() {
@@ -35,7 +37,7 @@ fn a_store_is_said_whole_or_not_at_all() {
         |section: &str| format!("{ENOUGH}\n[cluster]\nlisten = \"127.0.0.1:7400\"\n{section}");
     let said = |section: &str| lines(load_text(&file(section))).concat();
     assert!(said("store = \"etcd\"").contains("cluster.etcd.endpoints: is needed"));
-    assert!(said("store = \"redis\"").contains("give one of \"none\", \"etcd\""));
+    assert!(said("store = \"redis\"").contains("give one of \"none\", \"etcd\", \"kubernetes\""));
     let etcd = "store = \"etcd\"\n[cluster.etcd]\nendpoints = [\"http://127.0.0.1:2379\"]\n";
     let with = |more: &str| said(&format!("{etcd}{more}"));
     assert!(with("lease = \"1s\"").contains("cluster.etcd.lease: is not a time"));
@@ -44,12 +46,13 @@ fn a_store_is_said_whole_or_not_at_all() {
     assert!(said("[cluster.etcd]\nendpoints = [\"http://a:1\"]").contains("a store that is off"));
     assert!(said("store = \"etcd\"\netcd.endpoints = [\"a:1\"]").contains("is not the address"));
     let settings = load_text(&file(etcd)).unwrap().cluster.unwrap().store.unwrap();
+    let StoreSettings::Etcd(settings) = settings else { panic!("another store") };
     assert_eq!((settings.prefix.as_str(), settings.lease.as_secs()), ("/cleave/", 5));
     assert!(load_text(&file("")).unwrap().cluster.unwrap().store.is_none());
 }
 
 #[test]
-fn routers_are_found_by_dns_or_a_file() {
+fn routers_are_found_by_dns_a_file_or_their_pods() {
     let file = |source: &str| {
         let secret = "secret = \"0123456789abcdef\"";
         let listen = "listen = \"10.0.0.1:7400\"";
@@ -58,10 +61,34 @@ fn routers_are_found_by_dns_or_a_file() {
     for source in ["dns:routers.internal:7400", "srv:_cleave._tcp.internal", "file:/tmp/routers"] {
         assert!(load_text(&file(source)).unwrap().cluster.unwrap().discover.is_some());
     }
-    for source in ["dns+https:routers.internal:7400", "kubernetes"] {
-        let said = lines(load_text(&file(source))).concat();
-        assert!(said.contains("cluster.discover: finds no routers"), "{said}");
-    }
+    let said = lines(load_text(&file("dns+https:routers.internal:7400"))).concat();
+    assert!(said.contains("cluster.discover: finds no routers"), "{said}");
+    let said = |more: &str| lines(load_text(&format!("{}\n{more}", file("kubernetes")))).concat();
+    assert!(said("").contains("cluster.kubernetes.selector: is missing"));
+    let pods = "kubernetes.selector = \"app=cleave\"\nkubernetes.port = \"7400\"";
+    let cluster = load_text(&format!("{}\n{pods}", file("kubernetes"))).unwrap().cluster.unwrap();
+    let Some(Source::Kubernetes(found)) = cluster.discover else { panic!("another source") };
+    assert_eq!((found.selector.as_str(), &found.port), ("app=cleave", &EnginePort::Numbered(7400)));
+    assert!(found.is_early, "a router is ready when others have told it what they know");
+}
+
+#[test]
+fn objects_of_kubernetes_are_shared_by_their_name() {
+    let file = |section: &str| {
+        format!(
+            "{ENOUGH}\n[cluster]\nlisten = \"127.0.0.1:7400\"\nstore = \"kubernetes\"\n\
+             [cluster.kubernetes]\n{section}"
+        )
+    };
+    let said = |section: &str| lines(load_text(&file(section))).concat();
+    assert!(said("lease = \"2s\"").contains("cluster.kubernetes.lease: is not a time"));
+    assert!(said("name = \"../secrets\"").contains("cluster.kubernetes.name: is no name"));
+    assert!(said("namespace = \"a/b\"").contains("cluster.kubernetes.namespace: is not a"));
+    assert!(said("selector = \"app=a\"").contains("selector: is given, but not used"));
+    let settings = load_text(&file("namespace = \"llm\"")).unwrap().cluster.unwrap().store;
+    let Some(StoreSettings::Kubernetes(it)) = settings else { panic!("another store") };
+    assert_eq!((it.name.as_str(), it.lease.as_secs()), ("cleave-cluster", 8));
+    assert_eq!((it.namespace.as_deref(), it.kubeconfig), (Some("llm"), None));
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn changes(file: &str, variables: &[(&str, &str)]) -> Vec<&'static str> {
 
 /// These come to light under another name: the token, the policy, the classes, the workloads, the other
 /// routers, the traces, the recordings.
-const UNDER_ANOTHER_NAME: [&str; 52] = [
+const UNDER_ANOTHER_NAME: [&str; 58] = [
     "admin.token_file",
     "admin.tokens.name",
     "admin.tokens.rights",
@@ -207,6 +207,12 @@ const UNDER_ANOTHER_NAME: [&str; 52] = [
     "cluster.etcd.tls.key",
     "cluster.etcd.tls.server_name",
     "cluster.etcd.user",
+    "cluster.kubernetes.kubeconfig",
+    "cluster.kubernetes.lease",
+    "cluster.kubernetes.name",
+    "cluster.kubernetes.namespace",
+    "cluster.kubernetes.port",
+    "cluster.kubernetes.selector",
     "cluster.listen",
     "cluster.peers",
     "cluster.secret",

@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use super::client::{StoreError, read_holder, write_holder};
 use super::messages::{
     AuthenticateRequest, AuthenticateResponse, DoneResponse, LeaseGrantRequest, LeaseGrantResponse,
     LeaseKeepAliveResponse, LeaseRequest, PutRequest, RangeRequest, RangeResponse, StoredPair,
@@ -43,21 +44,6 @@ const HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
 /// Codes of gRPC.
 const NOT_FOUND: &str = "5";
 const UNAUTHENTICATED: &str = "16";
-
-/// Why the store did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StoreError {
-    #[error("no connection to {0}: {1}")]
-    Connect(Uri, io::Error),
-    #[error("no answer: {0}")]
-    Exchange(#[from] hyper::Error),
-    #[error("an answer that cannot be read")]
-    Answer,
-    #[error("no answer in time")]
-    Late,
-    #[error("{message} (gRPC status {code})")]
-    Refused { code: String, message: String },
-}
 
 /// Where to send requests, and the task that carries them.
 type DrivenConnection = (SendRequest<Full<Bytes>>, AbortOnDropHandle<()>);
@@ -94,6 +80,8 @@ impl EtcdClient {
 
     /// Gives a lease back, and with it the seat.
     pub(super) async fn revoke(&mut self, lease: i64) -> Result<(), StoreError> {
+        // The question that was under way may hold the connection.
+        self.reset();
         let path = "/etcdserverpb.Lease/LeaseRevoke";
         let _: DoneResponse = self.call(path, &LeaseRequest { id: lease }).await?;
         Ok(())
@@ -107,7 +95,7 @@ impl EtcdClient {
         lease: i64,
     ) -> Result<StoreAnswer, StoreError> {
         let key = self.key(SEAT);
-        let value = format!("{own} {address}").into_bytes();
+        let value = write_holder(own, address).into_bytes();
         let put = PutRequest { key: key.clone(), value, lease };
         let range = RangeRequest { key: key.clone(), ..RangeRequest::default() };
         let txn = TxnRequest {
@@ -299,10 +287,8 @@ fn made_at(key: Vec<u8>, revision: i64) -> TxnCompare {
 }
 
 fn holder(pair: &StoredPair) -> Option<SeatHolder> {
-    let text = std::str::from_utf8(&pair.value).ok()?;
-    let id = u64::from_str_radix(text.split(' ').next()?, 16).ok()?;
-    let (revision, lease) = (pair.create_revision, pair.lease);
-    Some(SeatHolder { router: RouterId(id), revision, lease })
+    let router = read_holder(std::str::from_utf8(&pair.value).ok()?)?;
+    Some(SeatHolder { router, revision: pair.create_revision, lease: pair.lease })
 }
 
 fn seconds(ttl: i64) -> Duration {

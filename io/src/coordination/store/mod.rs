@@ -2,7 +2,9 @@
 //! restart of all. What to ask and what an answer means is `core/cluster/tenure.rs`; here it is asked, and what the leader
 //! knows is written. Nothing in a request's way waits for any of this, and a store that is gone stops nothing.
 
+mod client;
 mod etcd;
+mod kubernetes;
 mod messages;
 mod settings;
 
@@ -10,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cleave_core::cluster::{
-    News, StoreAnswer, StoreQuestion, StoreWord, Tenure, read_record, write_record,
+    Hello, News, StoreAnswer, StoreQuestion, StoreWord, Tenure, read_record, write_record,
 };
 use cleave_core::domain::Moment;
 use tokio::time::{sleep, timeout};
@@ -19,16 +21,12 @@ use tracing::{info, warn};
 use super::Cluster;
 use crate::proxy::{Pool, StoreStanding};
 use crate::telemetry::Incident;
-use etcd::{EtcdClient, StoreError};
+use client::{StoreClient, StoreError};
 
-pub use settings::{EtcdSettings, EtcdUser};
+pub use settings::{EtcdSettings, EtcdUser, KubernetesStoreSettings, StoreSettings};
 
-/// How often is looked whether there is something to write.
-const LOOK: Duration = Duration::from_millis(200);
 /// How long giving back the lease may take at the end.
 const REVOKE_MAX: Duration = Duration::from_millis(500);
-/// etcd takes requests of a little more than this.
-const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// What is kept of a pool, below the prefix.
 fn name_of(pool: &Pool, what: &str) -> String {
@@ -38,37 +36,39 @@ fn name_of(pool: &Pool, what: &str) -> String {
 /// This router's part at the store.
 struct StoreTask<'a> {
     cluster: &'a Cluster,
-    client: EtcdClient,
+    client: StoreClient,
     tenure: Tenure,
     /// No question takes longer.
     patience: Duration,
     standing: StoreStanding,
     /// What the store keeps, as far as is known since this router leads.
     kept: BTreeMap<String, Vec<u8>>,
+    /// What there is no room for.
+    unkept: BTreeMap<String, Vec<u8>>,
     /// What the others were told of the store last.
     word: (StoreWord, bool),
 }
 
 impl Cluster {
     /// Asks the store until this router leaves, and gives its lease back then.
-    pub(super) async fn keep_store(&self, settings: EtcdSettings) {
+    pub(super) async fn keep_store(&self, settings: StoreSettings) {
         let now = self.router.now();
-        let endpoints: Vec<String> = settings.endpoints.iter().map(ToString::to_string).collect();
-        info!(endpoints = endpoints.join(","), prefix = settings.prefix, "shares a store");
+        info!(store = %settings, "shares a store");
+        let lease = settings.lease();
         let mut task = StoreTask {
             cluster: self,
-            tenure: Tenure::new(now, self.hello.router, settings.lease),
-            patience: settings.lease / 3,
-            client: EtcdClient::new(settings),
+            tenure: Tenure::new(now, self.hello.router, lease),
+            patience: lease / 3,
+            client: StoreClient::new(settings),
             standing: StoreStanding::default(),
             kept: BTreeMap::new(),
+            unkept: BTreeMap::new(),
             word: (StoreWord::Silent, false),
         };
         task.publish();
         _ = self.leave.run_until_cancelled(Box::pin(task.run())).await;
         if let Some(lease) = task.tenure.lease() {
             // Another router leads at once, and not after the time of the lease.
-            task.client.reset();
             _ = timeout(REVOKE_MAX, task.client.revoke(lease)).await;
         }
     }
@@ -89,7 +89,7 @@ impl StoreTask<'_> {
             self.publish();
             self.write_changes().await;
             let pause = self.tenure.next_wakeup().since(self.now());
-            sleep(pause.clamp(Duration::from_millis(5), LOOK)).await;
+            sleep(pause.clamp(Duration::from_millis(5), self.client.look())).await;
         }
     }
 
@@ -104,10 +104,12 @@ impl StoreTask<'_> {
                 StoreQuestion::Grant { ttl } => client.grant(ttl).await,
                 StoreQuestion::Renew { lease } => client.renew(lease).await,
                 StoreQuestion::Campaign { lease } => {
-                    client.campaign(cluster.hello.router, &cluster.hello.address, lease).await
+                    let Hello { router, address, .. } = &cluster.hello;
+                    client.campaign(*router, address, lease, || cluster.router.now()).await
                 }
                 StoreQuestion::Read => {
                     self.kept = client.read().await?.into_iter().collect();
+                    self.unkept.clear();
                     Ok(StoreAnswer::Read)
                 }
             }
@@ -173,7 +175,7 @@ impl StoreTask<'_> {
                     continue;
                 }
                 let value = write_record(&news);
-                if self.kept.get(&name) == Some(&value) {
+                if [&self.kept, &self.unkept].iter().any(|it| it.get(&name) == Some(&value)) {
                     continue;
                 }
                 if !self.write(fence, name, value).await {
@@ -185,11 +187,19 @@ impl StoreTask<'_> {
 
     /// Writes one value; tells whether more can be written.
     async fn write(&mut self, fence: i64, name: String, value: Vec<u8>) -> bool {
-        if VALUE_BYTES_MAX < value.len() {
-            warn!(name, bytes = value.len(), "too long for the store, and not kept there");
-            self.kept.insert(name, value);
+        if let Some(full) = self.client.overflow(&self.kept, &name, &value) {
+            if self.unkept.insert(name.clone(), value).is_none() {
+                self.cluster.router.events.publish(Incident {
+                    kind: "cluster",
+                    state: "store_full",
+                    detail: Some(format!("{name} is not kept: {full}")),
+                    alert: true,
+                    ..Incident::default()
+                });
+            }
             return true;
         }
+        self.unkept.remove(&name);
         let writing = self.client.write(fence, &name, value.clone());
         let written = timeout(self.patience, writing).await.unwrap_or(Err(StoreError::Late));
         match self.note(written) {

@@ -38,14 +38,20 @@ const PAGE_PODS: u32 = 500;
 /// A page of pods has some 20 kB for each of them.
 const PAGE_BYTES_MAX: usize = 64 << 20;
 /// The store behind the API server takes no object of more than 1.5 MB.
-const LINE_BYTES_MAX: usize = 4 << 20;
+pub(super) const OBJECT_BYTES_MAX: usize = 4 << 20;
 
 /// One API server, with what is asked of it.
 pub(super) struct Api {
     client: Client,
     pods: ApiRequest,
     selector: String,
+    /// What to grant where something is denied.
+    rights: &'static str,
 }
+
+/// What watching pods needs.
+pub(super) const POD_RIGHTS: &str =
+    "grant get, list and watch on pods (deploy/kubernetes/base/rbac.yaml)";
 
 /// Why the API server did not answer as it should.
 #[derive(Debug)]
@@ -68,6 +74,7 @@ impl Api {
     pub(super) async fn open(
         settings: &KubernetesSettings,
         kubeconfig: Option<&Path>,
+        rights: &'static str,
     ) -> Result<Self, ApiError> {
         let bad = |word, what: &dyn Error| {
             let detail = format!("{}: {}", place(kubeconfig), chain(what));
@@ -85,7 +92,7 @@ impl Api {
         let client = client(&config).map_err(|error| bad("credentials", &error))?;
         let namespace = settings.namespace.as_deref().unwrap_or(client.default_namespace());
         let pods = ApiRequest::new(format!("/api/v1/namespaces/{namespace}/pods"));
-        Ok(Self { client, pods, selector: settings.selector.clone() })
+        Ok(Self { client, pods, selector: settings.selector.clone(), rights })
     }
 
     /// The namespace that is meant where none is named.
@@ -125,8 +132,17 @@ impl Api {
     }
 
     pub(super) async fn get(&self, request: Request<Vec<u8>>) -> Result<Vec<u8>, ApiError> {
+        self.get_within(request, PAGE_BYTES_MAX).await
+    }
+
+    /// Asks for something of bounded length.
+    pub(super) async fn get_within(
+        &self,
+        request: Request<Vec<u8>>,
+        bytes_max: usize,
+    ) -> Result<Vec<u8>, ApiError> {
         let whole = async {
-            let body = Limited::new(self.send(request).await?.into_body(), PAGE_BYTES_MAX);
+            let body = Limited::new(self.send(request).await?.into_body(), bytes_max);
             let body = body.collect().await.map_err(|error| unreachable(&*error))?;
             Ok(body.to_bytes().into())
         };
@@ -136,7 +152,11 @@ impl Api {
     async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Body>, ApiError> {
         let sent = self.client.send(request.map(Body::from)).await;
         let answer = sent.map_err(|error| unreachable(&error))?;
-        if answer.status().is_success() { Ok(answer) } else { Err(refused(answer).await) }
+        if answer.status().is_success() {
+            Ok(answer)
+        } else {
+            Err(refused(answer, self.rights).await)
+        }
     }
 }
 
@@ -169,7 +189,7 @@ impl Changes {
                 };
             }
             self.searched = self.buffer.len();
-            if LINE_BYTES_MAX < self.searched {
+            if OBJECT_BYTES_MAX < self.searched {
                 let detail = "a line of the watch is longer than any pod";
                 return Err(ApiError::Trouble(SourceTrouble::new("garbage", detail)));
             }
@@ -199,7 +219,7 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
     Ok(Client::new(service, config.default_namespace.clone()))
 }
 
-async fn refused(answer: Response<Body>) -> ApiError {
+async fn refused(answer: Response<Body>, rights: &str) -> ApiError {
     let status = answer.status();
     match status {
         StatusCode::GONE => return ApiError::Expired,
@@ -210,16 +230,16 @@ async fn refused(answer: Response<Body>) -> ApiError {
     let said = body.ok().and_then(|it| read_api_status(&it.to_bytes())).unwrap_or_default();
     let said = format!("{} {}", status.as_u16(), plain(&said.message));
     let (word, remedy) = match status {
-        StatusCode::UNAUTHORIZED => ("unauthorized", "; it does not take the router's credentials"),
-        StatusCode::FORBIDDEN => {
-            ("forbidden", "; grant get, list and watch on pods (deploy/kubernetes/base/rbac.yaml)")
-        }
-        StatusCode::BAD_REQUEST => ("refused", "; is kubernetes.selector a label selector?"),
+        StatusCode::UNAUTHORIZED => ("unauthorized", "it does not take the router's credentials"),
+        StatusCode::FORBIDDEN => ("forbidden", rights),
+        StatusCode::BAD_REQUEST => ("refused", "is kubernetes.selector a label selector?"),
+        StatusCode::NOT_FOUND => ("absent", ""),
         _ if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
             ("unavailable", "")
         }
         _ => ("refused", ""),
     };
+    let remedy = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };
     ApiError::Trouble(SourceTrouble::new(word, format!("the API server says {said}{remedy}")))
 }
 

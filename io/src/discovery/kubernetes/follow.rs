@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use uuid::Uuid;
 
-use super::api::{Api, ApiError, Changes};
+use super::api::{Api, ApiError, Changes, POD_RIGHTS};
 use super::roster::{Listing, PODS_MAX, Roster};
 use super::settings::KubernetesSettings;
 use crate::discovery::found::{Failures, SourceEvent, SourceTrouble};
@@ -90,7 +90,7 @@ impl<'a> Follower<'a> {
 
     /// Lists and watches until something fails.
     async fn session(&mut self) -> Result<std::convert::Infallible, ApiError> {
-        let api = Api::open(self.settings, self.kubeconfig).await?;
+        let api = Api::open(self.settings, self.kubeconfig, POD_RIGHTS).await?;
         loop {
             if self.is_list_due() {
                 self.list(&api).await?;

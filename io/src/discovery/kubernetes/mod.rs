@@ -5,6 +5,7 @@
 mod api;
 mod follow;
 mod member;
+mod objects;
 mod roster;
 mod scale;
 mod settings;
@@ -18,6 +19,7 @@ use super::REPLICAS_MAX;
 use super::found::{FoundReplica, SourceEvent, SourceTrouble};
 use crate::replicas::Origin;
 use follow::Follower;
+pub use objects::{KubernetesObjects, ObjectKind};
 pub use scale::{ScaleCall, scale};
 pub use settings::{EnginePort, KubernetesSettings, PodKeys, SERVING_ROLES};
 

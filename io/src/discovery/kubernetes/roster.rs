@@ -35,7 +35,8 @@ impl Known {
     fn new(pod: &Pod, settings: &KubernetesSettings) -> Self {
         let state = member(pod, settings);
         let node = pod.node.clone().filter(|_| settings.node_zones);
-        Self { name: pod.name.clone(), node, state, was_ready: pod.is_ready }
+        let was_ready = pod.is_ready || settings.is_early;
+        Self { name: pod.name.clone(), node, state, was_ready }
     }
 }
 
@@ -150,6 +151,16 @@ mod tests {
         roster.put(&pod("a", "10.0.0.1", false), &settings);
         assert_eq!(shown(&roster), ["a 10.0.0.1 not ready"]);
         roster.put(&Pod { is_ending: true, ..pod("a", "10.0.0.1", true) }, &settings);
+        assert_eq!(shown(&roster), [""; 0]);
+    }
+
+    #[test]
+    fn a_router_is_found_before_it_is_ready_and_not_when_it_ends() {
+        let mut roster = Roster::default();
+        let settings = KubernetesSettings { is_early: true, ..KubernetesSettings::default() };
+        roster.put(&pod("a", "10.0.0.1", false), &settings);
+        assert_eq!(shown(&roster), ["a 10.0.0.1 not ready"]);
+        roster.put(&Pod { is_ending: true, ..pod("a", "10.0.0.1", false) }, &settings);
         assert_eq!(shown(&roster), [""; 0]);
     }
 

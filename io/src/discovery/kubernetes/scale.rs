@@ -12,6 +12,9 @@ use crate::discovery::found::SourceTrouble;
 
 /// How often a change is tried where another writer was faster.
 const TRIES_MAX: u32 = 5;
+/// What scaling needs.
+const RIGHTS: &str = "to scale, grant get and patch on the scale of what is scaled, and patch on pods \
+                      (deploy/kubernetes/scaling/rbac.yaml)";
 /// Below every pod that says nothing.
 const VICTIM_COST: i32 = -1000;
 
@@ -33,14 +36,7 @@ pub struct ScaleCall<'a> {
 /// Sets the number of replicas; an error says what to do.
 pub async fn scale(call: &ScaleCall<'_>) -> Result<(), SourceTrouble> {
     scale_by(call).await.map_err(|error| match error {
-        ApiError::Trouble(mut it) => {
-            if it.word == "forbidden" {
-                let remedy = "; to scale, grant get and patch on the scale of what is scaled, and patch on pods \
-                              (deploy/kubernetes/scaling/rbac.yaml)";
-                it.detail.push_str(remedy);
-            }
-            it
-        }
+        ApiError::Trouble(it) => it,
         ApiError::Expired | ApiError::Conflict => {
             let detail = format!("another writer changes {}/{} all the time", call.kind, call.name);
             SourceTrouble::new("conflict", detail)
@@ -53,7 +49,7 @@ async fn scale_by(call: &ScaleCall<'_>) -> Result<(), ApiError> {
         namespace: call.namespace.map(str::to_owned),
         ..KubernetesSettings::default()
     };
-    let api = Api::open(&settings, call.kubeconfig).await?;
+    let api = Api::open(&settings, call.kubeconfig, RIGHTS).await?;
     let namespace = call.namespace.unwrap_or(api.namespace());
     for pod in call.victims {
         let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}");
@@ -75,12 +71,13 @@ async fn scale_by(call: &ScaleCall<'_>) -> Result<(), ApiError> {
     Err(ApiError::Conflict)
 }
 
-fn patch(path: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, ApiError> {
+/// Asks to change an object by a merge patch.
+pub(super) fn patch(path: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, ApiError> {
     let kind = "application/merge-patch+json";
     let request = Request::patch(path).header(header::CONTENT_TYPE, kind).body(body);
     request.map_err(|_| unaskable(path))
 }
 
-fn unaskable(path: &str) -> ApiError {
+pub(super) fn unaskable(path: &str) -> ApiError {
     ApiError::Trouble(SourceTrouble::new("refused", format!("{path} cannot be asked for")))
 }

@@ -19,6 +19,8 @@ pub struct KubernetesSettings {
     pub models: Vec<String>,
     /// The roles that take requests. A pod without a role takes them too.
     pub roles: Vec<String>,
+    /// Whether a pod counts before it is ready: routers become so by being told what others know.
+    pub is_early: bool,
     /// Whether the zones of nodes are read, which needs the right to list nodes.
     pub node_zones: bool,
     pub keys: PodKeys,
@@ -63,6 +65,7 @@ impl Default for KubernetesSettings {
             is_secure: false,
             models: Vec::new(),
             roles: SERVING_ROLES.map(str::to_owned).to_vec(),
+            is_early: false,
             node_zones: false,
             keys: PodKeys::default(),
         }
