@@ -23,6 +23,7 @@ mod finding;
 mod fuzz;
 mod http1;
 mod layers;
+mod observe;
 mod package;
 mod page;
 mod process;
@@ -67,6 +68,8 @@ enum Command {
     Dist,
     /// Make a picture of every view of the page
     Shots(page::ShotsArgs),
+    /// Check every panel and every alert with a real Prometheus
+    Observe(observe::Args),
     /// Make packages of the release binary, and try each
     Package(package::Args),
     /// Measure whole processes on this machine
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::SameBytes(args) => same_bytes::run(&args),
         Command::Dist => dist::run(),
         Command::Shots(args) => page::shots(&args),
+        Command::Observe(args) => observe::run(&args),
         Command::Package(args) => package::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::E2eEnvoy(args) => e2e_envoy::run(&args),

@@ -5,11 +5,42 @@ use crate::discovery::leaves_when_its_stream_has_ended;
 use crate::support::{ApiServer, Mock, Mood, News, PodSpec, Request, Router, Scripted};
 
 fn router(api: &ApiServer) -> Router {
+    router_of(&api.pool())
+}
+
+fn router_of(pool: &str) -> Router {
     Router::start_with(&format!(
         "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\nthreads = 2\n\
-         health.interval = \"100ms\"\n{}",
-        api.pool()
+         health.interval = \"100ms\"\n{pool}"
     ))
+}
+
+#[tokio::test]
+async fn an_inference_pool_says_which_pods_are_replicas_once_it_is_there() {
+    let api = ApiServer::start("inference-pool").await;
+    let mocks = [0, 1].map(|_| Mock::start(&["--speed", "inf"]));
+    let router = router_of(&api.inference_pool());
+    let mut news = News::after(router.admin, 0).await;
+    let told = news.until(|it| it.kind == "discovery").await;
+    assert_eq!((told.state.as_str(), told.reason.as_deref()), ("failing", Some("absent")));
+    let detail = told.detail.unwrap();
+    assert!(told.alert && detail.contains("CRDs of the Gateway API"), "{detail}");
+    // Its port counts, and not the one that the pod names `http`.
+    let port = mocks[0].address.port();
+    api.put(PodSpec::new("a", mocks[0].address));
+    api.set_inference_pool(("cleave/pool", "chat"), &format!(r#"[{{"number":{port}}}]"#));
+    router.until("the pod joins", |it| it.count(|it| it.state == "up") == 1).await;
+    news.until(|it| it.kind == "discovery" && it.state == "mended").await;
+    assert_eq!(api.selector(), "cleave/pool=chat");
+    // Another selector and port are taken up, and a port that is not used is said.
+    let port = mocks[1].address.port();
+    api.set_inference_pool(("app", "vllm"), &format!(r#"[{{"number":{port}}},{{"number":1}}]"#));
+    let told = news.until(|it| it.kind == "discovery" && it.state == "doubtful").await;
+    assert_eq!(told.reason.as_deref(), Some("target_ports"));
+    router
+        .until("the port is another", |it| it.count(|it| it.url.ends_with(&port.to_string())) == 1)
+        .await;
+    assert_eq!(api.selector(), "app=vllm");
 }
 
 #[tokio::test]

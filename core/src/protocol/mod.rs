@@ -8,6 +8,7 @@ mod depth;
 mod engine;
 mod error;
 mod frames;
+mod inference_pool;
 mod kept;
 mod kubernetes;
 mod kubernetes_scale;
@@ -29,6 +30,7 @@ pub use api::{Api, BadPath, Effect, Route};
 pub use engine::{read_birth, read_report};
 pub use error::{ErrorBody, ErrorKind, health_body};
 pub use frames::Frames;
+pub use inference_pool::{InferencePool, read_inference_pool};
 pub use kept::{IdReader, KeptField, KeptPath};
 pub use kubernetes::{
     ApiStatus, BadApiAnswer, NodeZones, Pod, PodChange, PodPage, PodPort, read_api_status,

@@ -32,6 +32,7 @@ fn settle(
 ) -> KubernetesSettings {
     let KubernetesSection {
         selector,
+        inference_pool,
         namespace,
         port,
         https,
@@ -40,7 +41,20 @@ fn settle(
         node_zones,
         keys,
     } = raw;
-    if selector.trim().is_empty() {
+    if let Some(pool) = &inference_pool {
+        if !selector.trim().is_empty() {
+            let remedy = "leave out selector or inference_pool";
+            let what = "is given twice: the InferencePool has one";
+            findings.report(&join(path, "selector"), Wrong::new(what, remedy));
+        }
+        if !pool.split('.').all(|it| !it.is_empty() && is_name(it)) {
+            let remedy = "use lower-case letters, digits, hyphens and dots";
+            findings.report(
+                &join(path, "inference_pool"),
+                Wrong::new("is no name of an object", remedy),
+            );
+        }
+    } else if selector.trim().is_empty() {
         let what = "is missing: every pod of the namespace would be a replica, the router too";
         findings
             .report(&join(path, "selector"), Wrong::new(what, "give one: selector = \"app=vllm\""));
@@ -55,6 +69,7 @@ fn settle(
         namespace,
         selector: selector.trim().to_owned(),
         port: port.0,
+        inference_pool,
         is_secure: https,
         models,
         roles: roles.into_iter().flatten().collect(),

@@ -111,10 +111,13 @@ impl fmt::Display for Source {
                 server(f, at)?;
                 f.write_str(name)
             }
-            Self::Kubernetes(settings) if settings.selector.is_empty() => f.write_str("kubernetes"),
             Self::Kubernetes(settings) => {
                 let namespace = settings.namespace.as_deref().unwrap_or_default();
-                write!(f, "kubernetes:{namespace}/{}", settings.selector)
+                match &settings.inference_pool {
+                    Some(pool) => write!(f, "kubernetes:{namespace}/inferencepool/{pool}"),
+                    None if settings.selector.is_empty() => f.write_str("kubernetes"),
+                    None => write!(f, "kubernetes:{namespace}/{}", settings.selector),
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch};
 use bytes::Bytes;
 use futures_util::stream;
@@ -81,6 +81,8 @@ struct Known {
     conflicts: u32,
     /// Pods that were changed, and how.
     marked: Vec<(String, String)>,
+    /// What the InferencePool says of pods, if it is there.
+    inference_pool: Option<String>,
 }
 
 /// The server; dropping it ends all it does.
@@ -121,6 +123,10 @@ impl ApiServer {
             .route("/api/v1/namespaces/llm/pods", pods)
             .route("/api/v1/namespaces/llm/pods/{name}", marks)
             .route(scale, scales)
+            .route(
+                "/apis/inference.networking.k8s.io/v1/namespaces/llm/inferencepools/chat",
+                get(show_pool).with_state(Arc::clone(&self.known)),
+            )
             .merge(self.objects.routes());
         self.serving.spawn(async move { axum::serve(listener, routes).await.unwrap() });
     }
@@ -132,6 +138,19 @@ impl ApiServer {
              kubernetes = {{ selector = \"app=vllm\", kubeconfigs = [\"{}\"] }}\n",
             self.kubeconfig.display()
         )
+    }
+
+    /// The settings of a pool whose replicas an InferencePool names.
+    pub(crate) fn inference_pool(&self) -> String {
+        self.pool().replace("selector = \"app=vllm\"", "inference_pool = \"chat\"")
+    }
+
+    /// Puts an InferencePool there, by the JSON of its target ports and a label.
+    pub(crate) fn set_inference_pool(&self, label: (&str, &str), ports: &str) {
+        let (key, value) = label;
+        self.known.lock().unwrap().inference_pool = Some(format!(
+            r#"{{"spec":{{"selector":{{"matchLabels":{{"{key}":"{value}"}}}},"targetPorts":{ports}}}}}"#
+        ));
     }
 
     /// Sets how many replicas the Deployment has, and how many changes of that are refused.
@@ -296,6 +315,13 @@ async fn show_scale(State(known): State<Arc<Mutex<Known>>>) -> Response {
         return (StatusCode::FORBIDDEN, text).into_response();
     }
     known.scale().into_response()
+}
+
+async fn show_pool(State(known): State<Arc<Mutex<Known>>>) -> Response {
+    // Without its definition the API server does not know the path, and says so in plain text.
+    let missing = || (StatusCode::NOT_FOUND, "404 page not found").into_response();
+    let pool = known.lock().unwrap().inference_pool.clone();
+    pool.map_or_else(missing, IntoResponse::into_response)
 }
 
 async fn change_scale(State(known): State<Arc<Mutex<Known>>>, body: String) -> Response {

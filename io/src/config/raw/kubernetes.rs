@@ -13,9 +13,13 @@ use crate::discovery::{EnginePort, KubernetesSettings, PodKeys};
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct KubernetesSection {
-    /// Label selector of the pods, as `kubectl` takes it: `app=vllm,tier!=test`. Needed.
+    /// Label selector of the pods, as `kubectl` takes it: `app=vllm,tier!=test`. Needed, unless `inference_pool` says it.
     #[schemars(length(max = 4096))]
     pub selector: String,
+    /// Name of an `InferencePool` (Gateway API Inference Extension) that says which pods, and on which port, in place of
+    /// `selector` and `port`.
+    #[schemars(length(min = 1, max = 253), extend("x-default" = "none"))]
+    pub inference_pool: Option<String>,
     /// Namespace of the pods.
     #[schemars(length(min = 1, max = 63), extend("x-default" = "the router's own, or that of the kubeconfig"))]
     pub namespace: Option<String>,
@@ -64,6 +68,7 @@ impl Default for KubernetesSection {
         let KubernetesSettings { port, roles, .. } = KubernetesSettings::default();
         Self {
             selector: String::new(),
+            inference_pool: None,
             namespace: None,
             port: Text(port),
             https: false,

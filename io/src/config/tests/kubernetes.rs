@@ -21,6 +21,19 @@ fn pods_are_found_only_by_a_selector_that_is_given_and_used() {
 }
 
 #[test]
+fn an_inference_pool_says_selector_and_port_in_their_place() {
+    let file =
+        |section: &str| pool(&format!("discover = \"kubernetes\"\nkubernetes = {{ {section} }}"));
+    let said = |section: &str| lines(load_text(&file(section))).concat();
+    let twice = "inference_pool = \"chat\", selector = \"app=a\"";
+    assert!(said(twice).contains("pools[0].kubernetes.selector: is given twice"));
+    assert!(said("inference_pool = \"../pods\"").contains("inference_pool: is no name"));
+    let config = load_text(&file("inference_pool = \"chat\", namespace = \"llm\"")).unwrap();
+    let source = &config.discover["a"];
+    assert_eq!(source.to_string(), "kubernetes:llm/inferencepool/chat");
+}
+
+#[test]
 fn the_settings_of_pods_are_what_was_said_and_usual_otherwise() {
     let section = "discover = \"kubernetes\"\n\
                    kubernetes = { selector = \" app=a \", port = \"8000\", keys = { weight = \"share\" } }";

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use cleave_core::protocol::{
-    BadApiAnswer, PodChange, PodPage, read_api_status, read_node_zones, read_pod_change, read_pods,
+    BadApiAnswer, InferencePool, PodChange, PodPage, read_api_status, read_inference_pool,
+    read_node_zones, read_pod_change, read_pods,
 };
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -43,6 +44,8 @@ pub(super) const OBJECT_BYTES_MAX: usize = 4 << 20;
 /// One API server, with what is asked of it.
 pub(super) struct Api {
     client: Client,
+    /// Where the pods are.
+    namespace: String,
     pods: ApiRequest,
     selector: String,
     /// What to grant where something is denied.
@@ -52,6 +55,9 @@ pub(super) struct Api {
 /// What watching pods needs.
 pub(super) const POD_RIGHTS: &str =
     "grant get, list and watch on pods (deploy/kubernetes/base/rbac.yaml)";
+/// What following an `InferencePool` needs.
+pub(super) const POOL_RIGHTS: &str = "grant get on inferencepools, and get, list and watch on pods \
+                                      (deploy/kubernetes/overlays/epp)";
 
 /// Why the API server did not answer as it should.
 #[derive(Debug)]
@@ -90,9 +96,10 @@ impl Api {
             }
         };
         let client = client(&config).map_err(|error| bad("credentials", &error))?;
-        let namespace = settings.namespace.as_deref().unwrap_or(client.default_namespace());
+        let namespace =
+            settings.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
         let pods = ApiRequest::new(format!("/api/v1/namespaces/{namespace}/pods"));
-        Ok(Self { client, pods, selector: settings.selector.clone(), rights })
+        Ok(Self { client, namespace, pods, selector: settings.selector.clone(), rights })
     }
 
     /// The namespace that is meant where none is named.
@@ -114,6 +121,34 @@ impl Api {
         let request = self.pods.watch(&params, version).map_err(unaskable)?;
         let answer = timeout(ANSWER_MAX, self.send(request)).await.map_err(|_| late())??;
         Ok(Changes { body: answer.into_body(), buffer: Vec::new(), searched: 0 })
+    }
+
+    /// Asks for an `InferencePool`.
+    pub(super) async fn inference_pool(&self, name: &str) -> Result<InferencePool, ApiError> {
+        let namespace = &self.namespace;
+        let path = format!(
+            "/apis/inference.networking.k8s.io/v1/namespaces/{namespace}/inferencepools/{name}"
+        );
+        let request = Request::get(&path).body(Vec::new());
+        let request = request.map_err(|_| super::scale::unaskable(&path))?;
+        match self.get_within(request, OBJECT_BYTES_MAX).await {
+            Ok(bytes) => Ok(read_inference_pool(&bytes)?),
+            Err(ApiError::Trouble(it)) if it.word == "absent" => {
+                let detail = format!(
+                    "there is no InferencePool {name} in the namespace {namespace}: is that its name \
+                     (kubernetes.inference_pool), and are the CRDs of the Gateway API Inference Extension \
+                     installed (inference.networking.k8s.io/v1)? {}",
+                    it.detail
+                );
+                Err(ApiError::Trouble(SourceTrouble::new("absent", detail)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lists pods by this selector from now on.
+    pub(super) fn select(&mut self, selector: &str) {
+        selector.clone_into(&mut self.selector);
     }
 
     /// Asks for the zone of each node that has one.

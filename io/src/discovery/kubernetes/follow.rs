@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use uuid::Uuid;
 
-use super::api::{Api, ApiError, Changes, POD_RIGHTS};
+use super::api::{Api, ApiError, Changes, POD_RIGHTS, POOL_RIGHTS};
 use super::roster::{Listing, PODS_MAX, Roster};
-use super::settings::KubernetesSettings;
+use super::settings::{EnginePort, KubernetesSettings};
 use crate::discovery::found::{Failures, SourceEvent, SourceTrouble};
 
 /// The pause after a failure doubles from the first to the second.
@@ -28,11 +28,14 @@ const RELIST: Duration = Duration::from_secs(10 * 60);
 const GATHER: Duration = Duration::from_millis(50);
 /// The least time between two looks at the zones of nodes.
 const ZONES_PAUSE: Duration = Duration::from_secs(30);
+/// How often an `InferencePool` is looked at.
+const POOL_LOOK: Duration = Duration::from_secs(10);
 /// A watch that ends sooner than this was cut.
 const WATCH_MIN: Duration = Duration::from_secs(1);
 
 pub(super) struct Follower<'a> {
-    settings: &'a KubernetesSettings,
+    /// What is watched; an `InferencePool` changes selector and port.
+    settings: KubernetesSettings,
     kubeconfig: Option<&'a Path>,
     /// Which cluster this is, and where to tell what happens there.
     number: usize,
@@ -44,6 +47,10 @@ pub(super) struct Follower<'a> {
     version: Option<String>,
     listed_at: Option<Instant>,
     relist_at: Instant,
+    /// When the `InferencePool` is looked at again, where there is one.
+    look_at: Option<Instant>,
+    /// Target ports of the `InferencePool` that are not used.
+    ports_unused: usize,
     failures: Failures,
     doubt: Option<SourceTrouble>,
 }
@@ -56,7 +63,7 @@ impl<'a> Follower<'a> {
         tell: mpsc::Sender<(usize, SourceEvent)>,
     ) -> Self {
         Self {
-            settings,
+            settings: settings.clone(),
             kubeconfig,
             number,
             tell,
@@ -66,6 +73,8 @@ impl<'a> Follower<'a> {
             version: None,
             listed_at: None,
             relist_at: Instant::now(),
+            look_at: None,
+            ports_unused: 0,
             failures: Failures::default(),
             doubt: None,
         }
@@ -90,8 +99,11 @@ impl<'a> Follower<'a> {
 
     /// Lists and watches until something fails.
     async fn session(&mut self) -> Result<std::convert::Infallible, ApiError> {
-        let api = Api::open(self.settings, self.kubeconfig, POD_RIGHTS).await?;
+        let rights = if self.settings.inference_pool.is_some() { POOL_RIGHTS } else { POD_RIGHTS };
+        let mut api = Api::open(&self.settings, self.kubeconfig, rights).await?;
+        self.look_at = None;
         loop {
+            self.look_at_pool(&mut api).await?;
             if self.is_list_due() {
                 self.list(&api).await?;
             }
@@ -103,6 +115,27 @@ impl<'a> Follower<'a> {
                 return Err(ApiError::Trouble(SourceTrouble::new("cut", detail)));
             }
         }
+    }
+
+    /// Takes over what the `InferencePool` says, where there is one and it is time to look.
+    async fn look_at_pool(&mut self, api: &mut Api) -> Result<(), ApiError> {
+        let Some(name) = &self.settings.inference_pool else { return Ok(()) };
+        if self.look_at.is_some_and(|it| Instant::now() < it) {
+            return Ok(());
+        }
+        let pool = api.inference_pool(name).await?;
+        self.look_at = Some(Instant::now() + jittered(POOL_LOOK));
+        self.ports_unused = pool.ports.len().saturating_sub(1);
+        let port = pool
+            .ports
+            .first()
+            .map_or_else(|| self.settings.port.clone(), |it| EnginePort::Numbered(*it));
+        if (&self.settings.selector, &self.settings.port) != (&pool.selector, &port) {
+            (self.settings.selector, self.settings.port) = (pool.selector, port);
+            self.version = None;
+        }
+        api.select(&self.settings.selector);
+        Ok(())
     }
 
     fn is_list_due(&self) -> bool {
@@ -117,7 +150,7 @@ impl<'a> Follower<'a> {
         let (mut listing, mut rest) = (Listing::default(), None);
         let version = loop {
             let page = api.list(rest.as_deref()).await?;
-            if !listing.add(&page.pods, self.settings) {
+            if !listing.add(&page.pods, &self.settings) {
                 let detail = format!("more than {PODS_MAX} pods match kubernetes.selector");
                 return Err(ApiError::Trouble(SourceTrouble::new("too_many", detail)));
             }
@@ -134,18 +167,19 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Takes in changes until the watch ends or a list is due; tells whether anything came.
+    /// Takes in changes until the watch ends, or a list or a look at the `InferencePool` is due; tells whether anything
+    /// came, or is due.
     async fn watch(&mut self, api: &Api, changes: &mut Changes) -> Result<bool, ApiError> {
         let (mut brought, mut tell_at) = (false, None::<Instant>);
-        let relist_at = self.relist_at;
+        let due_at = self.look_at.map_or(self.relist_at, |it| it.min(self.relist_at));
         loop {
-            let change = match timeout_at(tell_at.unwrap_or(relist_at), changes.next()).await {
+            let change = match timeout_at(tell_at.unwrap_or(due_at), changes.next()).await {
                 Ok(change) => change,
                 Err(_) if tell_at.take().is_some() => {
                     self.tell_replicas(api).await;
                     continue;
                 }
-                Err(_) => return Ok(brought),
+                Err(_) => return Ok(true),
             };
             // What came before the failure is told before it.
             if tell_at.is_some() && !matches!(change, Ok(Some(_))) {
@@ -166,7 +200,7 @@ impl<'a> Follower<'a> {
     fn take(&mut self, change: PodChange) -> Result<bool, ApiError> {
         let (version, tells) = match change {
             PodChange::Put(pod) => {
-                if !self.roster.put(&pod, self.settings) {
+                if !self.roster.put(&pod, &self.settings) {
                     let detail = format!("more than {PODS_MAX} pods match kubernetes.selector");
                     return Err(ApiError::Trouble(SourceTrouble::new("too_many", detail)));
                 }
@@ -190,13 +224,25 @@ impl<'a> Follower<'a> {
         // A pod that ends is told before anything is asked.
         self.send(SourceEvent::Found(self.roster.replicas(&self.zones))).await;
         let trouble = if self.settings.node_zones { self.learn_zones(api).await } else { None };
-        let doubt = self.roster.doubt(self.settings).or(trouble);
+        let doubt = self.roster.doubt(&self.settings).or(trouble).or_else(|| self.pool_doubt());
         if doubt != self.doubt {
             self.doubt.clone_from(&doubt);
             if let Some(doubt) = doubt {
                 self.send(SourceEvent::Doubtful(doubt)).await;
             }
         }
+    }
+
+    /// Says so where an `InferencePool` has more ports than are used.
+    fn pool_doubt(&self) -> Option<SourceTrouble> {
+        (0 < self.ports_unused).then(|| {
+            let detail = format!(
+                "the InferencePool has {} target ports, and only the first one ({}) is used",
+                self.ports_unused + 1,
+                self.settings.port
+            );
+            SourceTrouble::new("target_ports", detail)
+        })
     }
 
     /// Asks for the zones of nodes if some are not known, now and then.

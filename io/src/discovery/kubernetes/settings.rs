@@ -13,6 +13,8 @@ pub struct KubernetesSettings {
     /// A label selector as `kubectl` takes it.
     pub selector: String,
     pub port: EnginePort,
+    /// The `InferencePool` that says selector and port, in place of those here.
+    pub inference_pool: Option<String>,
     /// Whether engines are asked by HTTPS.
     pub is_secure: bool,
     /// What the pool serves; a pod that names its models joins only if one of them is here. Empty for any.
@@ -62,6 +64,7 @@ impl Default for KubernetesSettings {
             namespace: None,
             selector: String::new(),
             port: EnginePort::Named("http".to_owned()),
+            inference_pool: None,
             is_secure: false,
             models: Vec::new(),
             roles: SERVING_ROLES.map(str::to_owned).to_vec(),
