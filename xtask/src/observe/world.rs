@@ -69,9 +69,9 @@ impl World {
         let listed = folder.join("scaled.txt");
         let scaled = mocks("scaled", &[&[]])?;
         fs::write(&listed, format!("http://{}\n", scaled[0]))?;
-        let mut common = pools.iter().map(|it| pool(it.0, &it.1, it.2)).collect::<String>();
+        let common = pools.iter().map(|it| pool(it.0, &it.1, it.2)).collect::<String>();
         // It should have two, and the program that adds them fails.
-        common += &format!(
+        let scaled = format!(
             "[[pools]]\nname = \"scaled\"\nmodels = [\"scaled\"]\ndiscover = \"file:{}\"\n[pools.scaling]\n\
              mode = \"command\"\ncommand = [\"/bin/false\"]\nmin = 2\nmax = 4\nstart_up = \"1s\"\n",
             listed.display()
@@ -84,7 +84,7 @@ impl World {
                 0 => format!("listen = \"{meeting}\"\n"),
                 _ => format!("listen = \"127.0.0.1:0\"\npeers = [\"{meeting}\"]\n"),
             };
-            let config = config(routers[number], admins[number], &cluster) + &common;
+            let config = config(routers[number], admins[number], &cluster) + &common + &scaled;
             let file = folder.join(format!("router{number}.toml"));
             fs::write(&file, config)?;
             let mut command = Command::new(binary);
@@ -94,8 +94,16 @@ impl World {
         }
         let load = Load::start(routers, &clients());
         let panicking = SmallServer::start(Play::Panicking)?;
-        let (_load, _servers, _small) = (load, servers, [refusing, mute]);
-        Ok(Self { chat, poisoned, routers, admins, panicking, _load, _servers, _small })
+        Ok(Self {
+            chat,
+            poisoned,
+            routers,
+            admins,
+            panicking,
+            _load: load,
+            _servers: servers,
+            _small: [refusing, mute],
+        })
     }
 
     /// Where Prometheus finds figures.

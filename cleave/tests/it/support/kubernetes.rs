@@ -81,7 +81,7 @@ struct Known {
     conflicts: u32,
     /// Pods that were changed, and how.
     marked: Vec<(String, String)>,
-    /// What the InferencePool says of pods, if it is there.
+    /// What the `InferencePool` says of pods, if it is there.
     inference_pool: Option<String>,
 }
 
@@ -140,12 +140,12 @@ impl ApiServer {
         )
     }
 
-    /// The settings of a pool whose replicas an InferencePool names.
+    /// The settings of a pool whose replicas an `InferencePool` names.
     pub(crate) fn inference_pool(&self) -> String {
         self.pool().replace("selector = \"app=vllm\"", "inference_pool = \"chat\"")
     }
 
-    /// Puts an InferencePool there, by the JSON of its target ports and a label.
+    /// Puts an `InferencePool` there, by the JSON of its target ports and a label.
     pub(crate) fn set_inference_pool(&self, label: (&str, &str), ports: &str) {
         let (key, value) = label;
         self.known.lock().unwrap().inference_pool = Some(format!(

@@ -1,5 +1,7 @@
 //! Leases and `ConfigMaps` of the API server: made once, changed by merge patches that name the version they go on from.
 
+#![expect(clippy::disallowed_types, reason = "the API server takes objects of every shape")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -83,18 +83,15 @@ impl KubernetesClient {
             return Ok(StoreAnswer::Renewed { ttl: self.trusted() });
         };
         let (version, holder, term) = (seat.version.clone(), seat.holder.clone(), seat.term);
-        match self.put_lease(Some(&version), Some(&holder), term, false).await? {
-            Some(renewed) => {
-                if let Some(seat) = &mut self.seat {
-                    seat.version = renewed.version;
-                }
-                Ok(StoreAnswer::Renewed { ttl: self.trusted() })
-            }
-            None => {
-                self.forget();
-                Ok(over)
-            }
+        let renewed = self.put_lease(Some(&version), Some(&holder), term, false).await?;
+        let Some(renewed) = renewed else {
+            self.forget();
+            return Ok(over);
+        };
+        if let Some(seat) = &mut self.seat {
+            seat.version = renewed.version;
         }
+        Ok(StoreAnswer::Renewed { ttl: self.trusted() })
     }
 
     /// Gives the Lease back, so that another router leads at once.
