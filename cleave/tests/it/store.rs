@@ -103,13 +103,35 @@ async fn the_plan_and_the_orders_outlive_a_restart_of_all_routers() {
         drained(router, &replica).await;
     }
     eventually("they go on from that plan", async || plan(&routers).await == before).await;
-    // One that goes on purpose gives the lease back, and the other need not wait for its end.
-    let leads = leader(&routers).await;
+    other_leads_after_goodbye(&routers).await;
+}
+
+/// Ends the leader of two on purpose: it gives the lease back, and the other need not wait for its end.
+pub(crate) async fn other_leads_after_goodbye(routers: &[Router]) {
+    let leads = leader(routers).await;
     routers[leads].process.signal("TERM");
     eventually("the other one leads", async || {
         pages(&routers[1 - leads..][..1]).await[0]["leads"] == true
     })
     .await;
+}
+
+/// Stops the leader for longer than its lease: it is not the leader when it goes on.
+pub(crate) async fn another_leads_after_a_stop(routers: &[Router]) {
+    let stopped = leader(routers).await;
+    routers[stopped].process.signal("STOP");
+    eventually("another one leads", async || {
+        let mut leading = 0;
+        for (_, router) in routers.iter().enumerate().filter(|it| it.0 != stopped) {
+            let page = ask(router.admin, &Request::get("/routers")).await.json();
+            leading += u32::from(page["leads"] == true && page["leader_by"] == "store");
+        }
+        leading == 1
+    })
+    .await;
+    routers[stopped].process.signal("CONT");
+    assert_ne!(leader(routers).await, stopped);
+    all_talk(routers).await;
 }
 
 #[tokio::test]
@@ -118,22 +140,7 @@ async fn a_store_that_is_gone_stops_nothing_and_is_written_again_when_it_is_back
     let urls: Vec<String> = fleet.iter().map(Scripted::url).collect();
     let routers = start_all(&urls, 3, &endpoint(&etcd)).await;
     led_by(&routers, "store").await;
-    // A leader that is stopped for longer than its lease is not the leader when it goes on.
-    let stopped = leader(&routers).await;
-    routers[stopped].process.signal("STOP");
-    let others: Vec<&Router> = (0..3).filter(|it| *it != stopped).map(|it| &routers[it]).collect();
-    eventually("another one leads", async || {
-        let mut leading = 0;
-        for router in &others {
-            let page = ask(router.admin, &Request::get("/routers")).await.json();
-            leading += u32::from(page["leads"] == true);
-        }
-        leading == 1
-    })
-    .await;
-    routers[stopped].process.signal("CONT");
-    assert_ne!(leader(&routers).await, stopped);
-    all_talk(&routers).await;
+    another_leads_after_a_stop(&routers).await;
     etcd.kill();
     led_by(&routers, "majority").await;
     leader(&routers).await;

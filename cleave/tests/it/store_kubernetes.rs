@@ -1,7 +1,10 @@
 //! Routers that share a Lease and a `ConfigMap` of Kubernetes, and find each other by their pods.
 
 use crate::cluster::{address, all_talk, leader, pages, plan};
-use crate::store::{drained, led_by, replicas, serve_workloads, start, start_all};
+use crate::store::{
+    another_leads_after_a_stop, drained, led_by, other_leads_after_goodbye, replicas,
+    serve_workloads, start, start_all,
+};
 use crate::support::{ApiServer, News, PodSpec, Request, Router, Scripted, ask, eventually};
 
 /// The settings of routers that share the objects of an API server.
@@ -62,12 +65,7 @@ async fn the_plan_and_the_orders_outlive_a_restart_of_all_routers_in_a_config_ma
         drained(router, &name(5)).await;
     }
     eventually("they go on from that plan", async || plan(&routers).await == before).await;
-    let leads = leader(&routers).await;
-    routers[leads].process.signal("TERM");
-    eventually("the other one leads", async || {
-        pages(&routers[1 - leads..][..1]).await[0]["leads"] == true
-    })
-    .await;
+    other_leads_after_goodbye(&routers).await;
     assert!(2 < api.objects.term(), "every tenure has a higher term");
 }
 
@@ -77,21 +75,7 @@ async fn a_leader_that_stops_is_followed_and_writes_nothing_when_it_wakes() {
     let urls: Vec<String> = fleet.iter().map(Scripted::url).collect();
     let routers = start_all(&urls, 3, &shared(&api)).await;
     led_by(&routers, "store").await;
-    let stopped = leader(&routers).await;
-    routers[stopped].process.signal("STOP");
-    let others: Vec<&Router> = (0..3).filter(|it| *it != stopped).map(|it| &routers[it]).collect();
-    eventually("another one leads", async || {
-        let mut leading = 0;
-        for router in &others {
-            let page = ask(router.admin, &Request::get("/routers")).await.json();
-            leading += u32::from(page["leads"] == true && page["leader_by"] == "store");
-        }
-        leading == 1
-    })
-    .await;
-    routers[stopped].process.signal("CONT");
-    assert_ne!(leader(&routers).await, stopped);
-    all_talk(&routers).await;
+    another_leads_after_a_stop(&routers).await;
 
     // What was deleted is made again; the term grows as long as one of the two is there.
     let term = api.objects.term();

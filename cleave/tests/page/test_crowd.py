@@ -1,5 +1,7 @@
 """The page with as much as it is made for: 512 replicas and 1,000 tenants."""
 
+import re
+
 import browser
 import crowd
 from conftest import logged_in
@@ -12,6 +14,10 @@ NODES_MAX = 20_000
 FRAME_BYTES_MAX = 64 * 1024
 
 
+def tenants_shown(page: browser.Browser) -> set[str]:
+    return set(re.findall(r"tenant-\d{4}", page.text("main")))
+
+
 def test_every_view_bears_hundreds_of_replicas_and_a_thousand_tenants(window: browser.Browser) -> None:
     with crowd.crowd(REPLICAS, TENANTS) as fleet, logged_in(window, fleet.admin, None) as page:
         sizes = crowd.bytes_of_feed(fleet, 4)
@@ -22,9 +28,10 @@ def test_every_view_bears_hundreds_of_replicas_and_a_thousand_tenants(window: br
             if view == "fleet":
                 page.until(lambda: page.count(".tile") == REPLICAS, "a tile for each replica")
             if view == "line":
-                page.until_text("tenant-0007")
+                # The hundred that used the most lately: which these are depends on how fast the machine is.
+                page.until(lambda: len(tenants_shown(page)) > 10, "many tenants")
                 page.type("input[type=search]", "tenant-0999")
-                page.until(lambda: "tenant-0007" not in page.text("main") and "tenant-0999" in page.text("main"), "one tenant of many")
+                page.until(lambda: tenants_shown(page) == {"tenant-0999"}, "one tenant of many")
             if view == "subsets":
                 page.until_text("tenant-0", "main", 60)
             nodes = page.count("*")

@@ -207,7 +207,7 @@ impl Market {
                 self.pass(at);
             }
             let now = self.used();
-            std::mem::replace(&mut before, now).mul_add(-1.0, now)
+            now - std::mem::replace(&mut before, now)
         });
         each.collect()
     }
@@ -221,7 +221,7 @@ impl Market {
                 self.pass(at);
             }
             let now = self.used();
-            std::mem::replace(&mut before, now).mul_add(-1.0, now)
+            now - std::mem::replace(&mut before, now)
         });
         each.collect()
     }
