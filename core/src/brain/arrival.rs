@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::{Moment, Place, RequestId, span_of_ms};
+use crate::domain::{Moment, Outline, Place, RequestId, span_of_ms};
 use crate::fleet::{Reason, Replica, Standing};
 use crate::policy::Ask;
 use crate::queue::Ticket;
@@ -101,7 +101,9 @@ impl Brain {
         let hardware = replica.map(|it| &it.hardware).or_else(|| self.admission.hardware_to_come());
         let hardware = hardware.map_or_else(Arc::default, Arc::clone);
         let is_divided = placement.is_divided(there);
-        self.admission.assess(now, arrival, home, is_divided, &hardware)
+        let placement = &mut self.placement;
+        let held_at = |prompt: &Outline, at| placement.held_tokens(prompt, at);
+        self.admission.assess(now, arrival, home, is_divided, &hardware, held_at)
     }
 
     /// Sends a request at once if no other waits and there is room; else it joins the line.
@@ -204,8 +206,7 @@ impl Brain {
         fills: &Fills,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        let (limit, limit_at_home) = self.admission.limits(&parked);
-        let has_room = fills.rooms(limit, (parked.home, limit_at_home));
+        let has_room = fills.rooms(self.admission.limits(&parked));
         let (ask, due) = (parked.ask(now), parked.estimate.due);
         match self.placement.choose(&ask, there, due, has_room) {
             Ok(replica) => {

@@ -67,7 +67,8 @@ impl Parked {
 
 impl Admission {
     /// Works out what a request will cost on `hardware`, and by when it must be sent. `home` is where its cache is,
-    /// and `is_divided` says that its workload may use only some of the replicas.
+    /// `is_divided` says that its workload may use only some of the replicas, and `held_at` how many tokens
+    /// of a prompt are believed to lie in the cache of a replica.
     pub(in crate::brain) fn assess(
         &mut self,
         now: Moment,
@@ -75,6 +76,7 @@ impl Admission {
         home: Option<ReplicaId>,
         is_divided: bool,
         hardware: &Hardware,
+        held_at: impl FnOnce(&Outline, ReplicaId) -> u32,
     ) -> Parked {
         let Arrival { key, outline, extent, claim, fingerprint, .. } = arrival;
         // What goes on from something that is kept begins no session.
@@ -94,11 +96,14 @@ impl Admission {
         let classes = &self.settings.classes;
         let class = claim.class.unwrap_or(classes.default_id());
         let promise = classes.promise(class);
+        let gap_ms = promise.token_gap_ms();
+        let is_short = |cached| cost.prefill_ms(prompt - cached, cached) < gap_ms;
         let size = if self.headroom.is_long(class.index(), prefill_ms) {
             PromptSize::Long
-        } else if cost.prefill_ms(prompt, 0) < promise.token_gap_ms() {
-            // Short wherever it goes: one that is short by its cache alone may be read whole elsewhere.
+        } else if is_short(0) {
             PromptSize::Short
+        } else if prefill_ms < gap_ms && home.is_some_and(|it| is_short(held_at(&outline, it))) {
+            PromptSize::ShortAtHome
         } else {
             PromptSize::Usual
         };

@@ -16,7 +16,7 @@ use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 
 use super::super::request::PromptSize;
 use super::lanes::{Fill, LaneKey};
-use super::limit::Limit;
+use super::limit::{Limit, RoomLimits};
 use super::reading;
 
 /// A prompt may wait at a replica for this part of its class's first-token target.
@@ -202,10 +202,15 @@ impl Headroom {
     }
 
     /// The same for the requests of a lane.
-    pub(super) fn limit_in(&self, lane: LaneKey) -> Limit {
+    pub(super) fn limits_in(&self, lane: LaneKey) -> RoomLimits {
         let limit = self.limit(lane.class.into());
-        let reading = if lane.prompt == PromptSize::Short { f64::INFINITY } else { limit.reading };
-        Limit { reading, ..limit }
+        let free = Limit { reading: f64::INFINITY, ..limit };
+        let (anywhere, at_home) = match lane.prompt {
+            PromptSize::Short => (free, free),
+            PromptSize::ShortAtHome => (limit, free),
+            PromptSize::Usual | PromptSize::Long => (limit, limit),
+        };
+        RoomLimits { anywhere, home: lane.home, at_home }
     }
 
     /// Tells whether a prompt is long, so that it must leave some replicas free: its prefill takes longer
@@ -316,9 +321,20 @@ mod tests {
         // Forty model units are six seconds of this fleet, and the target is five.
         assert!(limits[0] < 2_500.0 && (limits[79] - 625.0).abs() < 1e-9, "{limits:?}");
         let usual = LaneKey::from(waiting(0, 1).lane);
-        let reading = |prompt| headroom.limit_in(LaneKey { prompt, ..usual }).reading;
-        assert!((reading(PromptSize::Usual) - 1.0).abs() < 1e-9, "answers come first by then");
-        assert!(reading(PromptSize::Short).is_infinite(), "a short prompt holds up none");
+        let admit = |prompt, replica, reading| {
+            let key = LaneKey { prompt, home: Some(ReplicaId(0)), ..usual };
+            headroom.limits_in(key).admit(&Fill { reading, ..Fill::empty(ReplicaId(replica)) })
+        };
+        assert!(
+            admit(PromptSize::Usual, 0, 0.9) && !admit(PromptSize::Usual, 0, 1.1),
+            "answers come first by then"
+        );
+        assert!(
+            admit(PromptSize::Short, 0, 9.0) && admit(PromptSize::Short, 1, 9.0),
+            "a short prompt holds up none"
+        );
+        let at_home = PromptSize::ShortAtHome;
+        assert!(admit(at_home, 0, 9.0) && !admit(at_home, 1, 1.1), "elsewhere it is read whole");
     }
 
     #[test]

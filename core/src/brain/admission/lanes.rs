@@ -10,7 +10,7 @@ use crate::queue::{Gate, Lane};
 use super::super::request::PromptSize;
 use super::cause::Cause;
 use super::headroom::Headroom;
-use super::limit::Limit;
+use super::limit::RoomLimits;
 use super::reach::Reaches;
 
 const HOME_BITS: u32 = 23;
@@ -42,11 +42,16 @@ impl From<LaneKey> for Lane {
         // A replica whose number does not fit has no lane of its own, which costs a little locality.
         let home = if home < 1 << HOME_BITS { home } else { 0 };
         let is_divided = key.workload.is_some();
+        let prompt = match key.prompt {
+            PromptSize::Usual => 0,
+            PromptSize::Long => 1 << 1,
+            PromptSize::Short => 1 << 4,
+            PromptSize::ShortAtHome => 1 << 4 | 1 << 1,
+        };
         let flags = u64::from(key.is_fresh)
-            | u64::from(key.prompt == PromptSize::Long) << 1
             | u64::from(is_divided) << 2
             | u64::from(key.is_kept) << 3
-            | u64::from(key.prompt == PromptSize::Short) << 4;
+            | prompt;
         let low = u64::from(home) << 9 | u64::from(key.class & 15) << 5 | flags;
         Self(u64::from(key.workload.unwrap_or(0)) << 32 | low)
     }
@@ -60,7 +65,8 @@ impl From<Lane> for LaneKey {
             class: u8::try_from(bits >> 5 & 15).unwrap_or(0),
             is_fresh: bits & 1 != 0,
             prompt: match (bits & 2 != 0, bits & 16 != 0) {
-                (true, _) => PromptSize::Long,
+                (true, true) => PromptSize::ShortAtHome,
+                (true, false) => PromptSize::Long,
                 (false, true) => PromptSize::Short,
                 (false, false) => PromptSize::Usual,
             },
@@ -109,11 +115,7 @@ impl Fills {
     }
 
     /// Returns a predicate: is a replica among these, and has it room within its limit?
-    pub(in crate::brain) fn rooms(
-        &self,
-        limit: Limit,
-        (home, limit_at_home): (Option<ReplicaId>, Limit),
-    ) -> impl Fn(ReplicaId) -> bool {
+    pub(in crate::brain) fn rooms(&self, limits: RoomLimits) -> impl Fn(ReplicaId) -> bool {
         // Replicas are asked for in order of id, so it is most often the next one.
         let next = Cell::new(0);
         move |replica| {
@@ -125,8 +127,7 @@ impl Fills {
             };
             at.is_ok_and(|at| {
                 next.set(at + 1);
-                let limit = if Some(replica) == home { limit_at_home } else { limit };
-                limit.admits(&self.0[at])
+                limits.admit(&self.0[at])
             })
         }
     }
@@ -144,8 +145,8 @@ impl<'a> Scene<'a> {
         let class = usize::from(lane.class);
         if lane.is_kept {
             // Where its replica takes nothing, it goes as soon as any request can, and is told so.
-            let limit = self.headroom.limit_in(lane);
-            return home.map_or_else(|| self.has_room(), |it| limit.admits(it));
+            let limits = self.headroom.limits_in(lane);
+            return home.map_or_else(|| self.has_room(), |it| limits.admit(it));
         }
         match lane.workload.and_then(|it| self.reaches.get(it)) {
             Some(reach) => {
@@ -162,8 +163,8 @@ impl<'a> Scene<'a> {
         lane: LaneKey,
         mut fills: impl Iterator<Item = &'a Fill> + Clone,
     ) -> bool {
-        let limit = self.headroom.limit_in(lane);
-        self.lets_in(lane, fills.clone()) && fills.any(|it| limit.admits(it))
+        let limits = self.headroom.limits_in(lane);
+        self.lets_in(lane, fills.clone()) && fills.any(|it| limits.admit(it))
     }
 
     /// Tells whether any request at all could go, as far as room goes.
@@ -178,12 +179,12 @@ impl<'a> Scene<'a> {
         lane: LaneKey,
         mut fills: impl Iterator<Item = &'a Fill> + Clone,
     ) -> Cause {
-        let limit = self.headroom.limit_in(lane);
+        let limits = self.headroom.limits_in(lane);
         let mut all = self.fills.iter();
         if lane.is_fresh && !self.gate.is_open() {
             Cause::Sessions
-        } else if !fills.clone().any(|it| limit.admits(it)) {
-            if all.any(|it| limit.admits(it)) { Cause::Subset } else { Cause::Knee }
+        } else if !fills.clone().any(|it| limits.admit(it)) {
+            if all.any(|it| limits.admit(it)) { Cause::Subset } else { Cause::Knee }
         } else if lane.is_long() && !self.headroom.has_door(fills.by_ref()) {
             Cause::Door
         } else {
@@ -210,6 +211,7 @@ mod tests {
                     (0, false, PromptSize::Long),
                     (15, true, PromptSize::Usual),
                     (3, true, PromptSize::Short),
+                    (0, false, PromptSize::ShortAtHome),
                 ] {
                     let is_kept = is_fresh && prompt == PromptSize::Short;
                     let key = LaneKey { class, is_fresh, prompt, is_kept, workload, home };

@@ -1,5 +1,7 @@
 //! How far a replica may be filled: a bound on each of the figures of a [`Fill`].
 
+use crate::domain::ReplicaId;
+
 use super::lanes::Fill;
 
 /// Up to where a request may fill a replica.
@@ -30,5 +32,26 @@ impl Limit {
             wait_ms: join(self.wait_ms, other.wait_ms),
             reading: join(self.reading, other.reading),
         }
+    }
+}
+
+/// Up to where a request may fill replicas, and the one where its cache is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::brain) struct RoomLimits {
+    pub(super) anywhere: Limit,
+    pub(super) home: Option<ReplicaId>,
+    pub(super) at_home: Limit,
+}
+
+impl RoomLimits {
+    pub(super) fn admit(&self, at: &Fill) -> bool {
+        let limit = if self.home == Some(at.id) { self.at_home } else { self.anywhere };
+        limit.admits(at)
+    }
+
+    /// Moves all of them by a factor.
+    pub(super) fn times(self, factor: f64) -> Self {
+        let Self { anywhere, home, at_home } = self;
+        Self { anywhere: anywhere.times(factor), home, at_home: at_home.times(factor) }
     }
 }

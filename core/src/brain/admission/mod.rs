@@ -40,7 +40,8 @@ use headroom::Headroom;
 use knee::Knees;
 pub(super) use lanes::Fills;
 use lanes::{Fill, LaneKey, Scene};
-pub(super) use limit::Limit;
+use limit::Limit;
+pub(super) use limit::RoomLimits;
 pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
@@ -350,15 +351,15 @@ impl Admission {
     }
 
     /// Says how far a request may fill a replica, and its own replica.
-    pub(super) fn limits(&self, parked: &Parked) -> (Limit, Limit) {
-        let mut limit = self.headroom.limit_in(parked.lane());
+    pub(super) fn limits(&self, parked: &Parked) -> RoomLimits {
+        let mut limits = self.headroom.limits_in(parked.lane());
         if parked.estimate.held.is_some_and(|it| it.usage == Use::BestEffort) {
-            limit = limit.times(IDLE_PART);
+            limits = limits.times(IDLE_PART);
         } else if self.headroom.is_alone() && self.line.is_empty() && self.elsewhere.is_empty() {
             // There is no other class to leave room for, and the policy knows what a full replica costs.
-            limit = Limit::NONE;
+            limits = RoomLimits { anywhere: Limit::NONE, at_home: Limit::NONE, ..limits };
         }
-        (limit, limit.times(HOME_PART))
+        RoomLimits { at_home: limits.at_home.times(HOME_PART), ..limits }
     }
 
     fn scene<'a>(&'a self, fills: &'a [Fill]) -> Scene<'a> {

@@ -44,6 +44,8 @@ impl CostEstimate {
 pub(in crate::brain) enum PromptSize {
     /// It is read in less time than is promised between two tokens.
     Short,
+    /// The same where its session's cache is, and nowhere else.
+    ShortAtHome,
     #[default]
     Usual,
     /// Its prefill must leave other replicas free, as `headroom` defines.
