@@ -3,8 +3,10 @@
 //! builds everything else. Without `unsafe` there is nothing for the sanitizers of a nightly to find.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -55,15 +57,37 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .current_dir(&crate_folder)
             .env("RUSTFLAGS", FLAGS),
     )?;
-    for target in
-        TARGETS.into_iter().filter(|it| args.target.as_deref().is_none_or(|only| only == *it))
-    {
-        println!("fuzzing {target} for {} s", args.seconds);
+    let wanted = |it: &&str| args.target.as_deref().is_none_or(|only| only == *it);
+    let targets: Vec<&str> = TARGETS.into_iter().filter(wanted).collect();
+    // Each uses one core.
+    let at_once = thread::available_parallelism().map_or(1, NonZero::get);
+    for targets in targets.chunks(at_once) {
+        println!("fuzzing {} for {} s", targets.join(", "), args.seconds);
+        let started: Vec<Fuzzer> = targets
+            .iter()
+            .map(|it| Fuzzer::start(it, &build, &host, args.seconds))
+            .collect::<Result<_>>()?;
+        for it in started {
+            it.finish()?;
+        }
+    }
+    Ok(())
+}
+
+/// One target that runs.
+struct Fuzzer {
+    target: String,
+    artifacts: PathBuf,
+    process: Child,
+}
+
+impl Fuzzer {
+    fn start(target: &str, build: &Path, host: &str, seconds: u32) -> Result<Self> {
+        let crate_folder = repo::root().join("core/fuzz");
         let corpus = folder(build.join("corpus").join(target))?;
         let artifacts = folder(build.join("artifacts").join(target))?;
-        let mut fuzzer = Command::new(build.join(&host).join("release").join(target));
-        fuzzer
-            .arg(format!("-max_total_time={}", args.seconds))
+        let process = Command::new(build.join(host).join("release").join(target))
+            .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-max_len={INPUT_BYTES_MAX}"))
             .arg(format!("-timeout={INPUT_SECONDS_MAX}"))
             .arg(format!("-rss_limit_mb={MEMORY_MB_MAX}"))
@@ -72,17 +96,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .args(["-print_final_stats=1", "-verbosity=0"])
             // New inputs go to the first folder; the seeds are ours and stay as they are.
             .arg(corpus)
-            .arg(crate_folder.join("seeds").join(target));
-        let output = fuzzer.output().with_context(|| format!("run {target}"))?;
+            .arg(crate_folder.join("seeds").join(target))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("run {target}"))?;
+        Ok(Self { target: target.to_owned(), artifacts, process })
+    }
+
+    fn finish(self) -> Result<()> {
+        let Self { target, artifacts, process } = self;
+        let output = process.wait_with_output().with_context(|| format!("run {target}"))?;
         let said = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
             bail!("{said}\n{target} fell over; the input is in {}", artifacts.display());
         }
+        println!("{target}");
         for figure in said.lines().filter_map(|it| it.strip_prefix("stat::")) {
             println!("  {figure}");
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn folder(path: PathBuf) -> Result<PathBuf> {

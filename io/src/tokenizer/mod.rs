@@ -1,22 +1,18 @@
 //! How many tokens has this prompt, counted by the tokenizer that its engine runs? For pools that name
-//! one. Counting is done on a thread of its own, off the hot path: a decision waits for it a few
-//! milliseconds at most, and goes by the estimate otherwise. What was counted is remembered by the
-//! blocks it ends with, so of a later turn only what is new is counted, which is nearly always in time.
+//! one. A decision waits for the count a few milliseconds at most, and goes by the estimate otherwise.
 //!
 //! It counts the texts of a prompt. What a chat template puts around them only the engine knows.
-//! The library weighs as much as all the rest, so it is in builds with the feature `tokenizer`.
+//! What counts is a crate of its own, and part of builds with the feature `tokenizer`.
 
 #[cfg(not(feature = "tokenizer"))]
 mod absent;
 #[cfg(feature = "tokenizer")]
-mod beginnings;
-#[cfg(feature = "tokenizer")]
-mod counter;
+mod present;
 
 #[cfg(not(feature = "tokenizer"))]
 pub use absent::Tokenizer;
 #[cfg(feature = "tokenizer")]
-pub use counter::Tokenizer;
+pub use present::Tokenizer;
 
 /// Why a tokenizer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -43,7 +43,6 @@ enum Stage {
     Traces,
     Promtool,
     Doctests,
-    Features,
     Fuzz,
     Python,
     Page,
@@ -90,8 +89,10 @@ impl Stage {
             Self::Layers => one(layers::run()),
             Self::Dependencies => one(dependencies::run()),
             Self::Clippy => {
-                let flags = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-                command(cargo(&flags))
+                // With what a default build leaves out; all other stages build the default.
+                let what =
+                    ["clippy", "--workspace", "--all-targets", "--features", "cleave/tokenizer"];
+                command(cargo(&[&what[..], &["--", "-D", "warnings"]].concat()))
             }
             Self::Docs => {
                 let mut docs = cargo(&["doc", "--workspace", "--no-deps"]);
@@ -118,22 +119,16 @@ impl Stage {
                 counted(tests, Runner::Nextest)
             }
             Self::Doctests => counted(cargo(&["test", "--workspace", "--doc"]), Runner::Doctest),
-            // What a default build leaves out.
-            Self::Features => {
-                let flags =
-                    ["nextest", "run", "-p", "cleave-io", "--features", "tokenizer", "tokenizer"];
-                counted(cargo(&flags), Runner::Nextest)
-            }
             Self::Fuzz => one(fuzz::run(&fuzz::Args::all(args.fuzz_seconds))),
             Self::Python => {
-                process::must(&mut cargo(&["build", "--workspace", "--bin", "cleave"]))?;
+                process::must(&mut built_for_tests())?;
                 let pytest = python::pytest(&python::tests(), &repo::debug_binary("cleave"))?;
                 counted(pytest, Runner::Pytest)
             }
             // The types of its scripts, then all of it in a real browser.
             Self::Page => {
                 page::check_types()?;
-                process::must(&mut cargo(&["build", "--workspace", "--bin", "cleave"]))?;
+                process::must(&mut built_for_tests())?;
                 counted(page::pytest(&repo::debug_binary("cleave"))?, Runner::Pytest)
             }
         }
@@ -144,6 +139,12 @@ fn cargo(arguments: &[&str]) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.args(arguments).current_dir(repo::root());
     cargo
+}
+
+/// Builds the binary as the tests do. A build for itself would have other features of the same crates, and
+/// compile most of them again.
+fn built_for_tests() -> Command {
+    cargo(&["test", "--workspace", "--test", "it", "--no-run"])
 }
 
 /// Counts a check that passes or fails as a whole.

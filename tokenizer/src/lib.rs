@@ -1,4 +1,12 @@
-//! The counter: one thread, a short line of prompts before it, and what it has counted.
+//! How many tokens has this prompt, counted by the tokenizer that its engine runs? One thread, a short line of
+//! prompts before it, and what it has counted. Counting is off the hot path: a decision waits a few milliseconds
+//! at most. What was counted is remembered by the blocks it ends with, so of a later turn only what is new is
+//! counted, which is nearly always in time.
+//!
+//! A crate of its own, because the library weighs as much as all of Cleave: it is built and tested with the
+//! workspace, and is part of the product only in builds with the feature `tokenizer`.
+
+mod beginnings;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,8 +19,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::beginnings::Beginnings;
-use super::{Count, TokenizerError};
+use beginnings::Beginnings;
 
 /// How long a decision waits for a count. A prompt of a thousand tokens takes about a millisecond.
 const WAIT: Duration = Duration::from_millis(3);
@@ -20,6 +27,15 @@ const WAIT: Duration = Duration::from_millis(3);
 const LINE_MAX: usize = 64;
 /// A text that is longer is not counted: it would hold up the others for too long.
 const TEXT_BYTES_MAX: usize = 4 << 20;
+
+/// Why a prompt has no count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncounted {
+    /// It will be known, but not in time for this decision.
+    Late,
+    /// The counter is busy, or the prompt too long.
+    Skipped,
+}
 
 /// One tokenizer and its thread, which ends with the last clone.
 #[derive(Clone, Debug)]
@@ -49,36 +65,38 @@ impl PartialEq for Tokenizer {
 
 impl Tokenizer {
     /// Reads a `tokenizer.json` and starts its thread.
-    pub fn load(path: &Path) -> Result<Self, TokenizerError> {
-        let read = tokenizers::Tokenizer::from_file(path);
-        let inner = read.map_err(|error| TokenizerError::Unreadable(error.to_string()))?;
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let inner = tokenizers::Tokenizer::from_file(path).map_err(|error| error.to_string())?;
         let (line, jobs) = sync_channel(LINE_MAX);
         let counted = Arc::new(Mutex::new(Beginnings::default()));
         let shared = Arc::clone(&counted);
         thread::Builder::new()
             .name("tokenizer".to_owned())
             .spawn(move || work(&inner, &jobs, &shared))
-            .map_err(|error| TokenizerError::Unreadable(error.to_string()))?;
+            .map_err(|error| error.to_string())?;
         Ok(Self { path: path.to_owned(), line, counted })
     }
 
     /// Counts a prompt by its blocks, and by its text between two of them. Waits a moment, no longer.
-    pub async fn count(&self, blocks: &[u64], text: impl Fn(Range<usize>) -> String) -> Count {
+    pub async fn count(
+        &self,
+        blocks: &[u64],
+        text: impl Fn(Range<usize>) -> String,
+    ) -> Result<u32, Uncounted> {
         let (from, known) = lock(&self.counted).longest(blocks);
         let until = Beginnings::noted(blocks.len()).max(from);
         let (begin, end) = (text(from..until), text(until..usize::MAX));
         if TEXT_BYTES_MAX < begin.len() + end.len() {
-            return Count::Skipped;
+            return Err(Uncounted::Skipped);
         }
         let noted = (from < until).then(|| blocks[until - 1]);
         let (reply, counted) = oneshot::channel();
         if self.line.try_send(Job { known, texts: [begin, end], noted, reply }).is_err() {
-            return Count::Skipped;
+            return Err(Uncounted::Skipped);
         }
         match timeout(WAIT, counted).await {
-            Ok(Ok(tokens)) => Count::Tokens(tokens),
-            Ok(Err(_)) => Count::Skipped,
-            Err(_) => Count::Late,
+            Ok(counted) => counted.map_err(|_| Uncounted::Skipped),
+            Err(_) => Err(Uncounted::Late),
         }
     }
 }
@@ -129,7 +147,7 @@ mod tests {
         let at = |block: usize| block.saturating_mul(4).min(text.len());
         let text_in = |it: Range<usize>| text[at(it.start)..at(it.end)].to_owned();
         for _ in 0..10_000 {
-            if let Count::Tokens(tokens) = tokenizer.count(blocks, text_in).await {
+            if let Ok(tokens) = tokenizer.count(blocks, text_in).await {
                 return tokens;
             }
         }
@@ -152,12 +170,11 @@ mod tests {
     async fn what_is_too_long_is_not_counted() {
         let tokenizer = tokenizer("long");
         let long = "one ".repeat(TEXT_BYTES_MAX / 4 + 1);
-        assert_eq!(tokenizer.count(&[], |_| long.clone()).await, Count::Skipped);
+        assert_eq!(tokenizer.count(&[], |_| long.clone()).await, Err(Uncounted::Skipped));
     }
 
     #[test]
     fn what_is_no_tokenizer_is_refused() {
-        let refused = Tokenizer::load(Path::new("Cargo.toml")).unwrap_err();
-        assert!(matches!(refused, TokenizerError::Unreadable(_)), "{refused}");
+        assert!(Tokenizer::load(Path::new("Cargo.toml")).is_err());
     }
 }
