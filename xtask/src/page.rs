@@ -24,7 +24,11 @@ pub(crate) struct ShotsArgs {
 /// Makes a picture of every view, in both themes and at both widths.
 pub(crate) fn shots(args: &ShotsArgs) -> Result<()> {
     install()?;
-    must(Command::new("cargo").args(["build", "--bin", "cleave"]).current_dir(repo::root()))?;
+    must(
+        Command::new("cargo")
+            .args(["build", "--workspace", "--bin", "cleave"])
+            .current_dir(repo::root()),
+    )?;
     let venv = repo::root().join(".venv");
     python::install(&venv)?;
     must(

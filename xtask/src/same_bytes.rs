@@ -77,7 +77,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
     let before = before(&folder, &commit, &wanted)?;
     println!("now: this tree");
-    must(Command::new("cargo").args(["build", "--bin", "cleave"]).current_dir(repo::root()))?;
+    must(
+        Command::new("cargo")
+            .args(["build", "--workspace", "--bin", "cleave"])
+            .current_dir(repo::root()),
+    )?;
     let after = simulate(&repo::debug_binary("cleave"), &wanted)?;
 
     let mut differing = 0;

@@ -71,7 +71,7 @@ pub(super) fn ask(
     let mut connection = Connection::to(router)?;
     let Client { model, tokens, .. } = client;
     let body = format!(
-        r#"{{"model":"{model}","stream":true,"max_tokens":{tokens},"messages":[{{"role":"user","content":"{text}"}}]}}"#
+        r#"{{"model":"{model}","stream":true,"stream_options":{{"include_usage":true}},"max_tokens":{tokens},"messages":[{{"role":"user","content":"{text}"}}]}}"#
     );
     let key = client.key.map_or(String::new(), |it| format!("Authorization: Bearer {it}\r\n"));
     let session = session.map_or(String::new(), |it| format!("X-Session-Id: s-{it}\r\n"));
