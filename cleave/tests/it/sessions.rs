@@ -1,7 +1,9 @@
 //! Sessions: how one is recognised, that its id comes back on every answer, and that it stays where
 //! it is.
 
-use crate::support::{Answer, Mock, Request, Router, Scripted, Wire, json_answer, sse_head};
+use crate::support::{
+    Answer, Mock, Request, Router, Scripted, Wire, ask, eventually, json_answer, sse_head,
+};
 
 async fn well() -> Scripted {
     Scripted::answering(json_answer(200, "{}")).await
@@ -175,4 +177,46 @@ async fn ids_that_cannot_be_echoed_become_their_digest() {
     let answer = router.ask(&Request::post("/v1/chat/completions", body)).await;
     assert!(id(&answer).starts_with("h-"));
     assert_eq!(answer.header("x-evil"), None);
+}
+
+#[tokio::test]
+async fn new_sessions_do_not_wait_for_memory_where_replicas_have_time_to_spare() {
+    // Twice as many sessions as the replicas have memory for, one after the other, beside two long answers. They come
+    // back, so they are worth to be remembered. One that waits for another to be forgotten is refused.
+    const SESSIONS: usize = 100;
+    let patience = "[[classes]]\nname = \"standard\"\nweight = 4.0\nwait_max = \"2s\"\n";
+    for gate in ["", "line.gate = true\n"] {
+        let mock = || Mock::start(&["--speed", "20", "--kv-tokens", "32768"]);
+        let mocks = [mock(), mock(), mock(), mock()];
+        let reports = "policy = \"priced\"\nhealth.report_interval = \"100ms\"\n";
+        let settings = format!("{reports}{gate}{patience}");
+        let router = Router::start(&mocks.each_ref().map(Mock::url), &settings).await;
+        eventually("the router knows all of the memory", async || {
+            let page = ask(router.admin, &Request::get("/status")).await.json();
+            page["pools"][0]["queue"]["sessions_kv_tokens_max"] == 4 * 32_768
+        })
+        .await;
+        let words = |session: usize| format!("{session} ").repeat(10_000);
+        let mut long = Vec::new();
+        for session in 0..2 {
+            let body = format!(
+                r#"{{"model":"m","stream":true,"ignore_eos":true,"max_tokens":15000,"prompt":"{session} {}"}}"#,
+                "word ".repeat(12_000)
+            );
+            let mut client = Wire::connect(router.address).await;
+            client.send(&Request::post("/v1/completions", body).bytes()).await;
+            client.head().await.expect("the answer begins");
+            long.push(client);
+        }
+        for session in 2..SESSIONS {
+            let request = Request::chat(&words(session)).session(&format!("s-{session}"));
+            for _ in 0..2 {
+                let answer = router.ask(&request).await;
+                assert_eq!(answer.status(), 200, "session {session}, {gate:?}: {}", answer.text());
+            }
+        }
+        let page = ask(router.admin, &Request::get("/status")).await.json();
+        let held = page["pools"][0]["queue"]["sessions_kv_tokens"].as_u64();
+        assert!(held.is_some_and(|it| 4 * 32_768 < it), "the memory is full: {held:?}");
+    }
 }

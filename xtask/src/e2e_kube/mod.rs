@@ -1,10 +1,11 @@
 //! `cargo xtask e2e-kube`: the router against a real API server of Kubernetes. Pods are mock replicas of this machine, and
 //! this program is their kubelet: it writes their statuses. A rolling update under load, an API server that is
-//! killed, a role that is denied, ten thousand pods. Not part of `cargo xtask test`: the API server is built from
-//! source in some minutes, by the recipe in `../shared/infra`.
+//! killed, a leader that is, a role that is denied, ten thousand pods. Not part of `cargo xtask test`: the API server
+//! is built from source in some minutes, by the recipe in `../shared/infra`.
 
 mod api_server;
 mod fleet;
+mod leader;
 mod many;
 mod mend;
 mod rollout;
@@ -60,6 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Duration::from_secs(args.away),
     )?;
     drop(fleet);
+    leader::run(&api, &binary, &folder)?;
     many::run(&api, &binary, &folder, args.pods)
 }
 

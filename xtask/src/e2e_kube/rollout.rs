@@ -45,8 +45,8 @@ pub(super) fn run(api: &ApiServer, fleet: &mut PodFleet, clients: u32) -> Result
         causes.join(", ")
     );
     judge(&records)?;
-    // A session may leave a replica that is busy; the router counts those.
-    let needed = since("overloaded") + since("spilled");
+    // A session may leave a replica that is busy, or that its workload gave up for a new one; the router counts those.
+    let needed = since("overloaded") + since("spilled") + since("rebalanced");
     ensure!(others <= needed, "{others} sessions moved without need, {needed} by need");
     Ok(())
 }
@@ -77,7 +77,8 @@ pub(super) fn without_api_server(
     Ok(())
 }
 
-/// Counts sessions that went on at another replica than before: from pods whose end was ordered, and others.
+/// Counts sessions that went on at another replica than before: from pods whose end was ordered, and others. One that
+/// comes back to where it was has moved once, as the router sees it: its home was there all the time.
 fn moves(records: &[Record], ended: &BTreeMap<String, Instant>) -> (u64, u64) {
     let mut sessions = BTreeMap::<u64, Vec<&Record>>::new();
     for it in records {
@@ -86,13 +87,17 @@ fn moves(records: &[Record], ended: &BTreeMap<String, Instant>) -> (u64, u64) {
     let (mut explained, mut others) = (0, 0);
     for turns in sessions.values_mut() {
         turns.sort_by_key(|it| it.ended);
+        let mut before = None;
         for pair in turns.windows(2) {
             let (Some(from), Some(to)) = (&pair[0].replica, &pair[1].replica) else { continue };
-            let was_ended = ended.get(from).is_some_and(|at| *at <= pair[1].ended);
-            match from == to {
-                true => {}
-                false if was_ended => explained += 1,
-                false => others += 1,
+            if from == to {
+                continue;
+            }
+            let is_return = before.replace(from) == Some(to);
+            if ended.get(from).is_some_and(|at| *at <= pair[1].ended) {
+                explained += 1;
+            } else if !is_return {
+                others += 1;
             }
         }
     }
