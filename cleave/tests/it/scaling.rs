@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::cluster;
 use crate::support::{
     ApiServer, Json, Mock, Mood, PodSpec, Request, Router, WAIT_MAX, ask, eventually, next_piece,
 };
@@ -109,6 +110,36 @@ async fn a_request_that_cannot_wait_for_the_start_is_refused_at_once_with_the_ti
     let retry_after: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((590..=600).contains(&retry_after), "{retry_after}");
     eventually("one is asked for", async || hosts.told() == ["chat 1"]).await;
+}
+
+#[tokio::test]
+async fn all_routers_give_one_number_also_for_what_one_refused_and_one_that_comes_later() {
+    let hosts = ["one", "other", "late"].map(|it| Hosts::new(it, &[], ""));
+    let start = |hosts: &Hosts, peers: &str| {
+        let scaling = "min = 0\nmax = 3\nstart_up = \"10m\"";
+        hosts.router(&format!("{scaling}\n[cluster]\nlisten = \"127.0.0.1:0\"\n{peers}"))
+    };
+    let first = start(&hosts[0], "");
+    let peers = format!("peers = [\"{}\"]", cluster::address(&first).await);
+    let mut routers = vec![first, start(&hosts[1], &peers)];
+    cluster::all_talk(&routers).await;
+    let leads = cluster::leader(&routers).await;
+    for router in &routers {
+        eventually("none is wanted", async || page(router).await["wanted"] == 0).await;
+    }
+    // Refused by the one that does not lead, so that it goes nowhere.
+    let answer = routers[1 - leads].ask(&Request::chat("hi")).await;
+    assert_eq!(answer.status(), 503, "{}", answer.text());
+    for router in &routers {
+        eventually("one is wanted", async || page(router).await["wanted"] == 1).await;
+    }
+    routers.push(start(&hosts[2], &peers));
+    cluster::all_talk(&routers).await;
+    eventually("it gives the same number, also if it leads", async || {
+        page(&routers[2]).await["wanted"] == 1
+    })
+    .await;
+    assert_eq!(page(&routers[leads]).await["wanted"], 1);
 }
 
 #[tokio::test]

@@ -303,7 +303,7 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.explaining.on_waited(request, |it| it.left_at = now);
-        self.offered.on_turned_away(now, request);
+        self.count_turned_away(now, request);
         actions.push(Action::Refuse { request, refusal });
     }
 

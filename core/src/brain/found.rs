@@ -1,12 +1,13 @@
 //! What one router finds out concerns all: requests that bring replicas down, replicas that were started again, how long
-//! answers are, what work takes, what tenants have used. Here that is told, and taken in from others. Nothing that was
+//! answers are, what work takes, what tenants have used, what is asked for. Here that is told, and taken in from others. Nothing that was
 //! heard is told on.
 
 use std::time::Duration;
 
 use crate::cluster::{DeathWitness, FoundOut, News};
-use crate::domain::{Moment, ReplicaId, SliceKey, Usage, whole_u32};
-use crate::queue::Tenant;
+use crate::domain::{Moment, ReplicaId, RouterId, SliceKey, Usage, whole_u32};
+use crate::queue::{Tenant, Work};
+use crate::scaling::OfferedWork;
 use crate::tokens::Lesson;
 
 use super::health::Health;
@@ -16,7 +17,7 @@ use super::{Brain, Notice};
 
 impl Brain {
     /// Takes in what another router found out.
-    pub(super) fn on_found(&mut self, now: Moment, found: FoundOut) {
+    pub(super) fn on_found(&mut self, now: Moment, router: RouterId, found: FoundOut) {
         match found {
             FoundOut::Quarantined { key, fingerprint, left_ms } => {
                 let left = Duration::from_millis(left_ms.into());
@@ -45,8 +46,16 @@ impl Brain {
             FoundOut::Spent { tenant, missing } => {
                 self.admission.catch_up(now, Tenant(tenant), missing);
             }
-            // It concerns no pool.
-            FoundOut::Kept { .. } => {}
+            FoundOut::Demand { offered, beyond, refused } => {
+                self.peers.books(router).into_iter().for_each(|it| it.tells_demand = true);
+                let [offered_mu, beyond_contract_mu, refused_mu] =
+                    [offered, beyond, refused].map(|it| Work::from_parts(it).as_mu());
+                let work = OfferedWork { offered_mu, beyond_contract_mu, refused_mu };
+                self.offered.on_elsewhere(work);
+            }
+            FoundOut::TurnedAway { mark } => self.offered.remember_refused(now, mark),
+            // One concerns no pool, and the other the driver.
+            FoundOut::Kept { .. } | FoundOut::Sized { .. } => {}
         }
     }
 
@@ -59,7 +68,28 @@ impl Brain {
         let spent = self.admission.missing();
         let spent = spent.map(|(Tenant(tenant), missing)| FoundOut::Spent { tenant, missing });
         let lengths = self.books.lengths().map(|it| FoundOut::Lengths(Box::new(it)));
-        into.extend(held.chain(learned).chain(spent).chain(lengths).map(News::Found));
+        // From now on what it is asked for is told, and not to be taken from what it sends.
+        let demand = [FoundOut::Demand { offered: 0, beyond: 0, refused: 0 }];
+        let all = held.chain(learned).chain(spent).chain(lengths).chain(demand);
+        into.extend(all.map(News::Found));
+    }
+
+    /// Tells what was asked for since the last time.
+    pub(super) fn tell_demand(&mut self) {
+        let came = self.offered.take_untold();
+        if self.peers.own().is_some() && !came.is_none() {
+            let OfferedWork { offered_mu, beyond_contract_mu, refused_mu } = came;
+            let [offered, beyond, refused] =
+                [offered_mu, beyond_contract_mu, refused_mu].map(|it| Work::from_mu(it).parts());
+            self.peers.tell_found(FoundOut::Demand { offered, beyond, refused });
+        }
+    }
+
+    /// Tells of a request that was refused for lack of room.
+    pub(super) fn tell_turned_away(&mut self, mark: u64) {
+        if mark != 0 {
+            self.peers.tell_found(FoundOut::TurnedAway { mark });
+        }
     }
 
     pub(super) fn tell_conviction(&mut self, key: SliceKey, fingerprint: Fingerprint) {

@@ -11,6 +11,7 @@ use crate::domain::{Moment, Place, PromptTail, ReplicaId, RequestId, RouterId};
 use crate::fleet::{State, ms};
 use crate::prefix::{PrefixIndex, likeness};
 use crate::queue::{Tenant, Work};
+use crate::scaling::OfferedWork;
 
 use super::Brain;
 use super::event::Action;
@@ -103,7 +104,7 @@ impl Brain {
             News::Waiting { classes } => {
                 self.admission.on_waiting_elsewhere(now, router, &classes);
             }
-            News::Found(found) => self.on_found(now, found),
+            News::Found(found) => self.on_found(now, router, found),
             News::Forgot => {
                 self.admission.on_waiting_elsewhere(now, router, &[]);
                 self.peers.on_lost(now, router);
@@ -125,8 +126,10 @@ impl Brain {
         let expected = Duration::from_millis(opened.expected_ms.into()).min(EXPECTED_MAX);
         let (is_read, heard_at) = (false, now);
         let booking = HeardBooking { replica, charge, is_read, heard_at, expected, tenant, spent };
+        let mut tells_demand = false;
         if let Some(books) = self.peers.books(router) {
             books.open(now, &mut self.fleet, opened.request, booking);
+            tells_demand = books.tells_demand;
         }
         self.placement.remember(now, opened.key, replica);
         if opened.is_first_try {
@@ -134,7 +137,10 @@ impl Brain {
             let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
             self.placement.on_demand(now, opened.key, work_mu, tokens);
             self.admission.spend_elsewhere(now, tenant, spent);
-            self.offered.on_arrival(now, 0, spent.0.as_mu());
+            if !tells_demand {
+                let offered_mu = spent.0.as_mu();
+                self.offered.on_elsewhere(OfferedWork { offered_mu, ..OfferedWork::default() });
+            }
         }
         let prompt = (&opened.chain, opened.block_tokens, opened.adapter);
         self.peers.note_block_tokens(opened.block_tokens);

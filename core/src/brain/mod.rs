@@ -245,6 +245,7 @@ impl Brain {
             self.tell_sample();
             self.tell_plan();
             self.tell_learned(now);
+            self.tell_demand();
             self.swept_at = now;
         }
         self.finish(now, before, actions);

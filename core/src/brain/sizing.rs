@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::cost::{Hardware, MeanRequest, RequestCost};
-use crate::domain::{Moment, ReplicaId, float};
+use crate::domain::{Moment, ReplicaId, RequestId, float};
 use crate::fleet::{Replica, Standing};
 use crate::queue::Use;
 use crate::scaling::{Holding, Sample, cache_value};
@@ -129,6 +129,13 @@ impl Brain {
         }
     }
 
+    /// Counts a request that has waited in vain.
+    pub(super) fn count_turned_away(&mut self, now: Moment, request: RequestId) {
+        if let Some(mark) = self.offered.on_turned_away(now, request) {
+            self.tell_turned_away(mark);
+        }
+    }
+
     /// Counts a request that is refused before it could wait.
     pub(super) fn count_refused(&mut self, now: Moment, mark: u64, mu: f64, refusal: Refusal) {
         match refusal {
@@ -138,7 +145,10 @@ impl Brain {
             | Refusal::DeadlineUnmeetable { .. }
             | Refusal::DeadlinePassed { .. }
             | Refusal::WaitedOut { .. }
-            | Refusal::SessionsFull { .. } => self.offered.on_refused(now, mark, mu),
+            | Refusal::SessionsFull { .. } => {
+                self.offered.on_refused(now, mark, mu);
+                self.tell_turned_away(mark);
+            }
             Refusal::TriesSpent
             | Refusal::BudgetSpent
             | Refusal::Quarantined { .. }

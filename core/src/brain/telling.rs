@@ -3,11 +3,14 @@
 //! prepared, where the router is alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
 use crate::cluster::{Came, News, Opened};
-use crate::domain::{Moment, Outline, PromptTail, ReplicaId, RequestId, RouterId, whole_u32};
+use crate::domain::{
+    Moment, Outline, Place, PromptTail, ReplicaId, RequestId, RouterId, whole_u32,
+};
 use crate::fleet::{Load, State};
 use crate::policy::Candidate;
 use crate::queue::Use;
@@ -34,6 +37,27 @@ impl Brain {
     /// Counts the requests that each other router has in flight, as far as this one heard.
     pub fn heard_in_flight(&self) -> Vec<(RouterId, usize)> {
         self.peers.counts().collect()
+    }
+
+    /// Lists what this brain has in flight at replicas that there are.
+    pub fn booked(&self) -> Vec<(RequestId, Place)> {
+        let booked = self.books.iter().filter_map(|(request, booking)| {
+            Some((*request, self.fleet.get(booking.replica)?.place))
+        });
+        booked.collect()
+    }
+
+    /// Lists what another router has in flight, as far as this one heard, at replicas that there are.
+    pub fn booked_by(&self, router: RouterId) -> Vec<(RequestId, Place)> {
+        let booked = self.peers.bookings_of(router).filter_map(|(request, booking)| {
+            Some((request, self.fleet.get(booking.replica)?.place))
+        });
+        booked.collect()
+    }
+
+    /// Tells whether something is still booked that a lost router should have done for this long.
+    pub fn holds_of_lost(&self, now: Moment, slack: Duration) -> bool {
+        self.peers.is_overdue(now, slack)
     }
 
     /// Tells whether this brain plans, also for others.

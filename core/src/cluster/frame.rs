@@ -12,7 +12,7 @@ use super::news::News;
 use super::tenure::StoreWord;
 
 /// The version that this router writes, and the oldest that it reads.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 pub const VERSION_MIN: u32 = 1;
 
 /// No frame is longer.

@@ -1,14 +1,16 @@
 //! How is written what routers found out: which requests bring replicas down, which replicas were started again, how long
-//! answers are, what work takes, what tenants used, what engines keep.
+//! answers are, what work takes, what tenants used, what engines keep; and what is asked for, for the size of the pool.
 
 use crate::cost::StepTimes;
 use crate::cost::learned::{Errors, Learned};
 use crate::domain::{Place, SliceKey};
+use crate::scaling::Reason as ScaleReason;
 use crate::tokens::{LengthsEntry, Lesson};
 
 use super::codec::{
     Malformed, Reader, write_count, write_float, write_hash, write_number, write_text,
 };
+use super::encoding::{pick, position};
 use super::news::{DeathWitness, FoundOut};
 
 const WITNESSES_MAX: usize = 512;
@@ -72,6 +74,21 @@ pub(super) fn encode(found: &FoundOut, into: &mut Vec<u8>) {
             into.push(24);
             write_lengths(entry, into);
         }
+        FoundOut::Demand { offered, beyond, refused } => {
+            into.push(26);
+            for it in [offered, beyond, refused] {
+                write_number(into, *it);
+            }
+        }
+        FoundOut::TurnedAway { mark } => {
+            into.push(27);
+            write_hash(into, *mark);
+        }
+        FoundOut::Sized { replicas, reason } => {
+            into.push(28);
+            write_number(into, (*replicas).into());
+            into.push(position(&ScaleReason::ALL, reason));
+        }
     }
 }
 
@@ -110,6 +127,16 @@ pub(super) fn read(kind: u8, reader: &mut Reader<'_>) -> Result<FoundOut, Malfor
             FoundOut::Kept { rows: (0..count).map(|_| row(reader)).collect::<Result<_, _>>()? }
         }
         24 => FoundOut::Lengths(Box::new(read_lengths(reader)?)),
+        26 => FoundOut::Demand {
+            offered: reader.number()?,
+            beyond: reader.number()?,
+            refused: reader.number()?,
+        },
+        27 => FoundOut::TurnedAway { mark: reader.hash()? },
+        28 => {
+            let replicas = reader.small()?;
+            FoundOut::Sized { replicas, reason: *pick(&ScaleReason::ALL, reader.byte()?)? }
+        }
         other => return Err(Malformed::Unknown(other)),
     })
 }

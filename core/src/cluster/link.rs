@@ -5,6 +5,7 @@
 //! A link lives as long as one connection. What its end means for the books of the other router, the brain decides.
 
 mod asking;
+mod standing;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -47,6 +48,8 @@ struct Batch {
 #[derive(Debug)]
 pub struct Link {
     peer: Option<Hello>,
+    /// The version that this end writes where the peer reads it.
+    own_version: u32,
     /// Frames that carry no news.
     control: VecDeque<PeerFrame>,
     batches: VecDeque<Batch>,
@@ -80,6 +83,7 @@ impl Link {
     pub fn new(now: Moment, own: Hello) -> Self {
         Self {
             peer: None,
+            own_version: own.version,
             control: VecDeque::from([PeerFrame::Hello(own)]),
             batches: VecDeque::new(),
             told: 0,
@@ -108,16 +112,6 @@ impl Link {
 
     pub const fn totals(&self) -> LinkTotals {
         self.totals
-    }
-
-    /// How long the oldest news have been under way that the peer is not known to have heard.
-    pub fn lag(&self, now: Moment) -> Duration {
-        self.unheard.front().map_or(Duration::ZERO, |it| now.since(it.1))
-    }
-
-    /// Bytes that wait here or are not known to have been heard.
-    pub const fn pending_bytes(&self) -> usize {
-        self.waiting_bytes + self.unheard_bytes
     }
 
     /// Tells what happened in a pool; nothing while the peer is to be told everything.
@@ -165,8 +159,8 @@ impl Link {
 
     /// Tells what this router sees, in the place of what it was going to tell.
     pub fn tell_view(&mut self, view: View) {
-        let version = self.peer.as_ref().map_or(0, |it| it.version);
-        if 2 <= version {
+        let version = self.version();
+        if self.peer.is_some() && 2 <= version {
             let store = if 3 <= version { view.store } else { StoreWord::Silent };
             let view = View { store, ..view };
             self.control.retain(|it| !matches!(it, PeerFrame::View(_)));
@@ -297,7 +291,7 @@ impl Link {
             self.batches.push_back(Batch { pool, part, count: 0, bytes: Vec::new() });
         }
         // One that is older is told what it can read.
-        let version = self.peer.as_ref().map_or(VERSION, |it| it.version);
+        let version = self.version();
         for it in news.filter(|it| it.version() <= version) {
             if self.batches.back().is_some_and(|it| BATCH_BYTES < it.bytes.len()) {
                 self.batches.push_back(Batch { pool, part, count: 0, bytes: Vec::new() });

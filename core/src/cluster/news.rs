@@ -7,6 +7,7 @@ use crate::cost::learned::Learned;
 use crate::domain::{Place, PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, State};
 use crate::kept::KeptRow;
+use crate::scaling::Reason as ScaleReason;
 use crate::sharding::{Assignment, Generation};
 use crate::tokens::{LengthsEntry, Lesson};
 
@@ -69,6 +70,13 @@ pub enum FoundOut {
     Spent { tenant: u64, missing: [u64; 3] },
     /// Ids of what engines keep, and where. It concerns no pool.
     Kept { rows: Vec<KeptRow> },
+    /// What was asked of the router since it told this last, in millionths of a model unit: work that counts for the size
+    /// of the pool, work beyond contracts, and what of it was refused for lack of room.
+    Demand { offered: u64, beyond: u64, refused: u64 },
+    /// A request was refused for lack of room: wherever it comes again, it is the same work.
+    TurnedAway { mark: u64 },
+    /// How many replicas the router that leads wants, and why.
+    Sized { replicas: u32, reason: ScaleReason },
 }
 
 /// What waits of one class.
@@ -105,6 +113,9 @@ impl News {
             | Self::AskedChain { .. }
             | Self::AskedReplica { .. }
             | Self::Forgot => 1,
+            Self::Found(
+                FoundOut::Demand { .. } | FoundOut::TurnedAway { .. } | FoundOut::Sized { .. },
+            ) => 5,
             Self::Assigned(_)
             | Self::Planned { .. }
             | Self::AskedPlan

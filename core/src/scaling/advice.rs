@@ -50,6 +50,26 @@ pub enum ScaleReason {
 }
 
 impl ScaleReason {
+    /// In the order of the numbers by which routers tell each other.
+    pub const ALL: [Self; 16] = [
+        Self::Forecast,
+        Self::Backlog,
+        Self::Memory,
+        Self::Floor,
+        Self::Minimum,
+        Self::Steady,
+        Self::CoolingDown,
+        Self::Starting,
+        Self::MaxReached,
+        Self::CapacityUnknown,
+        Self::DataMissing,
+        Self::ReportsFrozen,
+        Self::Fault,
+        Self::HalfOut,
+        Self::ContractExceeded,
+        Self::NotComing,
+    ];
+
     /// The word for it in JSON and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

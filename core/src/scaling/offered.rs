@@ -30,10 +30,26 @@ pub struct OfferedWork {
     pub refused_mu: f64,
 }
 
+impl OfferedWork {
+    fn add(&mut self, other: Self) {
+        self.offered_mu += other.offered_mu;
+        self.beyond_contract_mu += other.beyond_contract_mu;
+        self.refused_mu += other.refused_mu;
+    }
+
+    /// Tells whether nothing was asked for.
+    pub fn is_none(&self) -> bool {
+        let Self { offered_mu, beyond_contract_mu, refused_mu } = *self;
+        offered_mu.max(beyond_contract_mu).max(refused_mu) <= 0.0
+    }
+}
+
 /// Counts the work that is asked for.
 #[derive(Debug, Default)]
 pub struct Offered {
     work: OfferedWork,
+    /// What came to this router since others were told of it.
+    untold: OfferedWork,
     /// Refused requests by what marks their prompt, and when that was.
     refused: IndexMap<u64, Moment, FxBuildHasher>,
     /// Requests in the line: what marks them, and their work.
@@ -47,18 +63,38 @@ impl Offered {
     pub fn on_arrival(&mut self, now: Moment, mark: u64, mu: f64) {
         let before = self.refused.swap_remove(&mark);
         if before.is_none_or(|at| AGAIN_WITHIN < now.since(at)) {
-            self.work.offered_mu += mu;
+            self.count(OfferedWork { offered_mu: mu, ..OfferedWork::default() });
         }
     }
 
     /// Counts a request beyond its tenant's contract.
     pub fn on_beyond(&mut self, mu: f64) {
-        self.work.beyond_contract_mu += mu;
+        self.count(OfferedWork { beyond_contract_mu: mu, ..OfferedWork::default() });
     }
 
     /// Counts a request that was refused for lack of room.
     pub fn on_refused(&mut self, now: Moment, mark: u64, mu: f64) {
-        self.work.refused_mu += mu;
+        self.count(OfferedWork { refused_mu: mu, ..OfferedWork::default() });
+        self.remember_refused(now, mark);
+    }
+
+    /// Counts what another router was asked for.
+    pub fn on_elsewhere(&mut self, work: OfferedWork) {
+        self.work.add(work);
+    }
+
+    /// Takes what was counted here since it was asked last, for other routers.
+    pub fn take_untold(&mut self) -> OfferedWork {
+        std::mem::take(&mut self.untold)
+    }
+
+    fn count(&mut self, work: OfferedWork) {
+        self.work.add(work);
+        self.untold.add(work);
+    }
+
+    /// Remembers a request that was refused, here or elsewhere, so that it is the same work when it comes again.
+    pub fn remember_refused(&mut self, now: Moment, mark: u64) {
         if mark == 0 {
             return;
         }
@@ -80,11 +116,11 @@ impl Offered {
         self.waiting.swap_remove(&request);
     }
 
-    /// A request has waited in vain.
-    pub fn on_turned_away(&mut self, now: Moment, request: RequestId) {
-        if let Some((mark, mu)) = self.waiting.swap_remove(&request) {
-            self.on_refused(now, mark, mu);
-        }
+    /// A request has waited in vain. Returns what marks it.
+    pub fn on_turned_away(&mut self, now: Moment, request: RequestId) -> Option<u64> {
+        let (mark, mu) = self.waiting.swap_remove(&request)?;
+        self.on_refused(now, mark, mu);
+        Some(mark)
     }
 
     /// Takes in what a request came to.
@@ -161,6 +197,22 @@ mod tests {
         offered.on_arrival(at(10), 11, 3.0);
         let came = offered.take();
         assert!((came.refused_mu - 3.0).abs() < 1e-9 && came.offered_mu.abs() < 1e-9, "{came:?}");
+    }
+
+    #[test]
+    fn what_came_here_is_told_once_and_what_came_elsewhere_is_not_told_on() {
+        let mut offered = Offered::default();
+        offered.on_arrival(at(0), 1, 2.0);
+        offered.on_beyond(3.0);
+        offered.on_refused(at(0), 2, 4.0);
+        offered.on_elsewhere(OfferedWork { offered_mu: 50.0, ..OfferedWork::default() });
+        offered.remember_refused(at(0), 9);
+        offered.on_arrival(at(1), 9, 7.0);
+        let told = offered.take_untold();
+        let came = OfferedWork { offered_mu: 2.0, beyond_contract_mu: 3.0, refused_mu: 4.0 };
+        assert_eq!(told, came, "one that was refused elsewhere was counted there");
+        assert!(offered.take_untold().is_none() && !told.is_none());
+        assert_eq!(offered.take(), OfferedWork { offered_mu: 52.0, ..came });
     }
 
     #[test]

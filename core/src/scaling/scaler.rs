@@ -126,18 +126,30 @@ impl Scaler {
     /// Says how many replicas there should be, and holds on to it: what it says more than before counts as asked for.
     /// To be called after each sample, by the one that acts on it.
     pub fn decide(&mut self, now: Moment) -> Advice {
+        self.settle(now, None)
+    }
+
+    /// Says the number that another one decided on, which is the one that counts, and holds on to that: so the number
+    /// does not jump when this one decides. To be called in the place of [`Scaler::decide`].
+    pub fn follow(&mut self, now: Moment, replicas: usize, reason: Reason) -> Advice {
+        self.settle(now, Some((replicas, reason)))
+    }
+
+    fn settle(&mut self, now: Moment, led: Option<(usize, Reason)>) -> Advice {
+        let led = led.map(|(replicas, reason)| (self.rules.clamp(replicas), reason));
         let Some(sample) = self.latest else {
             let wanted = self.rules.clamp(self.target.unwrap_or(0));
+            let (wanted, reason) = led.unwrap_or((wanted, Reason::DataMissing));
             let start_up = self.start_up.span();
             let terms = Terms { start_up, ..Terms::default() };
-            return Advice { wanted, reason: Reason::DataMissing, terms };
+            return Advice { wanted, reason, terms };
         };
         let before = self.rules.clamp(self.target.unwrap_or_else(|| sample.there()));
         let mut terms = self.terms(now, before, &sample);
         let need = ReplicaNeed::of(&terms, &self.rules);
         self.remember(now, need.replicas);
         terms.enough = self.needed.iter().map(|it| it.1).fold(terms.enough, usize::max);
-        let (wanted, reason) = self.weigh(before, need, &terms, &sample);
+        let (wanted, reason) = led.unwrap_or_else(|| self.weigh(before, need, &terms, &sample));
         self.adopt(now, before, wanted);
         (terms.coming, terms.overdue) = self.asked.count(now, terms.start_up);
         Advice { wanted, reason, terms }

@@ -63,6 +63,22 @@ fn noisy(at: usize) -> f64 {
 }
 
 #[test]
+fn one_that_follows_gives_the_number_of_the_leader_and_goes_on_from_it() {
+    let mut pool = Pool::new(RULES, 2);
+    pool.run(60, 60.0);
+    let (now, sample) = (pool.now + TICK, Sample { ready: 2, ..pool.sample });
+    pool.scaler.observe(now, &sample);
+    let told = pool.scaler.follow(now, 7, Reason::Backlog);
+    assert_eq!((told.wanted, told.reason, told.terms.ready), (7, Reason::Backlog, 2));
+    // It leads from now on, and neither jumps back nor asks for the same again.
+    pool.scaler.observe(now + TICK, &sample);
+    let own = pool.scaler.decide(now + TICK);
+    assert_eq!((own.wanted, own.terms.coming), (7, 5), "{own:?}");
+    let beyond = pool.scaler.follow(now + TICK, 1_000_000, Reason::Forecast);
+    assert_eq!(beyond.wanted, RULES.max, "its own bounds hold");
+}
+
+#[test]
 fn the_number_follows_the_work_up_and_down() {
     let mut pool = Pool::new(RULES, 1);
     let calm = pool.run(120, 60.0);

@@ -213,6 +213,13 @@ impl PeerConnection {
                 let router = link.peer()?.router;
                 cluster.elect(|it| it.on_view(router, view));
             }
+            // What is left of a connection that another has replaced, on which everything is told anew: a request that has
+            // ended since would stand in the books for good.
+            LinkEvent::Heard { .. }
+                if admitted.as_ref().is_some_and(|it| it.end.is_cancelled()) =>
+            {
+                return Some(End::Ours);
+            }
             LinkEvent::Heard { pool, news, is_whole } => {
                 let router = link.peer()?.router;
                 cluster.router.on_heard(router, pool, news, is_whole);

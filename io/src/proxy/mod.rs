@@ -63,7 +63,7 @@ pub use pool::{LiveMember, Pool, ScaledReplica};
 pub use router::{NotAudited, NotRecorded, Router};
 pub use salts::CacheSecret;
 pub use scale::{
-    Actuator, KubernetesScale, ScaleBoard, ScaleCommand, ScaleKind, ScaleMode, ScalePoint,
+    Actuator, KubernetesScale, LedSize, ScaleBoard, ScaleCommand, ScaleKind, ScaleMode, ScalePoint,
     ScaleState, ScaleStep, ScaleTarget, ScalingSettings,
 };
 pub(crate) use server::open_listener;

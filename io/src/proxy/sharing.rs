@@ -153,7 +153,12 @@ impl Sharing {
 
     /// Tells what was found out beside all pools.
     pub(super) fn tell_found(&self, found: FoundOut) {
-        self.tell(ALL_POOLS, vec![Telling { to: None, news: News::Found(found) }]);
+        self.tell_found_in(ALL_POOLS, found);
+    }
+
+    /// Tells all others what concerns one pool and was not found out by its brain.
+    pub(super) fn tell_found_in(&self, pool: u64, found: FoundOut) {
+        self.tell(pool, vec![Telling { to: None, news: News::Found(found) }]);
     }
 
     pub fn show(&self, router: RouterId, view: PeerView) {

@@ -76,8 +76,8 @@ impl PoolScaler {
             self.scaler.set_rules(self.rules);
         }
         let replicas = pool.scaled_replicas();
-        if !pool.is_whole() {
-            // They are found any moment, and wait until then.
+        if !pool.is_whole() || router.sharing().is_some_and(|it| it.is_joining()) {
+            // They are found any moment, or other routers tell how many there should be.
             return pool.follow_work(Some(SOON));
         }
         for took in self.starts.look(now, &replicas) {
@@ -87,6 +87,9 @@ impl PoolScaler {
         let advice = self.advise(now, router, pool);
         pool.follow_work(Some(self.starts.next_in(now, self.scaler.start_up())));
         pool.scale.on_advice(SystemTime::now(), &advice, leads, elapsed);
+        if leads {
+            router.tell_size(pool);
+        }
         self.tell(router, pool, &advice);
         self.take_result(now, router, pool);
         if settings.actuator != Actuator::None && leads {
@@ -100,7 +103,11 @@ impl PoolScaler {
         let is_alone = router.sharing().is_some_and(|it| !it.standing().has_majority());
         sample.is_missing |= is_alone;
         self.scaler.observe(now, &sample);
-        let advice = self.scaler.decide(now);
+        let replicas = |it: u32| usize::try_from(it).unwrap_or(usize::MAX);
+        let advice = match router.led_size(pool, self.advised.is_none()) {
+            Some(it) => self.scaler.follow(now, replicas(it.replicas), it.reason),
+            None => self.scaler.decide(now),
+        };
         let before = self.advised.map_or_else(|| sample.there(), |it| it.wanted);
         self.starts.ask(now, advice.wanted.saturating_sub(before));
         self.starts.on_missing(advice.wanted.saturating_sub(sample.ready));

@@ -21,7 +21,7 @@ const GRANTS: &[Grant] = &[
     ("core", "queue", &["domain"]),
     ("core", "scaling", &["domain"]),
     ("core", "policy", &["domain", "cost", "prefix"]),
-    ("core", "cluster", &["domain", "cost", "fleet", "kept", "sharding", "tokens"]),
+    ("core", "cluster", &["domain", "cost", "fleet", "kept", "scaling", "sharding", "tokens"]),
     (
         "core",
         "brain",

@@ -78,7 +78,13 @@ impl Drive<'_> {
 
     fn found(&mut self) -> FoundOut {
         let (key, fingerprint) = (SliceKey(u64::from(self.byte() % 8)), self.figure());
-        match self.byte() % 8 {
+        match self.byte() % 10 {
+            8 => FoundOut::Demand {
+                offered: self.figure(),
+                beyond: self.figure(),
+                refused: self.figure(),
+            },
+            9 => FoundOut::TurnedAway { mark: fingerprint },
             7 => FoundOut::Lengths(Box::new(LengthsEntry {
                 name: fingerprint,
                 is_model: self.flag(),

@@ -15,6 +15,9 @@ use crate::queue::{Tenant, Work};
 const BOOKINGS_MAX: usize = 1 << 16;
 /// A request of a lost router is over after twice its expected time and this, from when it was sent.
 const MARGIN: Duration = Duration::from_secs(5);
+/// Whatever it should take, nothing of a lost router is held longer than this: engines end what a dead one had, and say
+/// what still runs of one that was cut off.
+const LOST_MAX: Duration = Duration::from_secs(60);
 
 /// A request of another router.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +34,22 @@ pub(in crate::brain) struct HeardBooking {
     pub(in crate::brain) spent: (Work, u64),
 }
 
+impl HeardBooking {
+    /// Tells whether it was over this long ago, as far as can be told of a router that is lost since then.
+    fn is_over(&self, now: Moment, lost_at: Moment, slack: Duration) -> bool {
+        let should_take = 2 * self.expected + MARGIN;
+        should_take + slack < now.since(self.heard_at) || LOST_MAX + slack < now.since(lost_at)
+    }
+}
+
 /// The books of one other router.
 #[derive(Debug, Default)]
 pub(in crate::brain) struct RouterBooks {
     bookings: IndexMap<RequestId, HeardBooking, FxBuildHasher>,
     /// Since when it is lost.
     pub(super) lost_at: Option<Moment>,
+    /// Whether it tells what it was asked for; of one that is older, what it sends is counted.
+    pub(in crate::brain) tells_demand: bool,
 }
 
 impl RouterBooks {
@@ -46,6 +59,10 @@ impl RouterBooks {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &HeardBooking> {
         self.bookings.values()
+    }
+
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (RequestId, &HeardBooking)> {
+        self.bookings.iter().map(|(request, it)| (*request, it))
     }
 
     /// Opens a booking; one of the same number is closed first.
@@ -103,13 +120,17 @@ impl RouterBooks {
         }
     }
 
+    /// Tells whether the router is lost for this long and something is left that should have been over this long ago.
+    pub(super) fn is_overdue(&self, now: Moment, slack: Duration) -> bool {
+        let Some(lost_at) = self.lost_at.filter(|it| slack < now.since(*it)) else { return false };
+        self.bookings.values().any(|it| it.is_over(now, lost_at, slack))
+    }
+
     /// Drops what should be over by now, if the router is lost; tells whether nothing is left of it then.
     pub(super) fn expire(&mut self, now: Moment, fleet: &mut Fleet) -> bool {
-        if self.lost_at.is_none() {
-            return false;
-        }
+        let Some(lost_at) = self.lost_at else { return false };
         self.bookings.retain(|_, it| {
-            let is_over = 2 * it.expected + MARGIN < now.since(it.heard_at);
+            let is_over = it.is_over(now, lost_at, Duration::ZERO);
             if is_over {
                 release(now, fleet, it);
             }

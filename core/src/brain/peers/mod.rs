@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::cluster::{FoundOut, News};
-use crate::domain::{Moment, Place, PromptTail, ReplicaId, RouterId};
+use crate::domain::{Moment, Place, PromptTail, ReplicaId, RequestId, RouterId};
 use crate::fleet::Fleet;
 use crate::sharding::Generation;
 
@@ -147,6 +147,19 @@ impl Peers {
     ) -> impl Iterator<Item = (RouterId, &HeardBooking)> + '_ {
         let routers = self.routers.iter();
         routers.flat_map(|(router, books)| books.iter().map(move |it| (*router, it)))
+    }
+
+    /// Lists what one other router has in flight.
+    pub(super) fn bookings_of(
+        &self,
+        router: RouterId,
+    ) -> impl Iterator<Item = (RequestId, &HeardBooking)> + '_ {
+        self.routers.get(&router).into_iter().flat_map(RouterBooks::numbered)
+    }
+
+    /// Tells whether something is still booked that a lost router should have done for this long.
+    pub(super) fn is_overdue(&self, now: Moment, slack: Duration) -> bool {
+        self.routers.values().any(|it| it.is_overdue(now, slack))
     }
 
     /// Counts what each other router has in flight.

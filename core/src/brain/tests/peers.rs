@@ -244,6 +244,25 @@ fn what_a_lost_router_had_is_counted_as_long_as_it_should_take_and_no_longer() {
 }
 
 #[test]
+fn a_lost_router_leaves_its_books_for_a_minute_at_most_whatever_it_had() {
+    let mut cluster = Cluster::new(2, 2);
+    cluster.ask(0, 1, outline(0, 100));
+    let mut news: Vec<News> =
+        cluster.benches[0].brain.take_news().into_iter().map(|it| it.news).collect();
+    for it in &mut news {
+        if let News::Opened(opened) = it {
+            opened.expected_ms = 600_000;
+        }
+    }
+    cluster.benches[1].tell(Event::Heard { router: router(0), news, is_whole: false });
+    cluster.benches[1].tell(Event::Parted { router: router(0), is_lost: true });
+    cluster.wait(50);
+    assert_eq!(cluster.elsewhere(1), 1, "it may only be cut off");
+    cluster.wait(15);
+    assert_eq!(cluster.elsewhere(1), 0);
+}
+
+#[test]
 fn an_order_given_to_one_holds_at_all_and_the_latest_holds() {
     let mut cluster = Cluster::new(3, 3);
     let drained = "http://gpu-1:8000";

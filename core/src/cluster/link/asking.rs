@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 8;
 impl Link {
     /// Asks the peer something and returns the number of the question; nothing where it cannot be asked now.
     pub fn question(&mut self, question: Vec<u8>) -> Option<u64> {
-        let can_answer = self.peer.as_ref().is_some_and(|it| VERSION_FROM <= it.version);
+        let can_answer = self.peer.is_some() && VERSION_FROM <= self.version();
         if !can_answer || QUESTION_BYTES_MAX < question.len() || WAITING_MAX <= self.talk() {
             return None;
         }

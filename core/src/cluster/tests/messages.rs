@@ -9,6 +9,7 @@ use crate::cost::StepTimes;
 use crate::cost::learned::{Errors, Learned};
 use crate::domain::{Moment, Place, PromptTail, RequestId, RouterId, SliceKey};
 use crate::fleet::{Load, Reason, State};
+use crate::scaling::Reason as ScaleReason;
 use crate::sharding::{Assignment, Generation, Row, Slice, SliceReason};
 use crate::tokens::{LengthsEntry, Lesson};
 
@@ -180,6 +181,21 @@ fn found() -> impl Strategy<Value = FoundOut> {
         learned.prop_map(|it| FoundOut::Learned(Box::new(it))),
         any::<(u64, [u64; 3])>().prop_map(|it| FoundOut::Spent { tenant: it.0, missing: it.1 }),
         prop::collection::vec(any::<[u64; 3]>(), 0..20).prop_map(|rows| FoundOut::Kept { rows }),
+        size(),
+    ]
+}
+
+/// What concerns the size of the pool.
+fn size() -> impl Strategy<Value = FoundOut> {
+    prop_oneof![
+        any::<[u64; 3]>().prop_map(|it| FoundOut::Demand {
+            offered: it[0],
+            beyond: it[1],
+            refused: it[2]
+        }),
+        any::<u64>().prop_map(|mark| FoundOut::TurnedAway { mark }),
+        (any::<u32>(), prop::sample::select(ScaleReason::ALL.to_vec()))
+            .prop_map(|(replicas, reason)| FoundOut::Sized { replicas, reason }),
     ]
 }
 

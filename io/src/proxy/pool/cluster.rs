@@ -32,7 +32,11 @@ impl Pool {
 
     /// Lists everything that a router must be told that knows nothing.
     pub fn whole(&self) -> Vec<News> {
-        self.think(|brain_state, now| brain_state.brain.whole(now)).unwrap_or_default()
+        let mut all =
+            self.think(|brain_state, now| brain_state.brain.whole(now)).unwrap_or_default();
+        // One that leads from its start on goes on from there.
+        all.extend(self.scale.sized().map(News::Found));
+        all
     }
 
     /// Lists what outlives all routers where they have a store: the orders of all, and the plan.

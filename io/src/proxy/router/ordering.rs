@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cleave_core::brain::Order;
-use cleave_core::cluster::News;
+use cleave_core::cluster::{FoundOut, News};
 use cleave_core::domain::RouterId;
 use tracing::{info, warn};
 
@@ -13,6 +13,7 @@ use super::Router;
 use crate::proxy::assignment_file;
 use crate::proxy::orders;
 use crate::proxy::pool::Pool;
+use crate::proxy::scale::LedSize;
 use crate::telemetry::{AuditEntry, Incident};
 
 /// A store speaks as a router that leaves at once; no router draws this id.
@@ -90,6 +91,13 @@ impl Router {
         (router, news, is_whole): (RouterId, Vec<News>, bool),
     ) {
         let has_orders = news.iter().any(|it| matches!(it, News::Ordered { .. }));
+        let sized = news.iter().rev().find_map(|it| {
+            let News::Found(FoundOut::Sized { replicas, reason }) = it else { return None };
+            Some((*replicas, *reason))
+        });
+        if let Some((replicas, reason)) = sized {
+            pool.scale.on_told(LedSize { router, at: pool.now(), replicas, reason });
+        }
         pool.on_heard(router, news, is_whole);
         if has_orders && pool.learn_orders() {
             self.keep_orders(pool);

@@ -5,12 +5,25 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use cleave_core::scaling::Advice;
+use cleave_core::cluster::FoundOut;
+use cleave_core::domain::{Moment, RouterId};
+use cleave_core::scaling::{Advice, Reason};
 
 /// How many points of the past are kept: eight hours of a quiet pool.
 const POINTS_MAX: usize = 480;
+/// What another router told counts this long: it tells once a second.
+const TOLD_MAX: Duration = Duration::from_secs(5);
 /// A point is kept at least this often.
 const POINT_EVERY: Duration = Duration::from_secs(60);
+
+/// The number that the router which leads told this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedSize {
+    pub router: RouterId,
+    pub at: Moment,
+    pub replicas: u32,
+    pub reason: Reason,
+}
 
 /// What is known of the number of replicas of one pool.
 #[derive(Debug, Default)]
@@ -21,8 +34,10 @@ pub struct ScaleBoard(Mutex<ScaleState>);
 pub struct ScaleState {
     /// Nothing before the first advice.
     pub advice: Option<Advice>,
-    /// Whether the advice is this router's own; another router's holds where that leads.
+    /// Whether the advice is acted on here; where another router leads, it is that one's.
     pub is_own: bool,
+    /// What another router told last.
+    pub told: Option<LedSize>,
     /// Replicas that are drained to be taken away, or are about to be.
     pub victims: Vec<String>,
     /// What was last done, and how it went.
@@ -97,6 +112,23 @@ impl ScaleBoard {
         }
     }
 
+    /// Takes in what another router told. The one that leads is believed at the next look.
+    pub fn on_told(&self, told: LedSize) {
+        self.lock().told = Some(told);
+    }
+
+    /// What any router told lately.
+    pub fn told(&self, now: Moment) -> Option<LedSize> {
+        self.lock().told.filter(|it| now.since(it.at) <= TOLD_MAX)
+    }
+
+    /// Writes the number as other routers are told it.
+    pub fn sized(&self) -> Option<FoundOut> {
+        let Advice { wanted, reason, .. } = self.lock().advice?;
+        let replicas = u32::try_from(wanted).unwrap_or(u32::MAX);
+        Some(FoundOut::Sized { replicas, reason })
+    }
+
     pub fn set_victims(&self, victims: Vec<String>) {
         self.lock().victims = victims;
     }
@@ -147,5 +179,14 @@ mod tests {
         assert_eq!(board.state().points.len(), POINTS_MAX);
         board.clear();
         assert_eq!(board.wanted(), None);
+    }
+
+    #[test]
+    fn what_another_router_told_counts_while_it_is_fresh() {
+        let (board, at) = (ScaleBoard::default(), Moment::ZERO);
+        let told = LedSize { router: RouterId(7), at, replicas: 5, reason: Reason::Backlog };
+        board.on_told(told);
+        assert_eq!(board.told(at + TOLD_MAX), Some(told));
+        assert_eq!(board.told(at + 2 * TOLD_MAX), None);
     }
 }

@@ -4,7 +4,7 @@
 mod board;
 mod settings;
 
-pub use board::{ScaleBoard, ScalePoint, ScaleState, ScaleStep};
+pub use board::{LedSize, ScaleBoard, ScalePoint, ScaleState, ScaleStep};
 pub use settings::{
     Actuator, KubernetesScale, ScaleCommand, ScaleKind, ScaleMode, ScaleTarget, ScalingSettings,
 };

@@ -1,6 +1,7 @@
 //! What waits at several routers is one line.
 
 use super::*;
+use crate::cluster::FoundOut;
 use crate::scaling::{Rules, Scaler};
 
 /// Has a router take in a request with a prompt that takes about a second to read; tells whether it was sent.
@@ -70,6 +71,70 @@ fn what_waits_at_one_router_counts_in_the_size_that_all_of_them_give() {
     assert!(0.0 < held[0], "{held:?}");
     // It is told again when it has changed by an eighth.
     assert!((held[0] / held[1] - 1.0).abs() < 0.15, "{held:?}");
+}
+
+/// Has a router refuse one request, the same each time, because it cannot wait; tells the others.
+fn refuse(cluster: &mut Cluster, at: usize) {
+    let bench = &mut cluster.benches[at];
+    let request = RequestId(bench.requests);
+    bench.requests += 1;
+    let outline = outline(990_000, 200);
+    let extent = Extent { text_bytes: 4 * outline.prompt_tokens, ..Extent::default() };
+    let sent_by = Some(bench.now + Duration::from_millis(100));
+    let (key, claim) = (SliceKey(77), Claim { sent_by, ..Claim::default() });
+    let actions = bench.tell(Event::Arrived { request, key, outline, extent, claim });
+    assert!(target(&actions).is_none(), "the replica is full");
+    // It is refused at the end of one, and told of at the end of the next.
+    pass(cluster);
+    pass(cluster);
+}
+
+/// Lets a second pass, in which all tell what they were asked for.
+fn pass(cluster: &mut Cluster) {
+    cluster.wait(1);
+    cluster.relay();
+}
+
+fn samples(cluster: &mut Cluster) -> Vec<crate::scaling::Sample> {
+    cluster.benches.iter_mut().map(|it| it.brain.take_sample(it.now)).collect()
+}
+
+#[test]
+fn what_one_router_refuses_counts_once_in_the_size_that_all_of_them_give() {
+    let mut cluster = full(1, 0);
+    pass(&mut cluster);
+    samples(&mut cluster);
+    let like = |one: f64, other: f64| (one - other).abs() < 1e-3;
+    refuse(&mut cluster, 0);
+    let once = samples(&mut cluster);
+    assert!(0.0 < once[0].offered_mu && 0.0 < once[0].refused_mu, "{:?}", once[0]);
+    assert!(like(once[0].offered_mu, once[1].offered_mu), "{once:?}");
+    assert!(like(once[0].refused_mu, once[1].refused_mu), "{once:?}");
+    // It comes again, through the other router, and waits behind others.
+    (0..12).for_each(|it| _ = offer(&mut cluster, 0, 500 + it));
+    pass(&mut cluster);
+    samples(&mut cluster);
+    refuse(&mut cluster, 1);
+    for it in samples(&mut cluster) {
+        assert!(it.offered_mu <= 0.0 && 0.0 < it.refused_mu, "the same work: {it:?}");
+    }
+}
+
+#[test]
+fn a_router_that_does_not_tell_its_demand_is_judged_by_what_it_sends() {
+    let mut cluster = Cluster::new(2, 2);
+    cluster.ask(0, 1, outline(0, 100));
+    let told = cluster.benches[0].brain.take_news().into_iter().map(|it| it.news);
+    let is_older = |it: &News| !matches!(it, News::Found(FoundOut::Demand { .. }));
+    let news: Vec<News> = told.filter(is_older).collect();
+    let heard = |news| Event::Heard { router: router(0), news, is_whole: false };
+    cluster.benches[1].tell(heard(news.clone()));
+    let offered = samples(&mut cluster)[1].offered_mu;
+    assert!(0.0 < offered);
+    let nothing = FoundOut::Demand { offered: 0, beyond: 0, refused: 0 };
+    cluster.benches[1].tell(heard(vec![News::Found(nothing)]));
+    cluster.benches[1].tell(heard(news));
+    assert!(samples(&mut cluster)[1].offered_mu <= 0.0, "it tells by itself from now on");
 }
 
 #[test]
