@@ -350,7 +350,7 @@ fn belief(it: RouterSection) -> anyhow::Result<Belief> {
 }
 
 fn exchange(it: RouterSection) -> Option<Exchange> {
-    it.exchange_delay.map(|Span(delay)| Exchange { delay, loss: 0.0 })
+    it.exchange_delay.map(|Span(delay)| Exchange { delay, loss: 0.0, older: 0 })
 }
 
 fn timeouts(it: RouterSection) -> Timeouts {

@@ -55,8 +55,15 @@ impl Swarm {
             }
         }
         print(&format!(
-            "{} worlds, {failed} failed; {} requests: {} finished, {} cut, {} refused, {} too long; {} retries\n",
-            self.seeds, sum.requests, sum.finished, sum.cut, sum.refused, sum.too_long, sum.retries
+            "{} worlds, {failed} failed; {} requests: {} finished, {} cut, {} refused, {} too long; {} retries; books of routers compared {} times\n",
+            self.seeds,
+            sum.requests,
+            sum.finished,
+            sum.cut,
+            sum.refused,
+            sum.too_long,
+            sum.retries,
+            sum.books_compared
         ))?;
         anyhow::ensure!(failed == 0, "{failed} of {} seeds fail", self.seeds);
         Ok(())
@@ -70,4 +77,5 @@ fn add(sum: &mut Survived, it: Survived) {
     sum.refused += it.refused;
     sum.too_long += it.too_long;
     sum.retries += it.retries;
+    sum.books_compared += it.books_compared;
 }

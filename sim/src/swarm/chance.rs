@@ -42,7 +42,7 @@ impl Draws {
             quarantine.enabled = false;
         }
         let (loss, delay) = (if self.sometimes() { 0.01 } else { 0.0 }, self.millis(0, 1_000));
-        let exchange = Exchange { delay, loss };
+        let exchange = Exchange { delay, loss, older: 0 };
         WorldSettings {
             exchange: self.sometimes().then_some(exchange),
             brain: brain::Settings {
@@ -208,6 +208,18 @@ impl Draws {
             Fault { at: self.millis(0, 40_000), lasts: Some(self.millis(100, 30_000)), kind }
         });
         apart.collect()
+    }
+
+    /// Draws connections between routers that break, and how many routers are of the version before.
+    pub(super) fn upgrade(&mut self, routers: usize) -> (usize, Vec<Fault>) {
+        let count = self.rng.random_range(0..=3);
+        let broken = (0..count).map(|_| {
+            let kind = FaultKind::HangUp { router: self.rng.random_range(0..routers) };
+            Fault { at: self.millis(0, 60_000), lasts: None, kind }
+        });
+        let broken = broken.collect();
+        let older = if self.sometimes() { self.rng.random_range(0..=routers) } else { 0 };
+        (older, broken)
     }
 
     /// Draws contracts that are never filled, so that all of them are kept and none refuses

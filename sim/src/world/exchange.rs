@@ -21,6 +21,7 @@ const BEAT: Duration = Duration::from_millis(100);
 pub(super) struct Letter {
     from: usize,
     ids: (RouterId, RouterId),
+    connection: u64,
     frame: Vec<u8>,
 }
 
@@ -28,6 +29,8 @@ impl World {
     /// Lets the routers meet.
     pub(super) fn start_exchange(&mut self) {
         if self.exchanges() {
+            let older = self.settings.exchange.map_or(0, |it| it.older);
+            self.routers.iter_mut().take(older).for_each(|it| it.is_older = true);
             self.connect();
             self.heap.push(Moment::ZERO + BEAT, Happening::Exchange);
         }
@@ -45,9 +48,12 @@ impl World {
                 if has(one, other) || has(other, one) || self.is_cut(one, other) {
                     continue;
                 }
+                self.connections += 1;
                 for (at, peer) in [(one, other), (other, one)] {
                     let it = &mut self.routers[at];
-                    let (version, version_min, router) = (VERSION, VERSION_MIN, it.id);
+                    let version = VERSION - u32::from(it.is_older);
+                    let (version_min, router) = (VERSION_MIN, it.id);
+                    it.connections.insert(peer, self.connections);
                     let hello = Hello { version, version_min, router, address: String::new() };
                     it.links.insert(peer, Link::new(self.now, hello));
                 }
@@ -72,6 +78,21 @@ impl World {
         }
         for other in (0..self.routers.len()).filter(|it| *it != router) {
             self.part(other, router);
+        }
+        self.connect();
+    }
+
+    /// Breaks all connections of a router. It notices, and each of the others does at once or by the silence.
+    pub(super) fn hang_up(&mut self, router: usize) {
+        if !self.exchanges() {
+            return;
+        }
+        let peers: Vec<usize> = self.routers[router].links.keys().copied().collect();
+        for peer in peers {
+            self.part(router, peer);
+            if self.chance.random_bool(0.5) {
+                self.part(peer, router);
+            }
         }
         self.connect();
     }
@@ -137,7 +158,9 @@ impl World {
                 if is_lost || is_cut {
                     continue;
                 }
-                let letter = Letter { from: router, ids: (from, to), frame };
+                let connection = self.routers[router].connections.get(&other).copied();
+                let connection = connection.unwrap_or_default();
+                let letter = Letter { from: router, ids: (from, to), connection, frame };
                 self.routers[other].letters.push_back(letter);
                 self.heap.push(self.now + exchange.delay, Happening::Heard { router: other });
             }
@@ -146,6 +169,7 @@ impl World {
 
     /// Looks after all links.
     pub(super) fn exchange(&mut self) {
+        self.compare_books();
         for router in 0..self.routers.len() {
             let peers: Vec<usize> = self.routers[router].links.keys().copied().collect();
             for peer in peers {
@@ -163,11 +187,11 @@ impl World {
 
     /// Hands a frame to the router it was sent to.
     pub(super) fn deliver_letter(&mut self, router: usize) {
-        let Some(Letter { from, ids, frame }) = self.routers[router].letters.pop_front() else {
-            return;
-        };
-        if ids != (self.routers[from].id, self.routers[router].id) {
-            // One of them was started again since, and the connection is gone.
+        let Some(letter) = self.routers[router].letters.pop_front() else { return };
+        let Letter { from, ids, connection, frame } = letter;
+        let is_same = self.routers[router].connections.get(&from) == Some(&connection);
+        if ids != (self.routers[from].id, self.routers[router].id) || !is_same {
+            // One of them was started again since, or the connection is gone.
             return;
         }
         let mut events = Vec::new();

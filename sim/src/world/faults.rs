@@ -31,6 +31,7 @@ impl World {
             FaultKind::Join => self.join(),
             FaultKind::RestartRouter { router } => self.restart_router(router),
             FaultKind::Apart { router } => self.set_apart(router, true),
+            FaultKind::HangUp { router } => self.hang_up(router),
             FaultKind::Poison { tenant, hangs } => {
                 self.poison = Some(Poison { tenant, hangs, active: true });
             }
@@ -50,7 +51,10 @@ impl World {
             FaultKind::Lie { replica } => self.set_lying(replica, false),
             FaultKind::Reload => self.contract(true),
             FaultKind::Apart { router } => self.set_apart(router, false),
-            FaultKind::Drain { .. } | FaultKind::Join | FaultKind::RestartRouter { .. } => {}
+            FaultKind::Drain { .. }
+            | FaultKind::Join
+            | FaultKind::RestartRouter { .. }
+            | FaultKind::HangUp { .. } => {}
         }
     }
 

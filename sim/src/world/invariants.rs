@@ -1,8 +1,11 @@
 //! What must hold of a world after everything that happens. The brain's and the engine's own
 //! predicates are asked here too, so that a swarm of random worlds checks all three at once.
 
+use std::time::Duration;
+
 use cleave_core::brain::{self, Action, Brain};
-use cleave_core::domain::Moment;
+use cleave_core::cluster::Link;
+use cleave_core::domain::{Moment, Place, RequestId};
 use cleave_core::fleet::Load;
 
 use crate::engine::{self, Engine};
@@ -10,6 +13,9 @@ use crate::engine::{self, Engine};
 use super::replica::Standing;
 use super::router::Router;
 use super::{RunError, World};
+
+/// How much later than it should a router may drop what a lost one had: it looks once a second.
+const SWEEP_SLACK: Duration = Duration::from_secs(3);
 
 /// Says what is wrong with a brain after an event; nothing in a sound one.
 pub(super) fn broken_brain(brain: &Brain, now: Moment, actions: &[Action]) -> Option<String> {
@@ -77,7 +83,56 @@ pub fn nothing_is_left_of_others(world: &World) -> bool {
     !world.flights.is_empty() || world.routers.iter().all(is_clear)
 }
 
+/// Routers that have heard everything of each other have the same books: each booking is known to all, at the same
+/// replica and once, and nothing else is.
+pub fn books_agree(world: &World) -> bool {
+    world.routers.iter().all(|one| {
+        let own = sorted(one.brain.booked());
+        let others = world.routers.iter().filter(|it| it.id != one.id);
+        others.into_iter().all(|it| sorted(it.brain.booked_by(one.id)) == own)
+    })
+}
+
+fn sorted(mut booked: Vec<(RequestId, Place)>) -> Vec<(RequestId, Place)> {
+    booked.sort_unstable();
+    booked
+}
+
+/// Nothing is held for a router that has been gone longer than its work should take.
+pub fn nothing_outlives_its_router(world: &World) -> bool {
+    !world.routers.iter().any(|it| it.brain.holds_of_lost(world.now, SWEEP_SLACK))
+}
+
 impl World {
+    /// Compares the books of routers that have heard everything of each other, if checks are on.
+    pub(super) fn compare_books(&mut self) {
+        if !self.settings.checks || self.broken.is_some() {
+            return;
+        }
+        if !nothing_outlives_its_router(self) {
+            self.broken = Some("not so: nothing outlives its router".to_owned());
+        }
+        let others = self.routers.len() - 1;
+        let is_settled = |it: &Router| {
+            it.links.len() == others
+                && it.letters.is_empty()
+                && it.links.values().all(Link::is_settled)
+        };
+        // A replica that comes or goes is known to all at once, but not for ever to all.
+        let is_steady = self.replicas.iter().all(|it| it.leaving_from == 0);
+        if is_steady && self.routers.iter().all(is_settled) {
+            self.books_compared += 1;
+            if !books_agree(self) {
+                self.broken = Some("not so: books agree".to_owned());
+            }
+        }
+    }
+
+    /// How often the books of all routers were compared.
+    pub const fn books_compared(&self) -> u64 {
+        self.books_compared
+    }
+
     /// Ends the run if routers differ although all is quiet, if checks are on.
     pub fn check_agreement(&self) -> Result<(), RunError> {
         let what = match self.settings.checks {

@@ -139,6 +139,10 @@ pub struct World {
     outputs: Vec<Output>,
     actions: Vec<Action>,
     broken: Option<String>,
+    /// How many connections between routers there were.
+    connections: u64,
+    /// How often the books of all routers were compared.
+    books_compared: u64,
     put_out: Vec<PutOut>,
     quarantined: Quarantined,
     /// Replicas that a harmful request has reached.
@@ -193,6 +197,8 @@ impl World {
             residency: Residency::default(),
             chance: Pcg64Mcg::seed_from_u64(settings.seed),
             poison: None,
+            connections: 0,
+            books_compared: 0,
             served: BTreeMap::new(),
             faulted: false,
             measures: Measures::new(settings.slo, replicas.len()),

@@ -24,6 +24,10 @@ pub(super) struct Router {
     pub(super) letters: VecDeque<Letter>,
     /// The links to other routers, by their numbers.
     pub(super) links: BTreeMap<usize, Link>,
+    /// The connection that each link is on.
+    pub(super) connections: BTreeMap<usize, u64>,
+    /// Whether it speaks the version of the protocol before this one.
+    pub(super) is_older: bool,
     /// Which router leads, as this one sees it.
     pub(super) election: Election,
     /// Whether it cannot reach the others.
@@ -58,6 +62,8 @@ impl Router {
             readings,
             letters,
             links,
+            connections: BTreeMap::new(),
+            is_older: false,
             election: Election::new(id, routers),
             is_apart: false,
             wake_at,
@@ -75,6 +81,7 @@ impl Router {
         self.settings.router = self.settings.router.map(|_| self.id);
         self.brain = Brain::new(self.settings.clone());
         self.links.clear();
+        self.is_older = false;
         self.election = Election::new(self.id, self.routers);
         // Entries of the heap still point here, one for each reading under way.
         self.readings.iter_mut().for_each(Vec::clear);

@@ -62,6 +62,9 @@ pub struct Exchange {
     pub delay: Duration,
     /// The share of frames that are lost on the way.
     pub loss: f64,
+    /// This many routers, the first, speak the version of the protocol before this one until they are started again: a
+    /// rolling upgrade.
+    pub older: usize,
 }
 
 /// What routers take for true, as factors of what is: how much a mistake costs.
@@ -142,6 +145,8 @@ pub enum FaultKind {
     RestartRouter { router: usize },
     /// A router cannot reach the others, nor they it.
     Apart { router: usize },
+    /// All connections of a router break; what was under way on them is lost, and others are made.
+    HangUp { router: usize },
     /// Every request of this tenant crashes, or hangs, the replica it reaches.
     Poison { tenant: Tenant, hangs: bool },
     /// It says of itself, and of what requests came to, what makes no sense.
@@ -168,6 +173,7 @@ impl FaultKind {
             Self::Join
             | Self::RestartRouter { .. }
             | Self::Apart { .. }
+            | Self::HangUp { .. }
             | Self::Poison { .. }
             | Self::Reload => None,
         }
@@ -199,7 +205,8 @@ impl WorldSettings {
             | FaultKind::Lie { .. }
             | FaultKind::Reload
             | FaultKind::RestartRouter { .. }
-            | FaultKind::Apart { .. } => None,
+            | FaultKind::Apart { .. }
+            | FaultKind::HangUp { .. } => None,
         });
         harm.map(|it| it.at).min().map(|at| Others { from: now + at, culprit })
     }
@@ -212,7 +219,9 @@ impl WorldSettings {
             if let Some(replica) = fault.kind.replica().filter(|it| count <= *it) {
                 return Err(Absent::Replica { replica, count });
             }
-            if let FaultKind::RestartRouter { router } | FaultKind::Apart { router } = fault.kind
+            if let FaultKind::RestartRouter { router }
+            | FaultKind::Apart { router }
+            | FaultKind::HangUp { router } = fault.kind
                 && self.routers <= router
             {
                 return Err(Absent::Router { router, count: self.routers });

@@ -219,7 +219,7 @@ fn routers(routers: usize, exchange: Option<Exchange>, seeds: std::ops::Range<u6
 
 #[test]
 fn routers_that_hear_of_each_other_decide_nearly_as_one() {
-    let exchange = Some(Exchange { delay: Duration::from_millis(2), loss: 0.0 });
+    let exchange = Some(Exchange { delay: Duration::from_millis(2), loss: 0.0, older: 0 });
     let [one, deaf, told] =
         [(1, None), (4, None), (4, exchange)].map(|(count, it)| routers(count, it, 3..5));
     assert!(one.1 - told.1 < 0.1 * (one.1 - deaf.1), "hits: {one:?} {deaf:?} {told:?}");
@@ -228,7 +228,7 @@ fn routers_that_hear_of_each_other_decide_nearly_as_one() {
 
 #[test]
 fn routers_that_lose_what_they_tell_each_other_find_out() {
-    let exchange = Some(Exchange { delay: Duration::from_millis(2), loss: 0.01 });
+    let exchange = Some(Exchange { delay: Duration::from_millis(2), loss: 0.01, older: 0 });
     let [one, deaf, told] =
         [(1, None), (3, None), (3, exchange)].map(|(count, it)| routers(count, it, 3..4));
     assert!(one.1 - told.1 < 0.3 * (one.1 - deaf.1), "hits: {one:?} {deaf:?} {told:?}");
