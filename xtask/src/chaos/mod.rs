@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Torment this many routers that decide as one, and leave the replicas alone
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(2..=16))]
     routers: Option<u8>,
+    /// With --routers: an older binary that the routers are of until they are upgraded in turn
+    #[arg(long, value_name = "FILE", requires = "routers")]
+    older: Option<PathBuf>,
     /// Write all figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -55,6 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             rounds: args.rounds,
             clients: args.clients,
             json: args.json.clone(),
+            older: args.older.clone(),
         });
     }
     let binary = rig::binary(args.cleave.as_ref())?;

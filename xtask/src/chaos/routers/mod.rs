@@ -25,6 +25,9 @@ use scene::{EtcdServer, RouterScene};
 const MARGIN: Duration = Duration::from_secs(10);
 /// How long routers may take to agree at their start.
 const START_MAX: Duration = Duration::from_secs(30);
+/// How long after the load a router may believe that another one has something in flight: one that was killed said
+/// nothing of its ends.
+const EMPTY_MAX: Duration = Duration::from_secs(30);
 pub(super) const CHATS: u32 = 200;
 
 /// What is asked of a run.
@@ -35,6 +38,8 @@ pub(super) struct Wanted {
     pub(super) rounds: u32,
     pub(super) clients: u32,
     pub(super) json: Option<PathBuf>,
+    /// What the routers are until they are upgraded.
+    pub(super) older: Option<PathBuf>,
 }
 
 pub(super) fn run(wanted: &Wanted) -> Result<()> {
@@ -45,7 +50,8 @@ pub(super) fn run(wanted: &Wanted) -> Result<()> {
     if !has_etcd {
         println!("no etcd is installed (Debian: etcd-server); the majority elects the leader");
     }
-    let mut scene = RouterScene::start(&binary, &folder, wanted.routers, has_etcd)?;
+    let mut scene =
+        RouterScene::start((&binary, wanted.older.as_deref()), &folder, wanted.routers, has_etcd)?;
     ensure!(scene.agree_after(START_MAX).is_some(), "the routers do not come to agree");
     let addresses: Vec<SocketAddr> = scene.routers.iter().map(|it| it.address).collect();
     let size = (wanted.clients, CHATS);
@@ -56,6 +62,7 @@ pub(super) fn run(wanted: &Wanted) -> Result<()> {
     let struck = script::run(&mut scene, wanted.seed, wanted.rounds);
     thread::sleep(MARGIN);
     let records = load.stop();
+    let empty = scene.empty_after(EMPTY_MAX);
     let run = RoutersRun {
         seed: wanted.seed,
         seconds: began.elapsed().as_secs(),
@@ -64,6 +71,7 @@ pub(super) fn run(wanted: &Wanted) -> Result<()> {
         records: &records,
         struck: &struck?,
         bytes_told: scene.bytes_told(),
+        empty,
     };
     let report = run.report();
     report.print();

@@ -40,6 +40,8 @@ pub(super) struct RoutersReport {
     /// Later turns that found less than half of their prompt cached, while all routers could talk.
     cold: usize,
     told_kb: usize,
+    /// How long after the load no router believed any more that another one had something in flight.
+    empty_ms: Option<u128>,
     faults: Vec<RouterFaultFigures>,
 }
 
@@ -61,6 +63,7 @@ pub(super) struct RoutersRun<'a> {
     pub(super) records: &'a [TurnRecord],
     pub(super) struck: &'a [StruckRouter],
     pub(super) bytes_told: u64,
+    pub(super) empty: Option<Duration>,
 }
 
 impl RoutersRun<'_> {
@@ -90,6 +93,7 @@ impl RoutersRun<'_> {
             moved_without_cause: without_cause,
             cold,
             told_kb: usize::try_from(self.bytes_told / 1000).unwrap_or(usize::MAX),
+            empty_ms: self.empty.map(|it| it.as_millis()),
             faults: self.fault_figures(),
         }
     }
@@ -166,6 +170,8 @@ impl RoutersReport {
             self.later_turns, self.moved, self.moved_without_cause, self.cold
         );
         println!("told: {:.1} kB a turn", real(self.told_kb) / real(self.turns.max(1)));
+        let empty = self.empty_ms.map_or("never".to_owned(), |it| format!("after {it} ms"));
+        println!("nothing left in any books: {empty}");
         for it in &self.faults {
             let agreed = it.agreed_ms_max.map_or("never".to_owned(), |it| format!("{it} ms"));
             println!("  {:<30} {} times, agreed within {agreed}", it.fault, it.count);
@@ -189,6 +195,9 @@ impl RoutersReport {
         }
         if COLD_MAX < share(self.cold) {
             missed.push(format!("{} turns did not find their cache", self.cold));
+        }
+        if self.empty_ms.is_none() {
+            missed.push("something is left in the books".to_owned());
         }
         for it in &self.faults {
             let is_late = it.agreed_ms_max.is_some_and(|it| AGREE_MAX.as_millis() < it);

@@ -22,7 +22,10 @@ pub(super) const REPLICAS: usize = 8;
 const SEED: &str = "7";
 
 pub(super) struct RouterScene {
-    binary: PathBuf,
+    /// The path that routers are started from.
+    program: PathBuf,
+    /// What is put there at the first upgrade.
+    newer: Option<PathBuf>,
     folder: PathBuf,
     pub(super) routers: Vec<ClusterRouter>,
     /// By the router that dials and the one that is dialled.
@@ -60,6 +63,13 @@ pub(super) struct RoutersPage {
     pub(super) leader_by: String,
     pub(super) state: String,
     pub(super) joining: bool,
+    peers: Vec<PeerWork>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PeerWork {
+    in_flight: usize,
 }
 
 #[derive(Deserialize)]
@@ -73,12 +83,17 @@ struct AssignmentPool {
 }
 
 impl RouterScene {
+    /// Starts all as `binary`, or the routers as the `older` one until they are upgraded.
     pub(super) fn start(
-        binary: &Path,
+        (binary, older): (&Path, Option<&Path>),
         folder: &Path,
         count: usize,
         with_etcd: bool,
     ) -> Result<Self> {
+        let program = older.map_or_else(|| binary.to_owned(), |_| folder.join("cleave"));
+        if let Some(older) = older {
+            fs::copy(older, &program).with_context(|| format!("copy {}", older.display()))?;
+        }
         let mut replicas = Vec::new();
         let mut origins = Vec::new();
         for number in 0..REPLICAS {
@@ -101,7 +116,8 @@ impl RouterScene {
             .map(|dials| (0..count).map(|it| shim(dials, it)).collect::<Result<_, _>>())
             .collect::<Result<_, _>>()?;
         let mut scene = Self {
-            binary: binary.to_owned(),
+            program,
+            newer: older.map(|_| binary.to_owned()),
             folder: folder.to_owned(),
             routers: Vec::new(),
             shims,
@@ -146,7 +162,7 @@ impl RouterScene {
     /// Starts a router that is not there, and waits until it takes requests.
     pub(super) fn start_router(&mut self, number: usize) -> Result<()> {
         let router = &mut self.routers[number];
-        let mut command = Command::new(&self.binary);
+        let mut command = Command::new(&self.program);
         command.args(["serve", "--config"]).arg(&router.config);
         let name = format!("router-{number}-{}", router.starts);
         router.starts += 1;
@@ -172,6 +188,32 @@ impl RouterScene {
                 shim.heal();
             }
         }
+    }
+
+    /// Puts the newer binary where routers are started from, if they are of an older one; tells whether it did.
+    pub(super) fn renew(&mut self) -> Result<bool> {
+        let Some(newer) = self.newer.take() else { return Ok(false) };
+        let beside = self.folder.join("cleave.new");
+        fs::copy(&newer, &beside).with_context(|| format!("copy {}", newer.display()))?;
+        // One that runs cannot be written to, but another file can take its name.
+        fs::rename(&beside, &self.program)?;
+        Ok(true)
+    }
+
+    /// How long it takes until no router believes that another one has something in flight; none within the limit.
+    pub(super) fn empty_after(&self, limit: Duration) -> Option<Duration> {
+        let began = Instant::now();
+        let is_empty = |it: &ClusterRouter| {
+            let page: Option<RoutersPage> = read(it.admin, "/routers");
+            page.is_some_and(|it| it.peers.iter().all(|it| it.in_flight == 0))
+        };
+        while began.elapsed() < limit {
+            if self.routers.iter().all(is_empty) {
+                return Some(began.elapsed());
+            }
+            thread::sleep(POLL);
+        }
+        None
     }
 
     /// Bytes that routers told each other.

@@ -119,9 +119,11 @@ fn strike(scene: &mut RouterScene, kind: RouterFault, router: usize) -> Result<(
             scene.start_router(router)?;
         }
         RouterFault::Upgrade => {
+            // Routers of two versions share the load for a while.
+            let pause = if scene.renew()? { 5 } else { 1 };
             for it in &mut scene.routers {
                 it.hand_over()?;
-                seconds(1);
+                seconds(pause);
             }
         }
         RouterFault::EtcdGone | RouterFault::EtcdWiped => {
