@@ -49,7 +49,7 @@ impl Brain {
         });
         // 6. The request is held back, placed again or refused.
         booking.tried.push(failed);
-        if let Some(booking) = self.detain(now, request, booking, actions) {
+        if let Some(booking) = self.detain(now, request, *booking, actions) {
             self.place_again(now, HeldBack { request, booking, since: now }, actions);
         }
         // 7. The replica is released if it leaves and that was its last request.
@@ -167,7 +167,7 @@ impl Brain {
     }
 
     /// Takes a request off the books and off all that follows what is in flight.
-    fn close(&mut self, now: Moment, request: RequestId) -> Option<Booking> {
+    fn close(&mut self, now: Moment, request: RequestId) -> Option<Box<Booking>> {
         let booking = self.books.close(now, &mut self.fleet, request)?;
         self.placement.on_ended(now, request, booking.replica);
         self.poison.on_closed(request);

@@ -3,6 +3,7 @@
 
 mod chain;
 mod extent;
+mod hex;
 mod ids;
 mod moment;
 mod numbers;
@@ -14,6 +15,7 @@ mod usage;
 
 pub use chain::PromptTail;
 pub use extent::Extent;
+pub use hex::HexDigits;
 pub use ids::{Place, ReplicaId, RequestId, RouterId, SliceKey};
 pub use moment::Moment;
 pub use numbers::{float, span_ms, span_of_ms, whole, whole_u32};

@@ -37,15 +37,14 @@ pub enum KeptPath<'a> {
 impl<'a> KeptPath<'a> {
     /// Reads a path, without its query.
     pub fn read(path: &'a str) -> Self {
-        let path = path.strip_prefix("/v1").unwrap_or(path);
-        let Some((name, rest)) =
-            path.strip_prefix('/').map(|it| it.split_once('/').unwrap_or((it, "")))
-        else {
+        let Some(path) = path.strip_prefix("/v1").unwrap_or(path).strip_prefix('/') else {
             return Self::None;
         };
-        if !COLLECTIONS.contains(&name) {
+        let found = COLLECTIONS.iter().find_map(|it| Some((*it, path.strip_prefix(it)?)));
+        let Some((name, rest)) = found else { return Self::None };
+        let Some(rest) = rest.strip_prefix('/').or(Some(rest).filter(|it| it.is_empty())) else {
             return Self::None;
-        }
+        };
         let id = rest.split('/').next().unwrap_or("");
         if id.is_empty() || NO_IDS.contains(&id) {
             return Self::Collection;
@@ -259,7 +258,16 @@ mod tests {
             let is_batch = path.contains("batches");
             assert_eq!(KeptPath::read(path), KeptPath::Item { id: "x-1", is_batch }, "{path}");
         }
-        for path in ["/", "*", "", "/v1", "/v1/", "/v1/chat/completions", "/v1/models/responses"] {
+        for path in [
+            "/",
+            "*",
+            "",
+            "/v1",
+            "/v1/",
+            "/v1/chat/completions",
+            "/v1/models/responses",
+            "/v1/responsesx",
+        ] {
             assert_eq!(KeptPath::read(path), KeptPath::None, "{path}");
         }
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use twox_hash::XxHash3_64;
 
+use crate::domain::HexDigits;
+
 /// Longer names are replaced by their digest.
 const BYTES_MAX: usize = 256;
 
@@ -28,7 +30,7 @@ impl SessionId {
 
     /// Names the session by the opening of its prompt.
     pub fn of_opening(fingerprint: u64) -> Self {
-        Self(format!("fp-{fingerprint:016x}"))
+        Self(["fp-", HexDigits::of(fingerprint).as_str()].concat())
     }
 
     pub fn as_str(&self) -> &str {

@@ -67,9 +67,7 @@ impl<K: Copy + Ord + Hash> Fair<K> {
         account.waits = false;
         self.weight_waiting -= u64::from(account.weight.thousandths());
         self.waiting.remove(&(account.tag, key));
-        if REMEMBERED_MAX < self.accounts.len() - self.waiting.len() {
-            self.forget();
-        }
+        self.forget_if_many();
     }
 
     /// Moves the present to the tag of `key`, and the key on by the work that is done for it.
@@ -78,6 +76,21 @@ impl<K: Copy + Ord + Hash> Fair<K> {
             self.present = self.present.max(account.tag);
         }
         self.shift(key, Tag::saturating_add, work);
+    }
+
+    /// Serves `key` without having it wait first, in one step: what `enter`, `serve` and `leave` come to for one
+    /// that does not wait.
+    pub(super) fn pass(&mut self, key: K, weight: Weight, work: Work) {
+        let fresh = Participant { tag: self.present, weight, waits: false };
+        let account = self.accounts.entry(key).or_insert(fresh);
+        if account.waits {
+            self.enter(key, weight);
+            return self.serve(key, work);
+        }
+        self.present = account.tag.max(self.present);
+        account.tag = self.present.saturating_add(virtual_of(work, weight));
+        account.weight = weight;
+        self.forget_if_many();
     }
 
     /// Corrects what was charged, once it is known what the work came to.
@@ -108,9 +121,12 @@ impl<K: Copy + Ord + Hash> Fair<K> {
         }
     }
 
-    /// Forgets the keys of which there is nothing to remember, and if that is not enough, half the
-    /// others: those that are least ahead.
-    fn forget(&mut self) {
+    /// Forgets the keys of which there is nothing to remember, where there are many, and if that is not enough,
+    /// half the others: those that are least ahead.
+    fn forget_if_many(&mut self) {
+        if self.accounts.len() - self.waiting.len() <= REMEMBERED_MAX {
+            return;
+        }
         let present = self.present;
         self.accounts.retain(|_, it| it.waits || present < it.tag);
         let mut ahead: Vec<Tag> =
@@ -131,6 +147,8 @@ pub(super) fn virtual_of(work: Work, weight: Weight) -> Tag {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn mu(mu: f64) -> Work {
@@ -183,6 +201,38 @@ mod tests {
         assert_eq!(first(&fair), Some(1));
         fair.correct(1, mu(1.0), mu(20.0));
         assert_eq!(first(&fair), Some(2));
+    }
+
+    proptest! {
+        #[test]
+        fn passing_is_entering_being_served_and_leaving(
+            steps in prop::collection::vec((0_u32..4, 0_u8..4, 1_u32..5, 0.1_f64..9.0), 1..60),
+        ) {
+            let (mut steps_of_all, mut one) = (Fair::default(), Fair::default());
+            for (key, what, weight, work) in steps {
+                let (weight, work) = (Weight::new(f64::from(weight)).unwrap(), mu(work));
+                for fair in [&mut steps_of_all, &mut one] {
+                    match what {
+                        0 => fair.enter(key, weight),
+                        1 => fair.leave(key),
+                        _ => {}
+                    }
+                }
+                if 1 < what {
+                    let waits = steps_of_all.order().any(|it| it.1 == key);
+                    steps_of_all.enter(key, weight);
+                    steps_of_all.serve(key, work);
+                    if !waits {
+                        steps_of_all.leave(key);
+                    }
+                    one.pass(key, weight, work);
+                }
+                let order = |it: &Fair<u32>| it.order().collect::<Vec<_>>();
+                prop_assert_eq!(order(&steps_of_all), order(&one));
+                prop_assert_eq!(steps_of_all.present, one.present);
+                prop_assert_eq!(steps_of_all.weight_waiting(), one.weight_waiting());
+            }
+        }
     }
 
     #[test]

@@ -158,19 +158,8 @@ impl Line {
     /// Charges a request that did not have to wait, as if it had.
     pub fn pass(&mut self, class: ClassId, tenant: Tenant, weight: Weight, work: Work) {
         let class = self.known(class);
-        let (class_waits, tenant_waits) = (
-            0 < self.rooms[class.index()].count,
-            self.rooms[class.index()].queues.contains_key(&tenant),
-        );
-        self.classes.enter(class, self.weight_of(class));
-        self.rooms[class.index()].tenants.enter(tenant, weight);
-        self.charge(class, tenant, work);
-        if !class_waits {
-            self.classes.leave(class);
-        }
-        if !tenant_waits {
-            self.rooms[class.index()].tenants.leave(tenant);
-        }
+        self.classes.pass(class, self.weight_of(class), work);
+        self.rooms[class.index()].tenants.pass(tenant, weight, work);
     }
 
     /// Takes out the next request among those whose lane is open. Between tenants that are about

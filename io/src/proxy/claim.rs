@@ -12,19 +12,44 @@ use http::{HeaderMap, HeaderName};
 use super::headers::values_of;
 use super::tenants::RequestTenant;
 
-pub(super) const CLASS: HeaderName = HeaderName::from_static("x-cleave-class");
-const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
-const TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");
-/// llm-d's names, the present one first.
-const TTL: [HeaderName; 2] = [
-    HeaderName::from_static("x-llm-d-inference-ttl"),
-    HeaderName::from_static("x-gateway-inference-ttl"),
-];
-const TTFT_MS: [HeaderName; 3] = [
-    HeaderName::from_static("x-llm-d-slo-ttft-ms"),
-    HeaderName::from_static("x-gateway-slo-ttft-ms"),
-    HeaderName::from_static("x-slo-ttft-ms"),
-];
+/// The names of the headers that are read here, by what they say.
+struct ClaimNames {
+    class: [HeaderName; 1],
+    priority: [HeaderName; 1],
+    timeout_ms: [HeaderName; 1],
+    ttl: [HeaderName; 2],
+    ttft_ms: [HeaderName; 3],
+}
+
+static NAMES: ClaimNames = ClaimNames {
+    class: [HeaderName::from_static("x-cleave-class")],
+    priority: [HeaderName::from_static("x-priority")],
+    timeout_ms: [HeaderName::from_static("x-request-timeout-ms")],
+    // llm-d's names, the present one first.
+    ttl: [
+        HeaderName::from_static("x-llm-d-inference-ttl"),
+        HeaderName::from_static("x-gateway-inference-ttl"),
+    ],
+    ttft_ms: [
+        HeaderName::from_static("x-llm-d-slo-ttft-ms"),
+        HeaderName::from_static("x-gateway-slo-ttft-ms"),
+        HeaderName::from_static("x-slo-ttft-ms"),
+    ],
+};
+
+impl ClaimNames {
+    /// Tells whether a header is one of them; nearly all are told by their beginning.
+    fn has(&self, name: &HeaderName) -> bool {
+        let Self { class, priority, timeout_ms, ttl, ttft_ms } = self;
+        name.as_str().starts_with("x-")
+            && (class.contains(name)
+                || priority.contains(name)
+                || timeout_ms.contains(name)
+                || ttl.contains(name)
+                || ttft_ms.contains(name))
+    }
+}
+
 /// No client waits longer than this for an answer.
 const SPAN_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -43,14 +68,17 @@ pub(super) fn claim(
     classes: &Classes,
     bytes: usize,
 ) -> Result<Claim, UnknownClass> {
+    // Most requests claim nothing, which one look at their headers tells.
+    let none = HeaderMap::new();
+    let headers = if headers.keys().any(|it| NAMES.has(it)) { headers } else { &none };
     let after = |span: Option<Duration>| span.map(|it| now + it);
     Ok(Claim {
         tenant: caller.tenant,
         weight: caller.weight(),
         class: caller.class(asked_class(headers, urgency, classes)?),
-        sent_by: after(first(headers, &TTL, read_span)),
-        first_token_by: after(first(headers, &TTFT_MS, read_ms)),
-        done_by: after(first(headers, &[TIMEOUT_MS], read_ms)),
+        sent_by: after(first(headers, &NAMES.ttl, read_span)),
+        first_token_by: after(first(headers, &NAMES.ttft_ms, read_ms)),
+        done_by: after(first(headers, &NAMES.timeout_ms, read_ms)),
         bytes,
     })
 }
@@ -60,14 +88,15 @@ fn asked_class(
     urgency: &Urgency,
     classes: &Classes,
 ) -> Result<Option<ClassId>, UnknownClass> {
-    if let Some(value) = headers.get(CLASS) {
+    if let Some(value) = headers.get(&NAMES.class[0]) {
         let found = value.to_str().ok().and_then(|it| classes.find(it.trim()));
         return found.map(Some).ok_or_else(|| UnknownClass {
             available: classes.iter().map(|it| it.1.name.as_str()).collect::<Vec<_>>().join(", "),
         });
     }
-    let header =
-        first(headers, &[PRIORITY], |it| by_word(it, classes).or_else(|| by_number(it, classes)));
+    let header = first(headers, &NAMES.priority, |it| {
+        by_word(it, classes).or_else(|| by_number(it, classes))
+    });
     let tier = || by_word(urgency.service_tier.as_deref()?, classes);
     let priority = || Some(classes.below_default(urgency.priority?.signum()));
     Ok(header.or_else(tier).or_else(priority))

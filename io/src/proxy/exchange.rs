@@ -108,7 +108,7 @@ fn passing_framed(body: &Upload<Incoming>) -> Framed {
 /// Begins the answer to the client; the rest is read only as the client takes it.
 fn relay(
     worker: Arc<Worker>,
-    mut visit: Visit,
+    mut visit: Box<Visit>,
     served: Served,
     client: Arc<Client>,
 ) -> Response<Body> {

@@ -12,7 +12,7 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Headers that may carry an API key, in order.
-pub(super) const KEYS: [HeaderName; 3] =
+pub(super) static KEYS: [HeaderName; 3] =
     [header::AUTHORIZATION, API_KEY, HeaderName::from_static("api-key")];
 /// Names to a replica the one that served the session before, for engines that can fetch KV from
 /// there.
@@ -26,7 +26,7 @@ pub(super) const WAITED_MS: HeaderName = HeaderName::from_static("x-cleave-waite
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-const HOP_BY_HOP: [HeaderName; 9] = [
+static HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -39,7 +39,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// What is between router and replica alone.
-const NOT_FOR_CLIENTS: [HeaderName; 3] = [DECISION, PREVIOUS_REPLICA, header::ALT_SVC];
+static NOT_FOR_CLIENTS: [HeaderName; 3] = [DECISION, PREVIOUS_REPLICA, header::ALT_SVC];
 
 /// How the body that follows is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -82,8 +82,8 @@ pub(super) fn request_id(headers: &HeaderMap, fresh: impl FnOnce() -> String) ->
 
 /// Finds the session that a header names, `x-session-id` before all others.
 pub(super) fn session(headers: &HeaderMap, names: &[HeaderName]) -> Option<SessionId> {
-    let own = headers.get(SESSION_ID).into_iter();
-    let first = own.chain(values_of(headers, names)).find(|it| !it.is_empty());
+    let own = headers.get(SESSION_ID).filter(|it| !it.is_empty());
+    let first = own.or_else(|| values_of(headers, names).find(|it| !it.is_empty()));
     first.map(|it| SessionId::bounded(it.as_bytes()))
 }
 

@@ -44,10 +44,16 @@ pub(super) struct Placed {
 }
 
 /// Begins the account of a request.
-pub(super) fn begin(router: &Arc<Router>, chance: &Chance, parts: &Parts, peer: IpAddr) -> Visit {
+pub(super) fn begin(
+    router: &Arc<Router>,
+    chance: &Chance,
+    parts: &Parts,
+    peer: IpAddr,
+) -> Box<Visit> {
     let request_id = intake::request_id(&parts.headers, || chance.fresh_id());
     let (method, uri) = (parts.method.clone(), parts.uri.clone());
-    let mut visit = Visit::new(Arc::clone(router), method, uri, request_id);
+    // Boxed: it is large, and goes from the one that asks to the one that answers.
+    let mut visit = Box::new(Visit::new(Arc::clone(router), method, uri, request_id));
     let given = parts.headers.get(TRACEPARENT).and_then(|it| TraceContext::read(it.as_bytes()));
     visit.client = Some(peer);
     visit.trace = router.traces.begin(given, || chance.draw());

@@ -72,7 +72,7 @@ pub enum BodyState {
 
 /// One request.
 pub struct PickedRequest {
-    visit: Visit,
+    visit: Box<Visit>,
     parts: Parts,
     path: Option<Path>,
     share: Option<Share>,
@@ -303,7 +303,7 @@ impl PickedRequest {
         }
         let now = Instant::now();
         let gap = now.duration_since(std::mem::replace(&mut self.last_piece, now));
-        self.visit.on_piece(piece, gap, true);
+        self.visit.on_piece(piece, now.into_std(), gap, true);
     }
 
     /// Notes that the answer is whole.

@@ -35,7 +35,7 @@ const COMMENT: &[u8] = b":\n\n";
 pub(super) struct Relay {
     worker: Arc<Worker>,
     /// Away while the answer moves to another replica.
-    visit: Option<Visit>,
+    visit: Option<Box<Visit>>,
     /// `None` once it is over, and while it moves.
     body: Option<AnswerBody>,
     stream: bool,
@@ -57,7 +57,7 @@ pub(super) struct Relay {
 impl Relay {
     pub(super) fn new(
         worker: Arc<Worker>,
-        visit: Visit,
+        visit: Box<Visit>,
         body: AnswerBody,
         stream: bool,
         resume_buffer: Option<Box<ResumeBuffer>>,
@@ -211,7 +211,7 @@ impl Relay {
         if piece.is_empty() {
             return None;
         }
-        self.visit().on_piece(&piece, gap, awaited);
+        self.visit().on_piece(&piece, now.into_std(), gap, awaited);
         self.finish_if_done();
         Some(piece)
     }
@@ -289,7 +289,7 @@ impl Relay {
     }
 
     fn visit(&mut self) -> &mut Visit {
-        self.visit.as_mut().expect("the visit is here unless it moves")
+        self.visit.as_deref_mut().expect("the visit is here unless it moves")
     }
 
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {

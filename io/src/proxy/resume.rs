@@ -54,7 +54,7 @@ pub(super) struct Taken {
 pub(super) type Moving = Pin<Box<dyn Future<Output = Moved> + Send>>;
 
 pub(super) struct Moved {
-    pub(super) visit: Visit,
+    pub(super) visit: Box<Visit>,
     /// What another replica goes on with; the reason when there is none.
     pub(super) rest: Result<(AnswerBody, Box<ResumeBuffer>), io::Error>,
 }
@@ -140,7 +140,7 @@ impl ResumeBuffer {
     pub(super) fn move_on(
         self: Box<Self>,
         worker: Arc<Worker>,
-        mut visit: Visit,
+        mut visit: Box<Visit>,
         failure: Failure,
     ) -> Moving {
         Box::pin(async move {

@@ -105,6 +105,7 @@ impl Visit {
         request_id: HeaderValue,
     ) -> Self {
         let api = Api::of(uri.path());
+        let arrived = Instant::now();
         Self {
             request: router.next_request(),
             cancel: Arc::default(),
@@ -114,8 +115,8 @@ impl Visit {
             method,
             uri,
             api,
-            arrived: Instant::now(),
-            placed: Instant::now(),
+            arrived,
+            placed: arrived,
             life: Life::default(),
             kept: None,
             shows: None,
@@ -180,14 +181,15 @@ impl Visit {
     pub(super) fn answering(&mut self, status: StatusCode, stream: bool, is_encoded: bool) {
         self.status = status;
         self.stream = stream;
-        self.life.on_head(self.arrived.elapsed());
+        let now = Instant::now();
+        self.life.on_head(now - self.arrived);
         if status.is_success() && !is_encoded {
             self.meter = Meter::new(self.api, stream);
             let path = KeptPath::read(self.uri.path());
             let notes = IdNotes::new(path, self.method == Method::POST, stream, self.owner);
             self.id_notes = notes.map(Box::new);
         }
-        self.on_sign_of_life();
+        self.on_sign_of_life(now);
         self.await_token();
     }
 
@@ -212,25 +214,27 @@ impl Visit {
         self.outcome = Some(Outcome::Done);
     }
 
-    /// Notes a piece of the answer that came `gap` after the one before; `awaited` says that the replica was
-    /// waited for meanwhile, and not the client.
-    pub(super) fn on_piece(&mut self, piece: &[u8], gap: Duration, awaited: bool) {
+    /// Notes a piece of the answer that came `now`, `gap` after the one before; `awaited` says that the replica
+    /// was waited for meanwhile, and not the client.
+    pub(super) fn on_piece(&mut self, piece: &[u8], now: Instant, gap: Duration, awaited: bool) {
+        let arrived = self.arrived;
+        let age = || now.saturating_duration_since(arrived);
         let before = self.streamed_tokens();
         if let (Some(notes), Some(member)) = (&mut self.id_notes, &self.member) {
             notes.on_piece(&self.router.kept_ids, member.place, piece);
         }
         self.meter.on_chunk(piece);
         if self.first_byte.is_none() {
-            self.first_byte = Some(self.arrived.elapsed());
+            self.first_byte = Some(age());
             self.first_token = self.first_byte.filter(|_| !self.awaits_token);
             if let Some(at) = self.first_token {
                 self.life.on_first_token(at);
             }
         } else if self.first_token.is_some() {
-            self.life.on_gap(gap, awaited, || self.arrived.elapsed());
+            self.life.on_gap(gap, awaited, age);
         }
         if self.awaits_token && !self.meter.awaits_content() {
-            let at = self.arrived.elapsed();
+            let at = age();
             self.first_token.get_or_insert(at);
             self.life.on_first_token(at);
             self.tell_answering();
@@ -238,15 +242,16 @@ impl Visit {
         if self.stream && streamed_is_due(before, self.streamed_tokens()) {
             self.tell_streamed();
         }
-        self.on_sign_of_life();
+        self.on_sign_of_life(now);
     }
 
     /// Notes that another replica has begun to go on with the answer.
     pub(super) fn resumed(&mut self) {
-        self.life.on_head(self.arrived.elapsed());
+        let now = Instant::now();
+        self.life.on_head(now - self.arrived);
         self.meter.await_content();
         self.await_token();
-        self.on_sign_of_life();
+        self.on_sign_of_life(now);
         if let Some(pool) = &self.pool {
             pool.metrics.resumed.inc();
         }
@@ -270,9 +275,10 @@ impl Visit {
 
     /// Takes the request off the brain's books once its replica is done with it.
     pub(super) fn settle(&mut self) {
-        let usage = self.usage();
+        let age = self.arrived.elapsed();
+        let usage = self.usage(age);
         self.read_usage = Some(usage);
-        self.life.on_answered(self.arrived.elapsed());
+        self.life.on_answered(age);
         self.close(self.outcome.unwrap_or(Outcome::Cancelled), self.lesson(usage));
     }
 
@@ -346,9 +352,9 @@ impl Visit {
         }
     }
 
-    fn on_sign_of_life(&self) {
+    fn on_sign_of_life(&self, now: Instant) {
         if let Some(member) = &self.member {
-            member.on_byte(self.router.clock.now());
+            member.on_byte(self.router.clock.at(now));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Connections between requests, one store per thread. The newest is taken first, so that the rest
 //! age and are closed; engines close idle connections after five seconds, so none is kept as long.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cleave_core::domain::ReplicaId;
+use rustc_hash::FxHashMap;
 
 use super::connection::Connection;
 
@@ -14,7 +14,7 @@ const KEPT: Duration = Duration::from_secs(4);
 const PER_REPLICA_MAX: usize = 256;
 
 #[derive(Debug, Default)]
-pub struct IdleConnections(Mutex<HashMap<ReplicaId, Vec<Idle>>>);
+pub struct IdleConnections(Mutex<FxHashMap<ReplicaId, Vec<Idle>>>);
 
 #[derive(Debug)]
 struct Idle {
@@ -51,7 +51,7 @@ impl IdleConnections {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ReplicaId, Vec<Idle>>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<ReplicaId, Vec<Idle>>> {
         // A panic elsewhere cannot leave a list of connections half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

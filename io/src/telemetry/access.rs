@@ -138,7 +138,8 @@ impl Gathered {
 impl AccessRecord<'_> {
     fn write_fields(&self, fields: &mut Fields<'_>) {
         fields.text(field!("request_id"), self.request_id);
-        fields.text(field!("method"), self.method);
+        // A method is a token, and the words at the end are ours: neither has anything to escape.
+        fields.quoted(field!("method"), self.method);
         fields.text(field!("path"), self.path);
         fields.number(field!("status"), self.status.into());
         if let Some(code) = self.code {
@@ -189,7 +190,7 @@ impl AccessRecord<'_> {
             fields.millis(field!("first_token_ms"), first_token);
         }
         fields.millis(field!("total_ms"), self.total);
-        fields.text(field!("outcome"), self.outcome);
+        fields.quoted(field!("outcome"), self.outcome);
         if let Some(trace_id) = self.trace_id {
             fields.quoted(field!("trace_id"), trace_id);
         }

@@ -169,8 +169,11 @@ impl Headroom {
                 // Lower classes may not go where this one may not, or they would overtake it.
                 left = self.limits[class];
             }
+            if is_alone {
+                continue;
+            }
             let share = it.share(now, capacity_per_min);
-            if share < ABSENT_SHARE || is_alone {
+            if share < ABSENT_SHARE {
                 continue;
             }
             left = left.with(it.leaves(now), f64::min);

@@ -40,7 +40,8 @@ pub struct WorkloadDrift {
 
 #[derive(Debug)]
 pub(super) struct Books {
-    requests: IndexMap<RequestId, Booking, FxBuildHasher>,
+    /// Boxed: a booking is large, and is moved when it is opened, closed, and when another one is closed.
+    requests: IndexMap<RequestId, Box<Booking>, FxBuildHasher>,
     lengths: Lengths,
     drifts: Recent<Drift>,
     ttft_error: TtftError,
@@ -74,15 +75,15 @@ impl Books {
     }
 
     pub(super) fn get(&self, request: RequestId) -> Option<&Booking> {
-        self.requests.get(&request)
+        self.requests.get(&request).map(|it| &**it)
     }
 
     pub(super) fn get_mut(&mut self, request: RequestId) -> Option<&mut Booking> {
-        self.requests.get_mut(&request)
+        self.requests.get_mut(&request).map(|it| &mut **it)
     }
 
-    pub(super) fn iter(&self) -> indexmap::map::Iter<'_, RequestId, Booking> {
-        self.requests.iter()
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&RequestId, &Booking)> + Clone {
+        self.requests.iter().map(|(request, booking)| (request, &**booking))
     }
 
     /// Lists what is in flight at a replica.
@@ -96,7 +97,7 @@ impl Books {
         if !booking.extent.streams {
             self.prefill_timers.set(request, &booking.account);
         }
-        self.requests.insert(request, booking);
+        self.requests.insert(request, Box::new(booking));
         self.opened += 1;
     }
 
@@ -160,7 +161,7 @@ impl Books {
         now: Moment,
         fleet: &mut Fleet,
         request: RequestId,
-    ) -> Option<Booking> {
+    ) -> Option<Box<Booking>> {
         let booking = self.requests.swap_remove(&request)?;
         if let Some(it) = fleet.get_mut(booking.replica) {
             it.on_ended(now, booking.account.charge, booking.account.is_read);

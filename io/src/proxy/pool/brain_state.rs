@@ -2,12 +2,13 @@
 //! out here; nothing here waits. The brain is called from here and from nowhere else; what happens
 //! when it panics is in `recovery`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cleave_core::brain::{self, Action, Brain, Event, Record, Refusal, Relapses};
 use cleave_core::domain::{Moment, ReplicaId, RequestId};
+use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::proxy::cancel::CancelSignal;
@@ -32,7 +33,7 @@ pub(super) struct BrainState {
     /// Requests without a verdict yet. As many as the brain holds, which bounds them.
     pub(super) waiting: BTreeMap<RequestId, oneshot::Sender<Verdict>>,
     /// Requests that are at a replica, should they have to give it up.
-    pub(super) cancel_signals: HashMap<RequestId, Arc<CancelSignal>>,
+    pub(super) cancel_signals: FxHashMap<RequestId, Arc<CancelSignal>>,
     questions: mpsc::Sender<Question>,
     /// When the brain is woken next.
     pub(super) wake_at: Moment,

@@ -13,6 +13,7 @@ mod scaling;
 mod tests;
 #[cfg(test)]
 mod trap;
+mod verdict;
 mod views;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,20 +22,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use cleave_core::brain::{self, Event, Notice, Outcome, Refusal};
+use cleave_core::brain::{self, Event, Notice, Refusal};
 use cleave_core::cost::learned::Learned;
-use cleave_core::domain::{self, Moment, ReplicaId, RequestId};
+use cleave_core::domain::{Moment, ReplicaId};
 use cleave_core::queue::Classes;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{sleep, timeout};
-use tracing::warn;
+use tokio::time::sleep;
 
 use crate::replicas::{ProbeSettings, Trouble};
 use crate::telemetry::{Events, PoolMetrics};
 use crate::tokenizer::Tokenizer;
 
 use super::announce::{denied, incident, never_up, rebuilt};
-use super::cancel::CancelSignal;
 use super::clock::Clock;
 use super::flow::FlowMeter;
 use super::orders::StandingOrders;
@@ -43,8 +42,8 @@ use super::scale::ScaleBoard;
 use super::settings::{CacheScope, PoolSettings};
 use super::sharing::Sharing;
 
-use self::brain_state::{Asked, BrainState};
-use self::recovery::{RETRY_AFTER, Recovery};
+use self::brain_state::BrainState;
+use self::recovery::Recovery;
 
 pub(super) use self::brain_state::Question;
 pub use self::live::LiveMember;
@@ -174,52 +173,6 @@ impl Pool {
     /// Hands the brain what an earlier run has learned of costs.
     pub(super) fn recall(&self, costs: Vec<Learned>) {
         self.tell(Event::Recalled { costs });
-    }
-
-    /// Asks the brain where a request goes, now or next, and waits while it cannot say, but not for
-    /// ever. A caller that stops waiting must tell the brain that the request has ended.
-    pub(super) async fn place(
-        &self,
-        request: RequestId,
-        cancel: &Arc<CancelSignal>,
-        event: Event,
-    ) -> Result<Arc<Member>, Refusal> {
-        let limit = self.verdict_limit(&event);
-        let asked = self.think(|brain_state, now| brain_state.ask(now, request, cancel, event));
-        let verdict = match asked {
-            Ok(Asked::Now(verdict)) => verdict,
-            Ok(Asked::Later(coming)) => match timeout(limit, coming).await {
-                Ok(Ok(verdict)) => verdict,
-                Ok(Err(_)) => return Err(self.call_off(request, restarted())),
-                Err(_) => {
-                    warn!(pool = self.name, ?limit, "no verdict on a request in time");
-                    let refusal = Refusal::WaitedOut { retry_after: RETRY_AFTER };
-                    return Err(self.call_off(request, refusal));
-                }
-            },
-            Err(refusal) => return Err(self.call_off(request, refusal)),
-        };
-        let replica = verdict?;
-        let members = self.members.load();
-        match members.binary_search_by_key(&replica, |it| it.id) {
-            Ok(at) => Ok(members[at].clone()),
-            Err(_) => Err(self.call_off(request, restarted())),
-        }
-    }
-
-    /// Says how long a verdict may take: a request waits as long as its class may, and a moment more where
-    /// replicas went down under it. The brain refuses by itself before that, unless it makes a mistake.
-    fn verdict_limit(&self, event: &Event) -> Duration {
-        let Event::Arrived { claim, .. } = event else { return self.verdict_margin };
-        let class = claim.class.unwrap_or(self.classes.default_id());
-        self.classes.get(class).wait_max.saturating_add(self.verdict_margin)
-    }
-
-    /// Sees to it that nothing is left of a request that gets no verdict.
-    fn call_off(&self, request: RequestId, refusal: Refusal) -> Refusal {
-        let (outcome, usage) = (Outcome::Cancelled, domain::Usage::default());
-        self.tell(Event::Ended { request, outcome, usage });
-        refusal
     }
 
     /// Tells the brain what happened. An unwinding thread leaves that to others: the brain is not
@@ -390,8 +343,4 @@ impl Pool {
             }
         }
     }
-}
-
-const fn restarted() -> Refusal {
-    Refusal::Restarted { retry_after: RETRY_AFTER }
 }

@@ -8,14 +8,17 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use cleave_core::brain::{self, Action, Outcome, SessionSettings};
-use cleave_core::domain::{ReplicaId, SliceKey, Usage};
+use cleave_core::domain::{ReplicaId, RequestId, SliceKey, Usage};
 use cleave_core::fleet::Probe;
 use cleave_core::policy::PolicyKind;
 use cleave_core::queue::Claim;
 
+use crate::proxy::cancel::CancelSignal;
 use crate::proxy::testing;
 use crate::telemetry::Metrics;
 
+use super::brain_state::Asked;
+use super::recovery::RETRY_AFTER;
 use super::*;
 
 const SESSIONS: u64 = 1_000_000;
@@ -48,12 +51,22 @@ fn made_of(replicas: u32, policy: PolicyKind) -> Arc<Pool> {
     pool
 }
 
+/// Has a request placed.
+async fn place(
+    pool: &Pool,
+    request: RequestId,
+    cancel: &Arc<CancelSignal>,
+    event: Event,
+) -> Result<Arc<Member>, Refusal> {
+    pool.place(request, cancel, event).await.0
+}
+
 /// Takes one turn of a session from its arrival to its end; returns the replica that served it.
 fn turn(pool: &Pool, request: u64, session: u64) -> ReplicaId {
     let (request, key) = (RequestId(request), SliceKey::new(1, "m", &session.to_string()));
     let (outline, extent) = Default::default();
     let arrived = Event::Arrived { request, key, outline, extent, claim: Claim::default() };
-    let Poll::Ready(placed) = pin!(pool.place(request, &Arc::default(), arrived))
+    let Poll::Ready(placed) = pin!(place(pool, request, &Arc::default(), arrived))
         .poll(&mut Context::from_waker(Waker::noop()))
     else {
         panic!("nothing waits where there is room");

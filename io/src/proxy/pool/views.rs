@@ -17,6 +17,9 @@ use crate::replicas::{Origin, Trouble};
 
 use super::Pool;
 
+/// What is expected of a request that was placed, and what is known of its wait if it was held.
+pub(in crate::proxy) type Expectation = (Option<Expected>, Option<Waited>);
+
 impl Pool {
     pub fn snapshot(&self) -> Snapshot {
         self.look(|brain, _| brain.snapshot())
@@ -52,11 +55,8 @@ impl Pool {
         self.look(Brain::assignment)
     }
 
-    /// Says what is expected of a request that was just placed, and what is known of its wait if it was held.
-    pub(in crate::proxy) fn take_expected(
-        &self,
-        request: RequestId,
-    ) -> (Option<Expected>, Option<Waited>) {
+    /// To be asked once for each verdict.
+    pub(super) fn take_expected(&self, request: RequestId) -> Expectation {
         self.mark(|brain, _| brain.take_expected(request)).unwrap_or_default()
     }
 

@@ -94,11 +94,10 @@ impl Visit {
             pool.explain(self.request);
         }
         let asked = Instant::now();
-        let placed = pool.place(self.request, &self.cancel, event).await;
+        let (placed, (expected, held)) = pool.place(self.request, &self.cancel, event).await;
         self.placed = Instant::now();
         self.waited += self.placed - asked;
         pool.metrics.waited.observe(self.waited.as_secs_f64());
-        let (expected, held) = pool.take_expected(self.request);
         let moments = (asked - self.arrived, self.placed - self.arrived);
         self.life.on_placed(moments, expected, placed.as_ref().ok());
         self.life.held = self.life.held.take().or(held.map(Box::new));

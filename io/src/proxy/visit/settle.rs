@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use cleave_core::brain::{Course, End, Outcome};
+use cleave_core::brain::{Course, End, Outcome, Remark};
 use cleave_core::domain::Usage;
 use cleave_core::protocol::{Api, Effect, Route};
 use cleave_core::tokens::{Possible, Seen};
@@ -48,18 +48,19 @@ impl Visit {
     }
 
     fn end(&mut self) {
-        let usage = self.read_usage.unwrap_or_else(|| self.usage());
+        let total = self.arrived.elapsed();
+        let usage = self.read_usage.unwrap_or_else(|| self.usage(total));
         let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
         self.close(outcome, self.lesson(usage));
-        let total = self.arrived.elapsed();
         let course = self.pool.is_some().then(|| self.course(usage, total));
-        let recorded = self.recorded(course.as_ref().and_then(Course::remark));
+        let remark = course.as_ref().and_then(Course::remark);
+        let recorded = self.recorded(remark);
         if let Some(context) = recorded {
             self.trace_end(context, course.as_ref(), usage, total);
         }
         self.record(usage, total);
         if let Some(course) = course {
-            self.keep_end(course, usage, total);
+            self.keep_end((course, remark), usage, total);
         }
         let trace = recorded.as_ref().map(TraceContext::id);
         if let Some(pool) = &self.pool {
@@ -162,9 +163,9 @@ impl Visit {
         }
     }
 
-    /// Reads the engine's figures, as far as they are possible.
-    pub(super) fn usage(&self) -> Usage {
-        let took = self.arrived.elapsed().saturating_sub(self.waited);
+    /// Reads the engine's figures of a request that came `age` ago, as far as they are possible.
+    pub(super) fn usage(&self, age: Duration) -> Usage {
+        let took = age.saturating_sub(self.waited);
         let streamed = if self.stream { self.streamed_tokens() } else { 0 };
         let seen = Seen { took, streamed, bytes: self.meter.bytes() };
         Possible::new(&self.extent, 0, seen).bound(self.meter.usage())
@@ -194,10 +195,15 @@ impl Visit {
     }
 
     /// Completes what is kept with what came of it, and keeps a request for what came of it.
-    fn keep_end(&mut self, course: Course, usage: Usage, total: Duration) {
+    fn keep_end(
+        &mut self,
+        (course, remark): (Course, Option<Remark>),
+        usage: Usage,
+        total: Duration,
+    ) {
         let Some(pool) = &self.pool else { return };
         let kept = self.kept.take().filter(|it| it.is_placed());
-        let (is_new, remark) = (kept.is_none(), course.remark());
+        let is_new = kept.is_none();
         let fresh = |remark| {
             let mut kept = self.new_kept(KeptFor::Remark(remark));
             pool.name.clone_into(&mut kept.pool);

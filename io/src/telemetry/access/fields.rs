@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cleave_core::domain::SliceKey;
+use cleave_core::domain::{HexDigits, SliceKey};
 
 /// Names a field, with what stands around its name in either format.
 macro_rules! field {
@@ -53,7 +53,7 @@ impl Fields<'_> {
 
     /// Adds a field of text, escaped so that no value can forge a field or a line.
     pub(super) fn text(&mut self, name: AccessField, value: &str) {
-        if !value.is_empty() && value.bytes().fold(true, |all, it| all & is_safe(it)) {
+        if !value.is_empty() && value.bytes().all(|it| SAFE[usize::from(it)]) {
             self.quoted(name, value);
         } else {
             self.name(name);
@@ -87,16 +87,7 @@ impl Fields<'_> {
 
     /// Adds a session's sixteen digits.
     pub(super) fn session(&mut self, name: AccessField, SliceKey(key): SliceKey) {
-        const DIGITS: [char; 16] =
-            ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-        self.name(name);
-        self.quote();
-        for byte in key.to_be_bytes() {
-            for half in [byte >> 4, byte & 15] {
-                self.line.push(DIGITS[usize::from(half)]);
-            }
-        }
-        self.quote();
+        self.quoted(name, HexDigits::of(key).as_str());
     }
 
     fn quote(&mut self) {
@@ -106,11 +97,17 @@ impl Fields<'_> {
     }
 }
 
-/// Tells whether a byte means itself in both formats. All bytes of a value are looked at, not those up to the first
-/// that is not: so several are at once.
-const fn is_safe(byte: u8) -> bool {
-    matches!(byte, b'!' | b'#'..=b'<' | b'>'..=b'[' | b']'..=b'~')
-}
+/// Whether a byte means itself in both formats.
+static SAFE: [bool; 256] = {
+    let mut safe = [false; 256];
+    let mut byte = 0;
+    while byte < safe.len() {
+        // All that can be seen, without the quote, the equals sign and the backslash.
+        safe[byte] = matches!(byte, 0x21 | 0x23..=0x3C | 0x3E..=0x5B | 0x5D..=0x7E);
+        byte += 1;
+    }
+    safe
+};
 
 /// Text in quotes, with JSON's escapes.
 struct Quoted<'a>(&'a str);

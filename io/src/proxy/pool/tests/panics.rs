@@ -67,11 +67,11 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn visit(pool: &Pool, request: u64) -> bool {
     let cancel = Arc::default();
     let id = RequestId(request);
-    let placed = block_on(pool.place(id, &cancel, arrived(request, 200, 1)));
+    let placed = block_on(place(pool, id, &cancel, arrived(request, 200, 1)));
     let Ok(_) = placed else { return false };
     if request.is_multiple_of(3) {
         let failed = Event::Failed { request: id, failure: Failure::Busy };
-        if block_on(pool.place(id, &cancel, failed)).is_err() {
+        if block_on(place(pool, id, &cancel, failed)).is_err() {
             return false;
         }
     }
@@ -192,7 +192,7 @@ fn all_that_wait_are_refused_with_a_time_to_come_back_and_the_rest_goes_on() {
     let (first, rest) = streams.split_first().unwrap();
     let cancel = Arc::default();
     let failed = Event::Failed { request: RequestId(first.0), failure: Failure::Lost };
-    let Poll::Ready(Err(refusal)) = poll_once(pool.place(RequestId(first.0), &cancel, failed))
+    let Poll::Ready(Err(refusal)) = poll_once(place(&pool, RequestId(first.0), &cancel, failed))
     else {
         panic!("it has no place to wait in");
     };
@@ -216,7 +216,7 @@ fn panics_in_a_row_make_the_pool_rest_and_it_comes_back() {
         request += 1;
         let before = panics(&pool);
         let asked =
-            poll_once(pool.place(RequestId(request), &Arc::default(), arrived(request, 9, 1)));
+            poll_once(place(&pool, RequestId(request), &Arc::default(), arrived(request, 9, 1)));
         let Poll::Ready(Err(Refusal::Restarted { retry_after })) = asked else {
             panic!("{asked:?}")
         };
@@ -249,7 +249,7 @@ fn a_pool_that_cannot_be_rebuilt_refuses_until_it_can() {
     set(&pool, trap);
     for request in 0..5 {
         let asked =
-            poll_once(pool.place(RequestId(request), &Arc::default(), arrived(request, 9, 1)));
+            poll_once(place(&pool, RequestId(request), &Arc::default(), arrived(request, 9, 1)));
         assert!(matches!(asked, Poll::Ready(Err(Refusal::Restarted { .. }))), "{asked:?}");
     }
     let (_, told) = pool.events.after(0);
@@ -270,7 +270,7 @@ fn each_panic_in_a_row_leaves_the_new_brain_with_less() {
     let mut kept = Vec::new();
     for request in 0..6 {
         set(&pool, Trap::new("arrived", When::Before, 0, 1));
-        _ = poll_once(pool.place(RequestId(request), &Arc::default(), arrived(request, 9, 1)));
+        _ = poll_once(place(&pool, RequestId(request), &Arc::default(), arrived(request, 9, 1)));
         let states = pool.snapshot().replicas.iter().map(|it| it.state).collect::<Vec<_>>();
         kept.push(states == ["up"; 2]);
     }
@@ -287,7 +287,7 @@ fn whoever_is_unwinding_does_not_call_the_brain_and_its_request_ends_all_the_sam
         }
     }
     let pool = pool_of(1);
-    let placed = poll_once(pool.place(RequestId(7), &Arc::default(), arrived(7, 9, 1)));
+    let placed = poll_once(place(&pool, RequestId(7), &Arc::default(), arrived(7, 9, 1)));
     assert!(matches!(placed, Poll::Ready(Ok(_))));
     set(&pool, Trap::new("ended", When::Before, 0, 1));
     let unwound = attempt(|| {
@@ -318,7 +318,8 @@ fn a_wait_for_a_verdict_has_an_end_and_leaves_nothing_behind() {
     let mut refused = 0;
     for request in 0..10 {
         let class = if request == 0 { 2 } else { 1 };
-        let placed = block_on(pool.place(
+        let placed = block_on(place(
+            &pool,
             RequestId(request),
             &Arc::default(),
             arrived(request, LONG, class),
