@@ -1,6 +1,8 @@
 //! The lines of a recording. Keys are short because there is a line for every request, and what is not known
 //! is left out.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -137,7 +139,7 @@ pub struct RequestLine {
     pub replica: Option<u32>,
     pub status: u16,
     /// `done`, `cut`, `cancelled`, `panicked`, or why it was refused.
-    pub how: String,
+    pub how: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub stream: bool,
 }

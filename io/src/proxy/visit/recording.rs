@@ -56,7 +56,7 @@ impl Visit {
             end: micros(total),
             replica: self.member.as_ref().map(|it| it.id.0),
             status: self.status.as_u16(),
-            how: how.to_owned(),
+            how: how.into(),
             stream: self.stream,
             ..RequestLine::default()
         };

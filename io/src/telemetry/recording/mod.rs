@@ -227,12 +227,13 @@ impl Recorder {
             queue.blocks = 0;
             std::mem::take(&mut queue.requests)
         };
+        let taken = u64::try_from(requests.len()).unwrap_or(u64::MAX);
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let is_on = self.is_on();
-        if let Err(error) = self.go_on(&mut writing, &requests, pools, is_on) {
+        if let Err(error) = self.go_on(&mut writing, requests, pools, is_on) {
             warn!(%error, "the recording could not be written, and is off");
             let lost = writing.run.take().map_or(0, |it| it.requests);
-            self.counters.dropped_failed.inc_by(lost.max(requests.len().try_into().unwrap_or(0)));
+            self.counters.dropped_failed.inc_by(lost.max(taken));
             self.lock().problem = Some(error.to_string());
             self.set_on(false);
         }
@@ -244,7 +245,7 @@ impl Recorder {
     fn go_on(
         &self,
         writing: &mut Writing,
-        requests: &[RecordedRequest],
+        requests: Vec<RecordedRequest>,
         pools: Vec<(u64, PoolLine)>,
         is_on: bool,
     ) -> io::Result<()> {
@@ -317,7 +318,7 @@ impl WritingRun {
         u32::try_from(place).unwrap_or(u32::MAX)
     }
 
-    fn take(&mut self, request: &RecordedRequest) -> io::Result<()> {
+    fn take(&mut self, request: RecordedRequest) -> io::Result<()> {
         // It came before recording began: its place in time is not known.
         let Some(at) = request.arrived.checked_duration_since(self.began) else { return Ok(()) };
         let line = RequestLine {
@@ -326,7 +327,7 @@ impl WritingRun {
             tenant: self.codes.tenant(request.tenant),
             session: self.codes.session(request.tenant, request.session),
             blocks: self.numbers.number(&request.blocks),
-            ..request.line.clone()
+            ..request.line
         };
         self.requests += 1;
         write_line(&mut self.lines, &line)

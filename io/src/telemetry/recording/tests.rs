@@ -57,7 +57,7 @@ fn request(session: u64, blocks: &[u64]) -> RecordedRequest {
         tenant: 77,
         session,
         blocks: blocks.into(),
-        line: RequestLine { status: 200, how: "done".to_owned(), ..RequestLine::default() },
+        line: RequestLine { status: 200, how: "done".into(), ..RequestLine::default() },
     }
 }
 
