@@ -14,6 +14,7 @@ mod overhead;
 mod page;
 mod planner;
 mod policies;
+mod processor;
 mod proxies;
 mod soak;
 mod table;
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Overhead(overhead::Args),
     /// Count the instructions of a request and of a streamed event, of one binary beside another
     Instructions(instructions::Args),
+    /// Measure the processor time that settings cost at a steady rate of requests
+    Processor(processor::Args),
     /// Hold ten thousand slow streams open while a thousand clients a second come and go
     Soak(soak::Args),
     /// Measure what it costs that routers tell each other everything
@@ -54,6 +57,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Overhead(args) => overhead::run(args),
         Command::Instructions(args) => instructions::run(args),
+        Command::Processor(args) => processor::run(args),
         Command::Soak(args) => soak::run(args),
         Command::Cluster(args) => cluster::run(args),
         Command::MockAgreement(args) => agreement::run(args),
