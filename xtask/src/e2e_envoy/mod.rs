@@ -1,8 +1,9 @@
 //! `cargo xtask e2e-envoy`: `cleave epp` beside a real Envoy, which asks it where each request goes and carries the bytes.
 //! Two mock replicas; the same conversations through Envoy and through `cleave serve`, so that stickiness, prefix hits
-//! and overhead are compared in one run; then a replica is killed. Not part of `cargo xtask test`: Envoy is
+//! and overhead are compared in one run; then the picker is killed, and a replica. Not part of `cargo xtask test`: Envoy is
 //! installed by pip.
 
+mod away;
 mod gateway;
 mod play;
 
@@ -19,7 +20,7 @@ use crate::http1::{self, free_address};
 use crate::process::must;
 use crate::server::Server;
 use crate::{repo, rig};
-use gateway::{BodyMode, Gateway};
+use gateway::{BodyMode, FailureMode, Gateway};
 use play::{PlayPlan, Played};
 
 /// How long a picker may take to see that a replica is gone, and that it is back.
@@ -46,12 +47,13 @@ pub(crate) struct Args {
 
 /// Two mock replicas and one router in front of them.
 pub(super) struct Setup {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     binary: PathBuf,
-    replicas: Vec<(SocketAddr, Option<Server>)>,
+    command: String,
+    pub(super) replicas: Vec<(SocketAddr, Option<Server>)>,
     pub(super) listen: SocketAddr,
     pub(super) admin: SocketAddr,
-    _router: Server,
+    router: Option<Server>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -66,7 +68,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let direct = plan.play(serve.listen)?;
     direct.show("cleave serve");
     let mut picker = Setup::start(&binary, &folder, "epp")?;
-    let gateway = Gateway::start(&envoy, &folder, picker.listen, BodyMode::FullDuplex)?;
+    let gateway =
+        Gateway::start(&envoy, &folder, picker.listen, BodyMode::FullDuplex, FailureMode::Close)?;
     let by_envoy = plan.play(gateway.address)?;
     by_envoy.show("Envoy, cleave epp");
     show_moves(picker.admin)?;
@@ -74,7 +77,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(rig::counter(picker.admin, "cleave_requests_total")? == u64::from(args.requests));
     in_flight_ends(picker.admin)?;
 
-    let buffered = Gateway::start(&envoy, &folder, picker.listen, BodyMode::Buffered)?;
+    let buffered =
+        Gateway::start(&envoy, &folder, picker.listen, BodyMode::Buffered, FailureMode::Close)?;
     let few = PlayPlan { requests: args.requests.min(100), ..plan };
     let played = few.play(buffered.address)?;
     played.show("Envoy, cleave epp, buffered bodies");
@@ -82,6 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
     overhead(args.probes, &serve, &gateway, &buffered)?;
     drop(serve);
+    away::run(&envoy, &mut picker, &gateway, &few)?;
     kill_one(&mut picker, &gateway, plan)
 }
 
@@ -191,28 +196,41 @@ impl Setup {
             "listen = \"{listen}\"\nadmin.listen = \"{admin}\"\nreplicas = [{urls}]\n\
              health.interval = \"1s\"\n"
         );
-        let file = folder.join("cleave.toml");
-        fs::write(&file, config)?;
-        let mut start = Command::new(binary);
-        start.args([command, "--config"]).arg(&file);
+        fs::write(folder.join("cleave.toml"), config)?;
         let mut setup = Self {
             replicas: addresses.map(|it| (it, None)).into(),
             binary: binary.to_owned(),
+            command: command.to_owned(),
             listen,
             admin,
-            _router: Server::start(command, &mut start, &folder)?,
+            router: None,
             folder,
         };
         for nth in 0..setup.replicas.len() {
             setup.start_replica(nth)?;
         }
-        rig::wait_until_ready(admin, &setup.folder)?;
+        setup.start_router()?;
+        Ok(setup)
+    }
+
+    /// Starts the router, and waits until it has its replicas.
+    pub(super) fn start_router(&mut self) -> Result<()> {
+        let mut start = Command::new(&self.binary);
+        start.args([&self.command, "--config"]).arg(self.folder.join("cleave.toml"));
+        self.router = Some(Server::start(&self.command, &mut start, &self.folder)?);
+        rig::wait_until_ready(self.admin, &self.folder)?;
         let until = Instant::now() + rig::START_LIMIT;
-        while rig::counter(admin, "cleave_replica_up")? < 2 {
+        while rig::counter(self.admin, "cleave_replica_up")? < 2 {
             ensure!(Instant::now() < until, "the replicas do not come up");
             thread::sleep(rig::POLL);
         }
-        Ok(setup)
+        Ok(())
+    }
+
+    /// Kills the router without a word.
+    pub(super) fn kill_router(&mut self) -> Result<()> {
+        let router = self.router.take().context("it runs")?;
+        rig::signal(router.pid(), "KILL")
     }
 
     fn start_replica(&mut self, nth: usize) -> Result<()> {
