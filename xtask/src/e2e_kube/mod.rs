@@ -1,14 +1,17 @@
 //! `cargo xtask e2e-kube`: the router against a real API server of Kubernetes. Pods are mock replicas of this machine, and
 //! this program is their kubelet: it writes their statuses. A rolling update under load, an API server that is
-//! killed, a leader that is, a role that is denied, ten thousand pods. Not part of `cargo xtask test`: the API server
-//! is built from source in some minutes, by the recipe in `../shared/infra`.
+//! killed, a leader that is, replicas that follow the work, what is denied or absent, ten thousand pods. Not part of
+//! `cargo xtask test`: the API server is built from source in some minutes, by the recipe in `../shared/infra`.
 
+mod alerts;
 mod api_server;
+mod controller;
 mod fleet;
 mod leader;
 mod many;
 mod mend;
 mod rollout;
+mod scale;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +21,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::process::must;
-use crate::server::Server;
 use crate::{debian, repo, rig};
 use api_server::ApiServer;
 use fleet::PodFleet;
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut api = ApiServer::start(&folder)?;
     println!("the API server is up at {}", api.url());
     apply_manifests(&api)?;
-    check_denied(&api, &binary, &folder)?;
+    alerts::run(&api, &binary, &folder)?;
     let mut fleet = PodFleet::start(&api, &binary, &folder)?;
     rollout::run(&api, &mut fleet, args.clients)?;
     rollout::without_api_server(
@@ -62,6 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     )?;
     drop(fleet);
     leader::run(&api, &binary, &folder)?;
+    scale::run(&api, &binary, &folder)?;
     many::run(&api, &binary, &folder, args.pods)
 }
 
@@ -95,21 +98,4 @@ fn apply_manifests(api: &ApiServer) -> Result<()> {
     )?;
     // The service account of a router that may do nothing.
     must(&mut api.kubectl(&["--namespace", "llm", "create", "serviceaccount", "powerless"]))
-}
-
-/// Starts a router whose account may not read pods, and waits for the alert.
-fn check_denied(api: &ApiServer, binary: &Path, folder: &Path) -> Result<()> {
-    let denied = api.kubeconfig_of("llm", "powerless")?;
-    let config = format!(
-        "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n[[pools]]\nname = \"a\"\n\
-         discover = \"kubernetes\"\nkubernetes = {{ selector = \"app=vllm\", kubeconfigs = [\"{}\"] }}\n",
-        denied.display()
-    );
-    let mut router = Server::start("denied", &mut rig::router(binary, folder, &config)?, folder)?;
-    let said = router.wait_for(rig::START_LIMIT, |lines| {
-        let alert = lines.iter().find(|it| it.contains("forbidden") && it.contains("discovery"));
-        alert.map(|it| (*it).to_owned())
-    })?;
-    println!("denied: {said}");
-    Ok(())
 }

@@ -16,9 +16,10 @@ use crate::watch::Watch;
 const MARGIN: Duration = Duration::from_secs(3);
 
 pub(super) fn run(api: &ApiServer, fleet: &mut PodFleet, clients: u32) -> Result<()> {
+    // Before the first request: what moves early is among the records too.
+    let before = fleet.pool()?.sessions_moved;
     let load = ChaosLoad::start(fleet.address, fleet.reference, clients, 1);
     thread::sleep(MARGIN);
-    let before = fleet.pool()?.sessions_moved;
     let mut ended = BTreeMap::new();
     for number in 0..REPLICAS {
         fleet.add(api)?;

@@ -13,7 +13,7 @@ use crate::http1;
 /// Words of a prompt: some eight thousand tokens.
 const PROMPT_WORDS: usize = 6_000;
 
-pub(super) struct Clients {
+pub(crate) struct Clients {
     stop: Arc<AtomicBool>,
     tally: Arc<Tally>,
     threads: Vec<JoinHandle<()>>,
@@ -21,20 +21,20 @@ pub(super) struct Clients {
 
 /// What clients noticed.
 #[derive(Debug, Default)]
-pub(super) struct Tally(Mutex<Sums>);
+pub(crate) struct Tally(Mutex<Sums>);
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sums {
-    pub(super) answered: usize,
+pub(crate) struct Sums {
+    pub(crate) answered: usize,
     /// Refused with a word on when to come back.
-    pub(super) refused: usize,
+    pub(crate) refused: usize,
     /// Everything else, with what came.
-    pub(super) lost: Vec<String>,
-    pub(super) longest: Duration,
+    pub(crate) lost: Vec<String>,
+    pub(crate) longest: Duration,
 }
 
 impl Tally {
-    pub(super) fn sums(&self) -> Sums {
+    pub(crate) fn sums(&self) -> Sums {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -53,7 +53,7 @@ impl Tally {
 
 impl Clients {
     /// Starts clients that pause between two requests.
-    pub(super) fn start(router: SocketAddr, count: usize, pause: Duration) -> Self {
+    pub(crate) fn start(router: SocketAddr, count: usize, pause: Duration) -> Self {
         let (stop, tally) = (Arc::new(AtomicBool::new(false)), Arc::new(Tally::default()));
         let client = |number: usize| {
             let (stop, tally) = (Arc::clone(&stop), Arc::clone(&tally));
@@ -72,7 +72,7 @@ impl Clients {
     }
 
     /// Lets every client finish its request.
-    pub(super) fn stop(self) -> Result<Arc<Tally>> {
+    pub(crate) fn stop(self) -> Result<Arc<Tally>> {
         self.stop.store(true, Relaxed);
         for thread in self.threads {
             thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))?;

@@ -108,7 +108,7 @@ impl Hosts {
 }
 
 /// Tells whether an engine still runs or holds requests.
-fn has_work(address: SocketAddr) -> bool {
+pub(crate) fn has_work(address: SocketAddr) -> bool {
     let Ok((_, body)) = http1::get_as("", address, "/metrics") else { return false };
     let page = String::from_utf8_lossy(&body).into_owned();
     let of_requests = |it: &&str| it.starts_with("vllm:num_requests_");

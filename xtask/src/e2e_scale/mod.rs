@@ -3,8 +3,8 @@
 //! must be answered, and a replica that is stopped must have nothing left to do. KEDA's protocol is asked by a client that
 //! is generated from its published messages, where that installs. Not part of `cargo xtask test`: it takes minutes.
 
-mod clients;
-mod hosts;
+pub(crate) mod clients;
+pub(crate) mod hosts;
 mod keda;
 
 use std::fs;
