@@ -3,7 +3,7 @@
 //! or a profile of a shipped binary needs those of the same build.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -11,15 +11,18 @@ use anyhow::{Context as _, Result};
 use crate::process::must;
 use crate::repo;
 
-/// Builds once, and takes the build apart.
 pub(crate) fn run() -> Result<()> {
-    must(
-        Command::new("cargo")
-            .args(["build", "--release", "--locked", "--bin", "cleave"])
-            .env("CARGO_PROFILE_RELEASE_STRIP", "none")
-            .current_dir(repo::root()),
-    )?;
-    let built = repo::target_dir().join("release/cleave");
+    build(None).map(drop)
+}
+
+/// Builds once, and takes the build apart; returns the binary without symbols. `target` is a target of Rust other than
+/// this machine's.
+pub(crate) fn build(target: Option<&str>) -> Result<PathBuf> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--locked", "--bin", "cleave"]);
+    cargo.args(target.iter().flat_map(|it| ["--target", it]));
+    must(cargo.env("CARGO_PROFILE_RELEASE_STRIP", "none").current_dir(repo::root()))?;
+    let built = repo::target_dir().join(target.unwrap_or_default()).join("release/cleave");
     let folder = repo::target_dir().join("dist");
     fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
     // The link between the two holds the name of the file, so objcopy runs where the file is.
@@ -33,7 +36,7 @@ pub(crate) fn run() -> Result<()> {
     for name in ["cleave", "cleave.debug"] {
         show(&folder.join(name))?;
     }
-    Ok(())
+    Ok(folder.join("cleave"))
 }
 
 fn show(path: &Path) -> Result<()> {

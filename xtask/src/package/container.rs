@@ -55,11 +55,30 @@ pub(super) fn make(goods: &Goods) -> Result<Option<String>> {
             "buildah is not installed (Debian: buildah); the root ran under chroot".to_owned(),
         ));
     }
+    build(goods, &stage)
+}
+
+/// Builds the image, saves it, and runs the demo from it. Nothing of it needs a daemon or namespaces.
+fn build(goods: &Goods, stage: &Path) -> Result<Option<String>> {
+    let store = super::stage("images")?;
+    let buildah = |arguments: &[&str]| {
+        let mut command = Command::new("buildah");
+        command.args(["--storage-driver", "vfs", "--root"]).arg(store.join("root"));
+        command.arg("--runroot").arg(store.join("run")).args(arguments);
+        command
+    };
     let tag = format!("cleave:{}", goods.version);
-    let build = ["build", "--isolation", "chroot", "--storage-driver", "vfs", "--tag", &tag];
-    if !works(Command::new("buildah").args(build).arg(&stage)) {
+    // As a layer keeps times, the same files would else make another image.
+    let build = ["build", "--isolation", "chroot", "--timestamp", "0", "--tag", &tag];
+    if !works(buildah(&build).arg(stage)) {
         return Ok(Some("buildah cannot build here; the root ran under chroot".to_owned()));
     }
-    must(Command::new("buildah").args(["images", "--storage-driver", "vfs", &tag]))?;
+    let archive = goods.out.join(format!("cleave-{}-image.tar", goods.version));
+    let to = format!("oci-archive:{}:{tag}", archive.display());
+    must(&mut buildah(&["push", "--quiet", &tag, &to]))?;
+    must(&mut buildah(&["from", "--name", "tried", &tag]))?;
+    let program = ["run", "--isolation", "chroot", "tried", "--", "/usr/bin/cleave"];
+    try_demo(&mut buildah(&program))?;
+    must(&mut buildah(&["images", &tag]))?;
     Ok(None)
 }

@@ -1,6 +1,7 @@
 //! The Debian package: the binary, its unit, a configuration that is kept over upgrades, completions and man pages.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -43,15 +44,16 @@ pub(super) fn make(goods: &Goods) -> Result<Option<String>> {
     );
     fs::write(stage.join("DEBIAN/control"), control)?;
     fs::write(stage.join("DEBIAN/conffiles"), "/etc/cleave/cleave.toml\n")?;
+    for script in ["postinst", "prerm", "postrm"] {
+        copy(&root.join("deploy/debian").join(script), &stage.join("DEBIAN").join(script))?;
+    }
     let file = goods.out.join(format!("cleave_{}_amd64.deb", goods.version));
     must(Command::new("dpkg-deb").args(["--build", "--root-owner-group"]).arg(&stage).arg(&file))?;
     if !goods.is_tried {
         return Ok(Some("--untried".to_owned()));
     }
     must(Command::new("dpkg-deb").arg("--info").arg(&file))?;
-    // Unpacked and not installed: this machine's packages are not ours to change.
-    let tried = super::stage("debian-tried")?;
-    must(Command::new("dpkg-deb").arg("--extract").arg(&file).arg(&tried))?;
+    let tried = install(&file)?;
     let installed = tried.join("usr/bin/cleave");
     must(
         Command::new(&installed)
@@ -68,7 +70,30 @@ pub(super) fn make(goods: &Goods) -> Result<Option<String>> {
     .or_else(
         |error| if works(Command::new("man").arg("--version")) { Err(error) } else { Ok(()) },
     )?;
+    must(dpkg(&tried).args(["--purge", "cleave"]))?;
+    ensure!(!installed.exists(), "it was removed, and is there: {}", installed.display());
     check_unit(goods)
+}
+
+/// Installs the package below a root of its own: this machine's packages are not ours to change.
+fn install(file: &Path) -> Result<PathBuf> {
+    let tried = super::stage("debian-tried")?;
+    let books = tried.join("var/lib/dpkg");
+    for folder in ["info", "updates", "triggers"] {
+        fs::create_dir_all(books.join(folder))?;
+    }
+    fs::write(books.join("status"), "")?;
+    must(dpkg(&tried).arg("--install").arg(file))?;
+    must(dpkg(&tried).args(["--verify", "cleave"]))?;
+    Ok(tried)
+}
+
+/// `dpkg` below another root, which has no shell for the package's scripts and not the libraries it depends on.
+fn dpkg(root: &Path) -> Command {
+    let mut command = Command::new("dpkg");
+    command.args(["--force-not-root", "--force-script-chrootless", "--force-depends"]);
+    command.arg("--root").arg(root);
+    command
 }
 
 /// Has systemd read the unit and say how exposed the service is.

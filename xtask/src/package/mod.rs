@@ -15,7 +15,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::process::{must, works};
-use crate::{dist, repo};
+use crate::{debian, dist, repo};
 
 const MUSL: &str = "x86_64-unknown-linux-musl";
 
@@ -70,25 +70,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     must(Command::new("ls").args(["-l"]).arg(&goods.out))
 }
 
-/// Builds the binary: static where the toolchain has the target, else against the C library of this machine.
+/// Builds the binary: static, by musl, where its target can be had, else against the C library of this machine. A static
+/// glibc is not a third way: it loads what the machine's nsswitch.conf names, which must be of the very same glibc.
 fn build() -> Result<PathBuf> {
-    let installed =
-        Command::new("rustc").args(["--print", "target-libdir", "--target", MUSL]).output()?;
-    let libraries = PathBuf::from(String::from_utf8_lossy(&installed.stdout).trim());
-    let has_musl = libraries.exists() && works(Command::new("musl-gcc").arg("--version"));
-    if !has_musl {
-        println!(
-            "the target {MUSL} is not installed: the binary needs a C library at least as new as this machine's"
-        );
-        dist::run()?;
-        return Ok(repo::target_dir().join("dist/cleave"));
+    let has_compiler = || works(Command::new("musl-gcc").arg("--version"));
+    if !has_compiler() && debian::install(&["musl-tools"]).is_err() {
+        println!("musl-gcc is not installed (Debian: musl-tools)");
     }
-    must(
-        Command::new("cargo")
-            .args(["build", "--release", "--locked", "--bin", "cleave", "--target", MUSL])
-            .current_dir(repo::root()),
-    )?;
-    Ok(repo::target_dir().join(MUSL).join("release/cleave"))
+    let has_target = || {
+        let mut rustc = Command::new("rustc");
+        let told = rustc.args(["--print", "target-libdir", "--target", MUSL]).output();
+        told.is_ok_and(|it| Path::new(String::from_utf8_lossy(&it.stdout).trim()).exists())
+    };
+    if !has_target() && !works(Command::new("rustup").args(["target", "add", MUSL])) {
+        println!("Rust's target {MUSL} is not installed, and rustup cannot bring it");
+    }
+    let is_static = has_compiler() && has_target();
+    if !is_static {
+        println!("the binary needs a C library at least as new as this machine's");
+    }
+    dist::build(is_static.then_some(MUSL))
 }
 
 fn version(binary: &Path) -> Result<String> {
@@ -154,7 +155,7 @@ fn try_demo(command: &mut Command) -> Result<()> {
     let tried = command.output().context("start the demo")?;
     let said = String::from_utf8_lossy(&tried.stderr).into_owned();
     ensure!(tried.status.success(), "the demo ended with {}: {said}", tried.status);
-    println!("the demo ran from {}", command.get_program().to_string_lossy());
+    println!("the demo ran: {}", crate::process::shown(command));
     Ok(())
 }
 
