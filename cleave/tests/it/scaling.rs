@@ -184,11 +184,7 @@ async fn the_scale_of_a_deployment_is_written_after_conflicts_and_a_role_that_fo
         api.put(PodSpec::new(uid, mock.address));
     }
     api.set_replicas(2, 2);
-    let router = Router::start_with(&format!(
-        "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\nhealth.interval = \"100ms\"\n{}\
-         [pools.scaling]\nmode = \"kubernetes\"\ntarget = \"deployment/vllm\"\nmin = 1\nmax = 4\nstart_up = \"1s\"\n",
-        api.pool()
-    ));
+    let router = scaling_router(&api, "deployment/vllm", 1);
     router.until("both are up", |it| it.count(|it| it.state == "up") == 2).await;
     eventually("one is given up", async || api.replicas() == (1, 0)).await;
     let marked = api.marked();
@@ -201,6 +197,42 @@ async fn the_scale_of_a_deployment_is_written_after_conflicts_and_a_role_that_fo
     api.delete(uid, true);
     api.put(PodSpec::new("c", mocks[usize::from(uid == "b")].address));
     router.says("deploy/kubernetes/scaling/rbac.yaml").await;
+}
+
+/// A router that scales an object of Kubernetes.
+fn scaling_router(api: &ApiServer, target: &str, min: u32) -> Router {
+    Router::start_with(&format!(
+        "listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\nhealth.interval = \"100ms\"\n{}\
+         [pools.scaling]\nmode = \"kubernetes\"\ntarget = \"{target}\"\nmin = {min}\nmax = 4\nstart_up = \"1s\"\n",
+        api.pool()
+    ))
+}
+
+#[tokio::test]
+async fn a_pod_that_is_gone_before_it_is_marked_does_not_stop_the_scale() {
+    let api = ApiServer::start("gone").await;
+    let mocks = [0, 1].map(|_| Mock::start(&["--speed", "inf"]));
+    for (uid, mock) in [("a", &mocks[0]), ("b", &mocks[1])] {
+        api.put(PodSpec::new(uid, mock.address));
+    }
+    api.set_replicas(2, 0);
+    let router = scaling_router(&api, "deployment/vllm", 1);
+    router.until("both are up", |it| it.count(|it| it.state == "up") == 2).await;
+    for uid in ["a", "b"] {
+        api.delete(uid, false);
+    }
+    eventually("one is given up", async || api.replicas().0 == 1).await;
+    assert_eq!(api.marked().len(), 1);
+    assert_eq!(page(&router).await["steps_failed"], 0);
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_installed_is_an_alert_that_says_so() {
+    let api = ApiServer::start("uninstalled").await;
+    let router = scaling_router(&api, "leaderworkerset/vllm", 2);
+    router.says("there is no leaderworkersets/vllm: is that its name (scaling.target)").await;
+    let error = page(&router).await["last_step"]["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("is its kind (leaderworkerset.x-k8s.io/v1) installed?"), "{error}");
 }
 
 /// KEDA, as far as it asks.

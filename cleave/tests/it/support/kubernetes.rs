@@ -344,6 +344,13 @@ async fn mark_pod(
     Path(name): Path<String>,
     body: String,
 ) -> Response {
-    known.lock().unwrap().marked.push((name, body));
-    "{}".into_response()
+    let mut known = known.lock().unwrap();
+    let is_there = known.pods.keys().any(|uid| name.strip_prefix("vllm-") == Some(*uid));
+    known.marked.push((name, body));
+    if is_there {
+        "{}".into_response()
+    } else {
+        (StatusCode::NOT_FOUND, r#"{"kind":"Status","code":404,"message":"pods not found"}"#)
+            .into_response()
+    }
 }

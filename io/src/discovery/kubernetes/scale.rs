@@ -36,6 +36,13 @@ pub struct ScaleCall<'a> {
 /// Sets the number of replicas; an error says what to do.
 pub async fn scale(call: &ScaleCall<'_>) -> Result<(), SourceTrouble> {
     scale_by(call).await.map_err(|error| match error {
+        ApiError::Trouble(it) if it.word == "absent" => {
+            let detail = format!(
+                "there is no {}/{}: is that its name (scaling.target), and is its kind ({}) installed? {}",
+                call.kind, call.name, call.api, it.detail
+            );
+            SourceTrouble::new("absent", detail)
+        }
         ApiError::Trouble(it) => it,
         ApiError::Expired | ApiError::Conflict => {
             let detail = format!("another writer changes {}/{} all the time", call.kind, call.name);
@@ -53,7 +60,11 @@ async fn scale_by(call: &ScaleCall<'_>) -> Result<(), ApiError> {
     let namespace = call.namespace.unwrap_or(api.namespace());
     for pod in call.victims {
         let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}");
-        api.get(patch(&path, write_deletion_cost_patch(VICTIM_COST))?).await?;
+        match api.get(patch(&path, write_deletion_cost_patch(VICTIM_COST))?).await {
+            // It is gone already, as it should be.
+            Err(ApiError::Trouble(it)) if it.word == "absent" => {}
+            other => _ = other?,
+        }
     }
     let ScaleCall { api: group, kind, name, replicas, .. } = *call;
     let path = format!("/apis/{group}/namespaces/{namespace}/{kind}/{name}/scale");
