@@ -29,23 +29,23 @@ const PHASE_LIMIT: Duration = Duration::from_secs(240);
 const CHANGES: u32 = 64;
 
 #[derive(Deserialize)]
-struct ScalePage {
-    pools: Vec<ScaledPool>,
+struct KubeScalePage {
+    pools: Vec<KubeScaledPool>,
 }
 
 #[derive(Deserialize)]
-struct ScaledPool {
+struct KubeScaledPool {
     steps_done: u64,
     steps_failed: u64,
-    terms: Option<TermsPage>,
+    terms: Option<ReadyTerms>,
 }
 
 #[derive(Deserialize)]
-struct TermsPage {
+struct ReadyTerms {
     ready: usize,
 }
 
-struct Rig<'a> {
+struct ScaleRig<'a> {
     api: &'a ApiServer,
     controller: Controller,
     address: SocketAddr,
@@ -61,7 +61,7 @@ pub(super) fn run(api: &ApiServer, binary: &Path, folder: &Path) -> Result<()> {
 }
 
 fn deployment(api: &ApiServer, binary: &Path, folder: &Path) -> Result<()> {
-    let mut rig = Rig::start(api, binary, folder, Kind::Deployment, "scaled")?;
+    let mut rig = ScaleRig::start(api, binary, folder, Kind::Deployment, "scaled")?;
     let before = conflicts(api)?;
     let burst = Clients::start(rig.address, CLIENTS, Duration::ZERO);
     let grown = rig.until_beside_another_writer("all replicas are there", MAX)?;
@@ -95,7 +95,7 @@ fn deployment(api: &ApiServer, binary: &Path, folder: &Path) -> Result<()> {
 }
 
 fn stateful_set(api: &ApiServer, binary: &Path, folder: &Path) -> Result<()> {
-    let mut rig = Rig::start(api, binary, folder, Kind::StatefulSet, "ordered")?;
+    let mut rig = ScaleRig::start(api, binary, folder, Kind::StatefulSet, "ordered")?;
     let burst = Clients::start(rig.address, CLIENTS, Duration::ZERO);
     let grown = rig.until("all replicas are there", MAX)?;
     rig.note("burst", burst)?;
@@ -107,7 +107,7 @@ fn stateful_set(api: &ApiServer, binary: &Path, folder: &Path) -> Result<()> {
     rig.report()
 }
 
-impl<'a> Rig<'a> {
+impl<'a> ScaleRig<'a> {
     fn start(
         api: &'a ApiServer,
         binary: &Path,
@@ -138,10 +138,10 @@ impl<'a> Rig<'a> {
         Ok(rig)
     }
 
-    fn page(&self) -> Result<ScaledPool> {
+    fn page(&self) -> Result<KubeScaledPool> {
         let (head, body) = http1::get_as(TOKEN, self.admin, "/scale")?;
         ensure!(head.is_success(), "no page: {}", head.first_line);
-        let page: ScalePage = serde_json::from_slice(&body)?;
+        let page: KubeScalePage = serde_json::from_slice(&body)?;
         page.pools.into_iter().next().context("one pool is scaled")
     }
 
