@@ -76,6 +76,7 @@ impl Failures {
         std::mem::replace(&mut self.0, 0) != 0
     }
 
+    #[cfg(feature = "kubernetes")]
     pub(super) const fn count(&self) -> u32 {
         self.0
     }

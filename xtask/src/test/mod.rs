@@ -92,7 +92,10 @@ impl Stage {
                 // With what a default build leaves out; all other stages build the default.
                 let what =
                     ["clippy", "--workspace", "--all-targets", "--features", "cleave/tokenizer"];
-                command(cargo(&[&what[..], &["--", "-D", "warnings"]].concat()))
+                process::must(&mut cargo(&[&what[..], &["--", "-D", "warnings"]].concat()))?;
+                // And without what it has by default.
+                let less = ["clippy", "--package", "cleave-io", "--no-default-features"];
+                command(cargo(&[&less[..], &["--", "-D", "warnings"]].concat()))
             }
             Self::Docs => {
                 let mut docs = cargo(&["doc", "--workspace", "--no-deps"]);

@@ -8,12 +8,13 @@ use crate::finding::Finding;
 use crate::source::{Source, identifiers};
 
 /// Names that several types of one crate may share, with the folders or files where they may.
-const SHARED: [(&str, &[&str]); 3] = [
+const SHARED: [(&str, &[&str]); 4] = [
     // Each command has its own, named by its module: `top::Args`.
     ("Args", &["cleave/src/", "xtask/src/"]),
     // The subcommands of one command.
     ("Command", &["cleave/src/", "xtask/src/"]),
-    // One type, with and without the feature `tokenizer`.
+    // One type, with and without the feature `kubernetes`, and so with `tokenizer`.
+    ("KubernetesObjects", &["io/src/discovery/kubernetes/"]),
     ("Tokenizer", &["io/src/tokenizer/"]),
 ];
 

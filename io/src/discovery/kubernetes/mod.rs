@@ -1,70 +1,59 @@
 //! Replicas that are pods of Kubernetes. Pods are watched rather than endpoints, because a pod says more and sooner:
 //! that its end was ordered, while it still serves, and which of its containers runs. The room is the only one
 //! that knows Kubernetes; to the rest a pod is a replica that was found.
+//!
+//! All that needs the client is part of builds with the feature `kubernetes`, which is on unless it is taken out.
 
+#[cfg(not(feature = "kubernetes"))]
+mod absent;
+#[cfg(feature = "kubernetes")]
 mod api;
+#[cfg(feature = "kubernetes")]
+mod clusters;
+#[cfg(feature = "kubernetes")]
 mod follow;
+#[cfg(feature = "kubernetes")]
 mod member;
+#[cfg(feature = "kubernetes")]
 mod objects;
+#[cfg(feature = "kubernetes")]
 mod roster;
+#[cfg(feature = "kubernetes")]
 mod scale;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::path::Path;
 
-use futures_util::future::join_all;
-use tokio::sync::mpsc;
-
-use super::REPLICAS_MAX;
-use super::found::{FoundReplica, SourceEvent, SourceTrouble};
-use crate::replicas::Origin;
-use follow::Follower;
-pub use objects::{KubernetesObjects, ObjectKind};
-pub use scale::{ScaleCall, scale};
+#[cfg(not(feature = "kubernetes"))]
+pub(super) use absent::watch;
+#[cfg(not(feature = "kubernetes"))]
+pub use absent::{KubernetesObjects, scale};
+#[cfg(feature = "kubernetes")]
+pub(super) use clusters::watch;
+#[cfg(feature = "kubernetes")]
+pub use objects::KubernetesObjects;
+#[cfg(feature = "kubernetes")]
+pub use scale::scale;
 pub use settings::{EnginePort, KubernetesSettings, PodKeys, SERVING_ROLES};
 
-/// What clusters may have to tell before it is taken up.
-const EVENTS_MAX: usize = 16;
-
-/// Watches the pods of all clusters for ever, and tells which replicas they are together.
-pub(super) async fn watch(settings: &KubernetesSettings, mut tell: impl FnMut(SourceEvent)) {
-    let (send, mut events) = mpsc::channel(EVENTS_MAX);
-    let files = settings.kubeconfigs.iter().map(|it| Some(it.as_path()));
-    let own = settings.kubeconfigs.is_empty().then_some(None);
-    let clusters: Vec<_> = files.chain(own).collect();
-    let mut lists = vec![Vec::new(); clusters.len()];
-    let follow =
-        |(number, kubeconfig)| Follower::new(settings, kubeconfig, number, send.clone()).run();
-    let following = join_all(clusters.into_iter().enumerate().map(follow));
-    let telling = async {
-        let mut told = None;
-        while let Some((number, event)) = events.recv().await {
-            match &event {
-                SourceEvent::Found(there) => {
-                    lists[number].clone_from(there);
-                    let all = merge(&lists);
-                    if REPLICAS_MAX < all.len() {
-                        let detail = format!("more than {REPLICAS_MAX} replicas; nothing changes");
-                        tell(SourceEvent::Doubtful(SourceTrouble::new("too_many", detail)));
-                    } else if told.as_ref() != Some(&all) {
-                        told = Some(all.clone());
-                        tell(SourceEvent::Found(all));
-                    }
-                }
-                SourceEvent::Failed(_) | SourceEvent::Doubtful(_) | SourceEvent::Mended => {
-                    tell(event);
-                }
-            }
-        }
-    };
-    tokio::join!(following, telling);
+/// Kinds of objects that routers keep something in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    Lease,
+    ConfigMap,
 }
 
-/// Joins the lists of clusters. An address that several of them have is the first one's: they must not overlap.
-fn merge(lists: &[Vec<FoundReplica>]) -> Vec<FoundReplica> {
-    let mut all = BTreeMap::<&Origin, &FoundReplica>::new();
-    for found in lists.iter().flatten() {
-        all.entry(&found.origin).or_insert(found);
-    }
-    all.into_values().cloned().collect()
+/// What is scaled, and to what.
+#[derive(Clone, Copy, Debug)]
+pub struct ScaleCall<'a> {
+    pub kubeconfig: Option<&'a Path>,
+    pub namespace: Option<&'a str>,
+    /// Group and version of its API: `apps/v1`.
+    pub api: &'static str,
+    /// Its kind as paths name it: `deployments`.
+    pub kind: &'static str,
+    pub name: &'a str,
+    pub replicas: u32,
+    /// Names of pods that are to go first.
+    pub victims: &'a [String],
 }

@@ -5,17 +5,11 @@ use std::path::Path;
 
 use http::{Request, header};
 
+use super::ObjectKind;
 use super::api::{Api, ApiError, OBJECT_BYTES_MAX};
 use super::scale::{patch, unaskable};
 use super::settings::KubernetesSettings;
 use crate::discovery::found::SourceTrouble;
-
-/// Kinds of objects that routers keep something in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectKind {
-    Lease,
-    ConfigMap,
-}
 
 /// The objects of one namespace.
 pub struct KubernetesObjects {

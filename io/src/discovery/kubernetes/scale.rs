@@ -1,11 +1,10 @@
 //! Writes how many replicas an object of Kubernetes is to have: by its `scale`, which Deployments, `StatefulSets` and
 //! `LeaderWorkerSets` share. A pod that is to go is marked first, where the orchestrator chooses which goes.
 
-use std::path::Path;
-
 use cleave_core::protocol::{read_scale, write_deletion_cost_patch, write_scale_patch};
 use http::{Request, header};
 
+use super::ScaleCall;
 use super::api::{Api, ApiError};
 use super::settings::KubernetesSettings;
 use crate::discovery::found::SourceTrouble;
@@ -17,21 +16,6 @@ const RIGHTS: &str = "to scale, grant get and patch on the scale of what is scal
                       (deploy/kubernetes/scaling/rbac.yaml)";
 /// Below every pod that says nothing.
 const VICTIM_COST: i32 = -1000;
-
-/// What is scaled, and to what.
-#[derive(Clone, Copy, Debug)]
-pub struct ScaleCall<'a> {
-    pub kubeconfig: Option<&'a Path>,
-    pub namespace: Option<&'a str>,
-    /// Group and version of its API: `apps/v1`.
-    pub api: &'static str,
-    /// Its kind as paths name it: `deployments`.
-    pub kind: &'static str,
-    pub name: &'a str,
-    pub replicas: u32,
-    /// Names of pods that are to go first.
-    pub victims: &'a [String],
-}
 
 /// Sets the number of replicas; an error says what to do.
 pub async fn scale(call: &ScaleCall<'_>) -> Result<(), SourceTrouble> {
