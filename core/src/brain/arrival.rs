@@ -250,7 +250,7 @@ impl Brain {
         let charge = booking.account.charge;
         self.change(replica, |it| it.on_sent(now, charge));
         let standing = self.fleet.get(replica).map(|it| it.breaker.standing());
-        booking.trial = matches!(standing, Some(Standing::Trial { .. }));
+        booking.account.is_trial = matches!(standing, Some(Standing::Trial { .. }));
         self.admission.on_sent(now, &booking);
         self.placement.on_placed(now, &booking, &self.fleet);
         // A question about what is kept is no turn of a session.

@@ -290,7 +290,7 @@ impl Brain {
         let most = considered.iter().filter_map(|it| Some(it.terms?.cached_tokens)).max();
         match (standing, terms) {
             (Some(Standing::Out { .. } | Standing::Trial { .. }), _) => Why::Trial,
-            _ if !booking.tried.is_empty() => Why::Retry,
+            _ if !booking.past.tried.is_empty() => Why::Retry,
             _ if booking.outline.kept_at.is_some() => Why::Kept,
             _ if considered.is_empty() => Why::Home,
             _ if considered.len() == 1 => Why::Only,

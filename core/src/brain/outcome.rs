@@ -48,7 +48,7 @@ impl Brain {
             it.on_try_failed(now, fleet, &mut booking, failure, found);
         });
         // 6. The request is held back, placed again or refused.
-        booking.tried.push(failed);
+        booking.past.tried.push(failed);
         if let Some(booking) = self.detain(now, request, *booking, actions) {
             self.place_again(now, HeldBack { request, booking, since: now }, actions);
         }
@@ -68,7 +68,7 @@ impl Brain {
         }
         let Some(booking) = self.books.get_mut(request) else { return };
         let (replica, sent_at) = (booking.replica, booking.account.sent_at);
-        let suspects = health::take_outdone(&mut booking.suspects);
+        let suspects = health::take_outdone(&mut booking.past.suspects);
         // Its deadlines are met or missed by now, so a later try of it has none.
         booking.estimate.due = Due::default();
         booking.past.has_begun = true;
@@ -154,11 +154,11 @@ impl Brain {
                     self.placement.on_done(booking.key);
                 }
                 self.check(now, actions, |it, fleet, found| {
-                    health::blame_suspects(now, fleet, &booking.suspects, found);
+                    health::blame_suspects(now, fleet, &booking.past.suspects, found);
                     it.on_sign(fleet, booking.replica, now, found);
                 });
             }
-            Outcome::Cancelled if booking.trial && !booking.is_answering() => {
+            Outcome::Cancelled if booking.account.is_trial && !booking.is_answering() => {
                 self.change(booking.replica, |it| it.breaker.on_trial_abandoned(now));
             }
             Outcome::Cancelled => {}

@@ -121,7 +121,7 @@ impl Brain {
         booking: &Booking,
     ) -> Result<(ReplicaId, Candidates), Refusal> {
         let kept_at = booking.outline.kept_at;
-        let is_over = kept_at.is_some() && !booking.tried.is_empty();
+        let is_over = kept_at.is_some() && !booking.past.tried.is_empty();
         if is_over || self.settings.retries.tries_max <= booking.tries() {
             return Err(Refusal::TriesSpent);
         }
@@ -135,7 +135,7 @@ impl Brain {
         let mut chosen = self.placement.choose(&ask, &mut there, due, |_| true);
         if chosen.is_err() {
             self.placement.recycle(there);
-            there = self.placement.gather(&ask, &self.fleet, &booking.tried);
+            there = self.placement.gather(&ask, &self.fleet, &booking.past.tried);
             chosen = self.placement.choose(&ask, &mut there, due, |_| true);
         }
         let replica = chosen.map_err(|it| match it {
@@ -144,7 +144,7 @@ impl Brain {
             Unpicked::TooLate { first_token_ms } => too_late(first_token_ms),
         })?;
         // A first attempt is not a retry, so it is free.
-        let is_free = booking.tried.is_empty();
+        let is_free = booking.past.tried.is_empty();
         if is_free || self.admission.retries.pay(booking.key.workload()) {
             Ok((replica, there))
         } else {
@@ -156,7 +156,7 @@ impl Brain {
     /// first request of a session may not if it was lost before its answer began: it may be what brought its
     /// replica down.
     fn may_await(&self, now: Moment, since: Moment, booking: &Booking) -> bool {
-        let Past { is_first, has_begun, was_lost } = booking.past;
+        let Past { is_first, has_begun, was_lost, .. } = booking.past;
         let is_risky = is_first && was_lost && !has_begun;
         let may_try = !is_risky
             && booking.outline.kept_at.is_none()
@@ -167,7 +167,7 @@ impl Brain {
     /// Tells whether a replica may come back at which the request was not tried.
     fn one_may_come_back(&self, booking: &Booking) -> bool {
         let may_come = |it: &Replica| {
-            let is_untried = !it.leaving && 0.0 < it.weight && !booking.tried.contains(&it.id);
+            let is_untried = !it.leaving && 0.0 < it.weight && !booking.past.tried.contains(&it.id);
             is_untried && it.breaker.may_come_back()
         };
         self.fleet.iter().any(may_come)

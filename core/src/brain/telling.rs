@@ -173,7 +173,7 @@ impl Brain {
             tenant,
             work,
             tokens,
-            is_first_try: booking.tried.is_empty(),
+            is_first_try: booking.past.tried.is_empty(),
             adapter: booking.outline.adapter,
             block_tokens: booking.outline.block_tokens,
             chain,

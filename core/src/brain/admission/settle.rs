@@ -25,7 +25,7 @@ impl Admission {
     /// Books a request that goes to a replica for the first time.
     pub(in crate::brain) fn on_sent(&mut self, now: Moment, booking: &Booking) {
         self.turns.on_sent(booking.replica);
-        if booking.tried.is_empty() {
+        if booking.past.tried.is_empty() {
             self.gate.on_sent(now, booking.key, booking.estimate.tokens);
         }
     }

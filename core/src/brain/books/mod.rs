@@ -254,6 +254,7 @@ pub(super) fn quote(
         predicted_us: charge.prefill_us + charge.decode_us,
         cached_tokens: cached,
         sent_at: now,
+        is_trial: false,
         ttft_ms: candidate.load.ttft_ms(new, cached),
         gap_ms: candidate.load.gap_ms(),
         expected_ms: 0,

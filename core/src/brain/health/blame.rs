@@ -32,7 +32,7 @@ impl Health {
             Failure::Unreachable => found.extend(blame(now, fleet, replica, Reason::Unreachable)),
             Failure::Lost | Failure::Late => {
                 on_loss(now, fleet, replica, found);
-                booking.suspects.push(suspect(Reason::Unreachable));
+                booking.past.suspects.push(suspect(Reason::Unreachable));
             }
             Failure::Died => {
                 found.extend(blame(now, fleet, replica, Reason::Unreachable));
@@ -41,10 +41,10 @@ impl Health {
             }
             // It is out already, or not at fault.
             Failure::Hung | Failure::Ours => {}
-            Failure::Status if booking.trial => {
+            Failure::Status if booking.account.is_trial => {
                 found.extend(blame(now, fleet, replica, Reason::Failing));
             }
-            Failure::Status => booking.suspects.push(suspect(Reason::Failing)),
+            Failure::Status => booking.past.suspects.push(suspect(Reason::Failing)),
             // An engine that says it is full is well; only this request should go elsewhere.
             Failure::Busy => found.extend(praise(now, fleet, replica)),
         }

@@ -80,7 +80,7 @@ impl Placement {
         let expected = span_of_ms(booking.account.ttft_ms);
         let look = |it| sight(fleet, now, it, &[]);
         self.subsets.on_placed(now, booking.key, it.place, expected, look);
-        if !booking.tried.is_empty() {
+        if !booking.past.tried.is_empty() {
             return;
         }
         let demand_mu = it.hardware.mu(booking.account.charge.work_ms());

@@ -153,7 +153,7 @@ impl Placement {
         let selection = &there.selection;
         if home.leaving || home.weight <= 0.0 || self.subsets.is_drained(home.place) {
             Some(LeaveCause::Drained)
-        } else if booking.tried.contains(&home.id) || !home.breaker.admits(now) {
+        } else if booking.past.tried.contains(&home.id) || !home.breaker.admits(now) {
             Some(LeaveCause::Lost)
         } else if !self.policy.keeps_sessions() {
             Some(LeaveCause::Rule)

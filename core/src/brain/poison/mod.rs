@@ -204,7 +204,7 @@ impl Poison {
         booking: &Booking,
         fleet: &Fleet,
     ) -> Vec<ReplicaId> {
-        let mut avoid = booking.tried.clone();
+        let mut avoid = booking.past.tried.clone();
         let own = self.suspicion(now, booking.fingerprint);
         if own == 0 {
             return avoid;
@@ -217,7 +217,7 @@ impl Poison {
         }
         let count = |it: &Replica| suspects.get(&it.id).copied().unwrap_or(0);
         let is_usable =
-            |it: &&Replica| 0.0 < it.weight && it.admits(now) && !booking.tried.contains(&it.id);
+            |it: &&Replica| 0.0 < it.weight && it.admits(now) && !booking.past.tried.contains(&it.id);
         let least = fleet.iter().filter(is_usable).map(count).min().unwrap_or(0);
         avoid.extend(fleet.iter().filter(|it| least < count(it)).map(|it| it.id));
         avoid

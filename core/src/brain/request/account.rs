@@ -18,6 +18,8 @@ pub(in crate::brain) struct Account {
     /// Prompt tokens believed to be cached.
     pub(in crate::brain) cached_tokens: u32,
     pub(in crate::brain) sent_at: Moment,
+    /// Whether its replica was out, and it is to show whether that is back.
+    pub(in crate::brain) is_trial: bool,
     /// The time to the first token, as predicted.
     pub(in crate::brain) ttft_ms: f64,
     /// The time between two tokens of its answer, as predicted.

@@ -25,18 +25,11 @@ pub(super) struct Booking {
     pub(super) extent: Extent,
     pub(super) replica: ReplicaId,
     pub(super) account: Account,
-    /// Whether it went to a replica that was out, to see whether it is back.
-    pub(super) trial: bool,
     pub(super) past: Past,
     /// The replica that served its session before, if that was another.
     pub(super) moved_from: Option<ReplicaId>,
     /// Why its session left its replica, if it did.
     pub(super) moved: Option<Move>,
-    /// The replicas where it failed before.
-    pub(super) tried: Vec<ReplicaId>,
-    /// Replicas among `tried` that answered with an error or lost it. They are blamed only if another replica
-    /// does better: a request that fails everywhere is itself to blame.
-    pub(super) suspects: Vec<Suspect>,
     pub(super) fingerprint: Fingerprint,
     /// Its last report of progress: the moment, its tokens, and what the replica had read by then.
     pub(super) mark: Option<(Moment, u32, u64)>,
@@ -46,9 +39,14 @@ pub(super) struct Booking {
     pub(super) estimate: CostEstimate,
 }
 
-/// What is known of a request that may have brought a replica down, over all its tries.
-#[derive(Clone, Copy, Debug, Default)]
+/// What came of a request before this try, and what is known of one that may have brought a replica down.
+#[derive(Debug, Default)]
 pub(super) struct Past {
+    /// The replicas where it failed before.
+    pub(super) tried: Vec<ReplicaId>,
+    /// Replicas among `tried` that answered with an error or lost it. They are blamed only if another replica
+    /// does better: a request that fails everywhere is itself to blame.
+    pub(super) suspects: Vec<Suspect>,
     /// Nothing of its session was sent before it.
     pub(super) is_first: bool,
     /// Its answer has begun, here or where it was before.
@@ -75,22 +73,17 @@ impl Booking {
         replica: ReplicaId,
         estimate: CostEstimate,
     ) -> Self {
-        let (account, trial, moved_from, moved) = (Account::default(), false, None, None);
-        let (tried, suspects, mark) = (Vec::new(), Vec::new(), None);
         Self {
             key,
             outline,
             extent,
             replica,
-            account,
-            trial,
+            account: Account::default(),
             past: Past::default(),
-            moved_from,
-            moved,
-            tried,
-            suspects,
+            moved_from: None,
+            moved: None,
             fingerprint,
-            mark,
+            mark: None,
             seen: TimesSeen::default(),
             estimate,
         }
@@ -103,7 +96,7 @@ impl Booking {
 
     /// Counts the replicas where it was, in vain.
     pub(super) fn tries(&self) -> u32 {
-        u32::try_from(self.tried.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.past.tried.len()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn is_answering(&self) -> bool {
