@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cleave_io::config::Config;
 use cleave_io::picker::PickerServer;
-use cleave_io::proxy::{BindError, Router, Server};
+use cleave_io::proxy::{BindError, Listener, Router, Server};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -20,12 +20,6 @@ pub(crate) enum Role {
     #[default]
     Proxy,
     Picker,
-}
-
-/// A listener of one of both, bound.
-pub(crate) enum DataPlane {
-    Proxy(Server),
-    Picker(Box<PickerServer>),
 }
 
 impl Role {
@@ -50,52 +44,26 @@ impl Role {
             (Self::Picker, true) => "grpcs",
         }
     }
-}
 
-impl DataPlane {
-    pub(crate) fn bind(
-        role: Role,
-        config: &Config,
-        router: &Arc<Router>,
-        given: Option<OwnedFd>,
-    ) -> Result<Self, BindError> {
-        let (router, fitting) =
-            (Arc::clone(router), connections_that_fit(config.proxy.limits.connections_max));
-        Ok(match role {
-            Role::Proxy => Self::Proxy(Server::bind(router, given)?.with_connections_max(fitting)),
-            Role::Picker => {
-                let picker = PickerServer::bind(&config.proxy, router, given)?;
-                Self::Picker(Box::new(picker.with_connections_max(fitting)))
-            }
-        })
-    }
-
-    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        match self {
-            Self::Proxy(it) => it.local_addr(),
-            Self::Picker(it) => it.local_addr(),
-        }
-    }
-
-    pub(crate) fn share_listener(&self) -> io::Result<OwnedFd> {
-        match self {
-            Self::Proxy(it) => it.share_listener(),
-            Self::Picker(it) => it.share_listener(),
-        }
-    }
-
-    /// Serves until `stop`, then drains until `hurry`; returns how many requests were cut.
-    pub(crate) async fn run(
+    /// Serves until `stop`, then drains until `hurry`, and ends unless the socket is `taken` by another process;
+    /// returns how many requests were cut.
+    pub(crate) async fn serve(
         self,
-        stop: CancellationToken,
-        hurry: CancellationToken,
-        taken: CancellationToken,
+        listener: Listener,
+        router: Arc<Router>,
+        [stop, hurry, taken]: [CancellationToken; 3],
     ) -> io::Result<usize> {
         match self {
-            Self::Proxy(it) => it.run(stop, hurry, taken).await,
-            Self::Picker(it) => it.run(stop, hurry, taken).await,
+            Self::Proxy => Server::new(router, listener).run(stop, hurry, taken).await,
+            Self::Picker => PickerServer::new(router, listener).run(stop, hurry, taken).await,
         }
     }
+}
+
+/// Binds the listener, or takes the `given` one, which another process has bound.
+pub(crate) fn bind(config: &Config, given: Option<OwnedFd>) -> Result<Listener, BindError> {
+    let fitting = connections_that_fit(config.proxy.limits.connections_max);
+    Listener::bind(config.proxy.listen, fitting, given)
 }
 
 /// Says where everything is: once on standard output for people and scripts, once in the log.

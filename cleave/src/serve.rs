@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::membership::Membership;
-use crate::plane::{DataPlane, Role, announce};
+use crate::plane::{self, Role, announce};
 use crate::stopping::Stopping;
 use crate::successor;
 
@@ -107,7 +107,7 @@ impl Serve {
         let access = AccessLog::new(config.telemetry.format, config.telemetry.access_log);
         let router = Router::new(config.proxy.clone(), access);
         let given = self.take_over.then(successor::take_listener).transpose()?;
-        let server = DataPlane::bind(self.role, &config, &router, given)?;
+        let listener = plane::bind(&config, given)?;
         let replayer = std::env::current_exe().ok();
         let admin = admin::AdminSettings { replayer, ..config.admin.clone() };
         let port = RunningAdmin::open(&admin, &router, self.take_over).await?;
@@ -123,7 +123,7 @@ impl Serve {
         announce(
             self.role,
             &config,
-            server.local_addr()?,
+            listener.local_addr()?,
             (port.address, port.settings.keda_listen),
         )?;
         warn_of_open_admin(&config, &router, port.address);
@@ -144,7 +144,7 @@ impl Serve {
         beside.keep("scaling", move || scaling::run(Arc::clone(&scaled)));
         beside.keep("tick", move || Arc::clone(&router).tick());
         let handing = Arc::new(Handing {
-            listener: server.share_listener()?,
+            listener: listener.share()?,
             port: tokio::sync::Mutex::new(port),
             stop: stop.clone(),
             taken: taken.clone(),
@@ -157,11 +157,11 @@ impl Serve {
             hurry: hurry.clone(),
         });
         beside.keep("signals", move || or_warn(Arc::clone(&stopping).wait()));
-        let config = Arc::new(config);
+        let (role, served, config) = (self.role, Arc::clone(&beside.router), Arc::new(config));
         beside.keep("reload", move || {
             or_warn(self.clone().reload_on_change(Arc::clone(&config), Arc::clone(&membership)))
         });
-        let cut = server.run(stop, hurry, taken).await?;
+        let cut = role.serve(listener, served, [stop, hurry, taken]).await?;
         if let Some(cluster) = cluster {
             cluster.leave().await;
         }

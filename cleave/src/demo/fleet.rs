@@ -15,7 +15,7 @@ use cleave_core::brain::{self, TtftError};
 use cleave_core::policy::PolicyKind;
 use cleave_io::admin::{AdminBindError, AdminServer, AdminSettings};
 use cleave_io::proxy::{
-    BindError, CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing,
+    BindError, CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Listener, Passing,
     PoolSettings, ProxySettings, ReplicaSettings, Router, Server, Tenants, Timeouts,
     default_session_headers,
 };
@@ -73,13 +73,14 @@ impl DemoFleet {
         listen: Option<SocketAddr>,
         record: &RecordSettings,
     ) -> anyhow::Result<Self> {
-        let (router, server) = if let Some(address) = listen {
+        let (router, listener) = if let Some(address) = listen {
             bind(address, record)?
         } else {
             let free = || bind(SocketAddr::new(LISTEN.ip(), 0), record);
             bind(LISTEN, record).or_else(|_| free())?
         };
-        let address = server.local_addr()?;
+        let address = listener.local_addr()?;
+        let server = Server::new(Arc::clone(&router), listener);
         let stop = CancellationToken::new();
         let mut running = JoinSet::new();
         running.spawn(server.run(stop.clone(), stop.clone(), CancellationToken::new()));
@@ -194,7 +195,7 @@ pub(super) fn replica_number(name: &str) -> Option<usize> {
     name.strip_prefix(NAME_PREFIX)?.parse().ok()
 }
 
-fn bind(listen: SocketAddr, record: &RecordSettings) -> Result<(Arc<Router>, Server), BindError> {
+fn bind(listen: SocketAddr, record: &RecordSettings) -> Result<(Arc<Router>, Listener), BindError> {
     let settings = ProxySettings {
         listen,
         tls: None,
@@ -212,10 +213,10 @@ fn bind(listen: SocketAddr, record: &RecordSettings) -> Result<(Arc<Router>, Ser
         record: record.clone(),
         paths_allowed: Vec::new(),
     };
+    let listener = Listener::bind(listen, settings.limits.connections_max, None)?;
     // Lines about requests would run through the live view.
     let router = Router::new(settings, AccessLog::new(LogFormat::Text, false));
-    let server = Server::bind(Arc::clone(&router), None)?;
-    Ok((router, server))
+    Ok((router, listener))
 }
 
 /// Names the pool after its policy: another name is another pool, with a brain of its own.

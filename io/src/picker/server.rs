@@ -5,8 +5,7 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +34,7 @@ use super::call::Call;
 use super::health;
 use super::inbox::Inbox;
 use super::messages::{HealthCheck, HealthStatus, ProcessingRequest, ProcessingResponse};
-use crate::proxy::{BindError, Panicked, Picking, ProxySettings, Router, contained, open_listener};
+use crate::proxy::{Listener, Panicked, Picking, Router, contained};
 
 /// Between two pings on a connection, and how long an answer to one may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -50,42 +49,16 @@ const MESSAGE_BYTES: usize = 1 << 20;
 type Exchanged = Pin<Box<dyn Stream<Item = Result<ProcessingResponse, Status>> + Send>>;
 type HealthUpdates = Pin<Box<dyn Stream<Item = Result<HealthStatus, Status>> + Send>>;
 
-/// A bound listener that serves nothing yet.
+/// What tells a gateway where requests go.
 #[derive(Debug)]
 pub struct PickerServer {
-    listener: TcpListener,
-    settings: ProxySettings,
+    listener: Listener,
     picking: Arc<Picking>,
-    connections_max: usize,
 }
 
 impl PickerServer {
-    /// Binds the listener, or takes the `given` one, which another process has bound, if it is for the same address.
-    pub fn bind(
-        settings: &ProxySettings,
-        router: Arc<Router>,
-        given: Option<OwnedFd>,
-    ) -> Result<Self, BindError> {
-        let listener = open_listener(settings.listen, given)?;
-        let connections_max = settings.limits.connections_max;
-        let (settings, picking) = (settings.clone(), Picking::new(router));
-        Ok(Self { listener, settings, picking, connections_max })
-    }
-
-    /// Takes no more connections than that at once.
-    #[must_use]
-    pub fn with_connections_max(mut self, connections: usize) -> Self {
-        self.connections_max = self.connections_max.min(connections);
-        self
-    }
-
-    /// Makes another handle of the listening socket, for a process that takes over.
-    pub fn share_listener(&self) -> io::Result<OwnedFd> {
-        Ok(self.listener.try_clone()?.into())
-    }
-
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    pub fn new(router: Arc<Router>, listener: Listener) -> Self {
+        Self { listener, picking: Picking::new(router) }
     }
 
     /// Serves until `stop`, then lets exchanges finish, as long as the drain may take or until `hurry`. Unless the
@@ -97,30 +70,31 @@ impl PickerServer {
         taken: CancellationToken,
     ) -> io::Result<usize> {
         let router = Arc::clone(self.picking.router());
-        let threads = Threads::start(self.settings.threads.get())?;
+        let threads = Threads::start(router.settings.threads.get())?;
         let (drain, tasks) = (CancellationToken::new(), TaskTracker::new());
         let connections = Connections {
             picking: Arc::clone(&self.picking),
-            header: self.settings.timeouts.header,
+            header: router.settings.timeouts.header,
             drain: drain.clone(),
         };
-        let socket = self.listener.try_clone()?;
         let (accepting, all) = (stop.clone(), tasks.clone());
-        let (listener, places) = (self.listener, Arc::new(Semaphore::new(self.connections_max)));
+        let places = Arc::new(Semaphore::new(self.listener.connections_max));
+        let listener = Arc::new(self.listener);
+        let accept_on = Arc::clone(&listener);
         let accepted = threads.handle.spawn(async move {
-            let accept = accept(listener, connections, all, places);
+            let accept = accept(accept_on, connections, all, places);
             _ = accepting.run_until_cancelled(accept).await;
         });
         stop.cancelled().await;
         router.start_draining();
         if !taken.is_cancelled() {
-            // Other handles of the socket may be open in this process.
-            _ = socket2::SockRef::from(&socket).shutdown(Shutdown::Both);
+            listener.close();
         }
+        drop(listener);
         _ = accepted.await;
         drain.cancel();
         tasks.close();
-        let limit = self.settings.timeouts.drain;
+        let limit = router.settings.timeouts.drain;
         let in_time = timeout(limit, hurry.run_until_cancelled(tasks.wait())).await;
         let cut = if matches!(in_time, Ok(Some(()))) { 0 } else { router.in_flight() };
         drop(threads);
@@ -153,12 +127,12 @@ impl Drop for Threads {
 }
 
 async fn accept(
-    listener: TcpListener,
+    listener: Arc<Listener>,
     connections: Connections,
     tasks: TaskTracker,
     places: Arc<Semaphore>,
 ) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
+    let listener = match listener.accepting() {
         Ok(listener) => listener,
         Err(error) => return warn!(%error, "cannot accept"),
     };

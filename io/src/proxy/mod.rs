@@ -21,6 +21,7 @@ mod headers;
 mod intake;
 mod kept_ids;
 mod life;
+mod listener;
 mod open_connections;
 mod orders;
 mod outgoing;
@@ -55,6 +56,7 @@ pub(crate) use explanations::equal_in_constant_time;
 pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, RequestOutcome};
 pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaFlow};
 pub(crate) use guard::{Guard, Socket};
+pub use listener::{BindError, Listener};
 pub use orders::{Given, StandingOrders};
 pub(crate) use panics::{Panicked, contained};
 pub use peer_desk::{PeerDesk, PeerQuestion};
@@ -66,8 +68,7 @@ pub use scale::{
     Actuator, KubernetesScale, LedSize, ScaleBoard, ScaleCommand, ScaleKind, ScaleMode, ScalePoint,
     ScaleState, ScaleStep, ScaleTarget, ScalingSettings,
 };
-pub(crate) use server::open_listener;
-pub use server::{BindError, Server};
+pub use server::Server;
 pub use settings::{
     CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,
     ProxySettings, ReplicaSettings, Timeouts, default_session_headers,

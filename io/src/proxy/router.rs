@@ -58,7 +58,7 @@ const QUESTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub struct Router {
-    pub(super) settings: ProxySettings,
+    pub(crate) settings: ProxySettings,
     pub(super) clock: Clock,
     pub(super) access: AccessLog,
     audit: AuditLog,

@@ -1,10 +1,8 @@
-//! The listener and the threads behind it. One socket accepts, and hands each connection to the
+//! The threads behind the listener. One socket accepts, and hands each connection to the
 //! thread with the fewest: a socket per thread would leave the balance to a hash, and a few long
 //! streams on one thread to luck.
 
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -17,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::client::Client;
+use super::listener::Listener;
 use super::open_connections::OpenConnections;
 use super::panics::contained;
 use super::router::Router;
 use super::worker::{Accepted, Ending, Worker};
 
-const BACKLOG: i32 = 4096;
 /// How often is looked for idle connections while a newcomer waits.
 const LOOK: Duration = Duration::from_millis(100);
 /// Accepted connections that wait for their thread.
@@ -30,20 +28,11 @@ const HANDED_MAX: usize = 256;
 /// How long to wait after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A bound listener that serves nothing yet.
+/// What carries requests itself.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
+    listener: Listener,
     router: Arc<Router>,
-    connections_max: usize,
-}
-
-/// Why the listener cannot start.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {error}")]
-pub struct BindError {
-    pub address: SocketAddr,
-    pub error: io::Error,
 }
 
 struct Thread {
@@ -54,29 +43,8 @@ struct Thread {
 }
 
 impl Server {
-    /// Binds the listener, or takes the `given` one, which another process has bound, if it is for the
-    /// same address.
-    pub fn bind(router: Arc<Router>, given: Option<OwnedFd>) -> Result<Self, BindError> {
-        let listener = open_listener(router.settings.listen, given)?;
-        let connections_max = router.settings.limits.connections_max;
-        Ok(Self { listener, router, connections_max })
-    }
-
-    /// Takes no more connections than that at once, however many the settings allow; later ones
-    /// wait to be accepted.
-    #[must_use]
-    pub fn with_connections_max(mut self, connections: usize) -> Self {
-        self.connections_max = self.connections_max.min(connections);
-        self
-    }
-
-    /// Makes another handle of the listening socket, for a process that takes over.
-    pub fn share_listener(&self) -> io::Result<OwnedFd> {
-        Ok(self.listener.try_clone()?.into())
-    }
-
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    pub const fn new(router: Arc<Router>, listener: Listener) -> Self {
+        Self { listener, router }
     }
 
     /// Serves until `stop`, then takes no more connections and lets requests finish, as long as the
@@ -93,12 +61,12 @@ impl Server {
         for number in 0..self.router.settings.threads.get() {
             threads.push(self.start_thread(number, &ending)?);
         }
-        let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
+        let listener = self.listener.accepting()?;
         let mut acceptor = Acceptor {
             server: &self,
             ending: &ending,
             listener: &listener,
-            places: Arc::new(Semaphore::new(self.connections_max)),
+            places: Arc::new(Semaphore::new(self.listener.connections_max)),
             open_connections: OpenConnections::default(),
             threads,
         };
@@ -107,9 +75,7 @@ impl Server {
 
         self.router.start_draining();
         if !taken.is_cancelled() {
-            // Closing would not do: other handles of the socket may be open in this process. Failing
-            // leaves newcomers to wait until it ends.
-            _ = socket2::SockRef::from(&listener).shutdown(Shutdown::Both);
+            self.listener.close();
         }
         drop(listener);
         ending.drain.cancel();
@@ -151,32 +117,6 @@ impl Server {
             })?;
         Ok(Thread { accepted, load, ended, handle })
     }
-}
-
-/// Binds a listener, or takes the `given` one, which another process has bound, if it is for the same address.
-pub(crate) fn open_listener(
-    address: SocketAddr,
-    given: Option<OwnedFd>,
-) -> Result<TcpListener, BindError> {
-    let given = given.map(TcpListener::from).filter(|it| is_for(it, address));
-    let listener = given.map_or_else(|| listen(address), Ok);
-    listener.map_err(|error| BindError { address, error })
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    use socket2::{Domain, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-fn is_for(listener: &TcpListener, address: SocketAddr) -> bool {
-    listener
-        .local_addr()
-        .is_ok_and(|own| own.ip() == address.ip() && [0, own.port()].contains(&address.port()))
 }
 
 /// Where connections come in.
@@ -267,10 +207,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_that_is_gone_is_replaced_and_the_connection_is_served() {
-        let server = Server::bind(testing::router(), None).unwrap();
+        let listener = testing::listener();
+        let address = listener.local_addr().unwrap();
+        let server = Server::new(testing::router(), listener);
         let ending = Ending::default();
-        let listener = server.listener.try_clone().unwrap();
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let listener = server.listener.accepting().unwrap();
         let mut gone = server.start_thread(0, &ending).unwrap();
         gone.accepted = mpsc::channel(1).0;
         let places = Arc::new(Semaphore::new(8));
@@ -282,7 +223,7 @@ mod tests {
             open_connections: OpenConnections::default(),
             threads: vec![gone],
         };
-        let mut client = TcpStream::connect(server.local_addr().unwrap()).await.unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
         let asking = async {
             let ask = b"GET /v1/models HTTP/1.1\r\nhost: r\r\nconnection: close\r\n\r\n";
             client.write_all(ask).await.unwrap();

@@ -15,7 +15,7 @@ use super::settings::{
     CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,
     ProxySettings, ReplicaSettings, Timeouts,
 };
-use super::{Router, default_session_headers};
+use super::{Listener, Router, default_session_headers};
 
 /// Panics that are to come in requests and in answers, as mistakes in them would bring.
 #[derive(Debug, Default)]
@@ -79,6 +79,11 @@ pub(crate) fn settings() -> ProxySettings {
 
 pub(crate) fn router() -> Arc<Router> {
     Router::new(settings(), AccessLog::new(LogFormat::Text, false))
+}
+
+/// A listener at an address that is free.
+pub(crate) fn listener() -> Listener {
+    Listener::bind(([127, 0, 0, 1], 0).into(), 1_000, None).unwrap()
 }
 
 /// A pool of replicas at these addresses.

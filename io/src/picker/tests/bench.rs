@@ -66,8 +66,9 @@ impl Bench {
         pool.aliases = BTreeMap::from([("alias".to_owned(), "m".to_owned())]);
         pool.brain.retries.tries_max = 1;
         router.apply(vec![pool], Tenants::default());
-        let server = PickerServer::bind(&testing::settings(), Arc::clone(&router), None).unwrap();
-        let address = server.local_addr().unwrap();
+        let listener = testing::listener();
+        let address = listener.local_addr().unwrap();
+        let server = PickerServer::new(Arc::clone(&router), listener);
         let stop = CancellationToken::new();
         let (hurry, taken) = (CancellationToken::new(), CancellationToken::new());
         let serving = TaskTracker::new().spawn(server.run(stop.clone(), hurry, taken));

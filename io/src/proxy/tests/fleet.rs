@@ -120,8 +120,9 @@ impl Bench {
             serving_replicas.spawn(replica(listener, number == 0, gate.subscribe()));
         }
         let router = testing::router();
-        let server = Server::bind(Arc::clone(&router), None).unwrap();
-        let address = server.local_addr().unwrap();
+        let listener = testing::listener();
+        let address = listener.local_addr().unwrap();
+        let server = Server::new(Arc::clone(&router), listener);
         let stop = CancellationToken::new();
         let serving = server.run(stop.clone(), CancellationToken::new(), CancellationToken::new());
         let serving = TaskTracker::new().spawn(serving);
