@@ -4,13 +4,14 @@
 //! hold for the server behind.
 
 /// The APIs whose bodies are understood; anything else passes through unread but for its model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Api {
     Chat,
     Completions,
     Responses,
     /// Anthropic's.
     Messages,
+    #[default]
     Other,
 }
 

@@ -62,7 +62,7 @@ async fn serve(
     let path = pick::open_path(router, &parts)?;
     let tenants = router.tenants();
     let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
-    visit.whose = caller.at.map(|at| (Arc::clone(&tenants), at));
+    visit.asked.whose = caller.at.map(|at| (Arc::clone(&tenants), at));
     let owner = Owner::of(caller.tenant, client.peer);
     let (account, mut room) = intake::open(router, owner, &parts.headers)?;
     let reads = intake::must_read(path, &parts.method, &parts.headers);
@@ -88,7 +88,7 @@ async fn serve(
             let headers = parts.headers;
             let kept = || ResumableRequest { body, share: room, headers, splices, passing };
             let buffer =
-                resumes.then(kept).and_then(|it| ResumeBuffer::new(visit.api, &answer, it));
+                resumes.then(kept).and_then(|it| ResumeBuffer::new(visit.asked.api, &answer, it));
             (answer, buffer)
         }
         Intake::Nothing => {

@@ -145,7 +145,7 @@ pub(super) fn locate(
     path: KeptPath<'_>,
     found: &Peek<'_>,
 ) -> Result<Option<Keeper>, ServeError> {
-    visit.owner = caller.salt;
+    visit.asked.owner = caller.salt;
     let router = &visit.router;
     for named in names(path, found) {
         match router.kept_ids.find(caller.salt, &named.id) {
@@ -153,10 +153,10 @@ pub(super) fn locate(
                 let pools = router.pools();
                 let pool = pools.iter().find(|it| it.has_member_at(place));
                 let Some(pool) = pool.map(Arc::clone) else { return Err(named.not_found()) };
-                visit.named = Some(named);
+                visit.asked.named = Some(named);
                 return Ok(Some(Keeper { place, pool }));
             }
-            KeptAt::Unknown if !router.tenants().are_apart() => visit.named = Some(named),
+            KeptAt::Unknown if !router.tenants().are_apart() => visit.asked.named = Some(named),
             // An engine would hand out what belongs to another tenant.
             KeptAt::Unknown | KeptAt::Foreign => return Err(named.not_found()),
         }

@@ -55,10 +55,10 @@ pub(super) fn begin(
     // Boxed: it is large, and goes from the one that asks to the one that answers.
     let mut visit = Box::new(Visit::new(Arc::clone(router), method, uri, request_id));
     let given = parts.headers.get(TRACEPARENT).and_then(|it| TraceContext::read(it.as_bytes()));
-    visit.client = Some(peer);
+    visit.asked.client = Some(peer);
     visit.trace = router.traces.begin(given, || chance.draw());
     visit.explain(&parts.headers);
-    visit.session = intake::session(&parts.headers, &router.settings.session_headers);
+    visit.asked.session = intake::session(&parts.headers, &router.settings.session_headers);
     visit
 }
 
@@ -70,8 +70,8 @@ pub(super) fn answer_itself(
     let mut answer = own.unwrap_or_else(|error| {
         let error = visit.explained(error);
         debug!(%error, "request refused");
-        visit.code = Some(error.code());
-        error.answer(visit.api)
+        visit.answer.code = Some(error.code());
+        error.answer(visit.asked.api)
     });
     visit.answered(answer.status());
     visit.sign(answer.headers_mut());
@@ -122,17 +122,19 @@ pub(super) async fn pick(
     fresh_id: impl FnOnce() -> String,
 ) -> Result<Placed, ServeError> {
     let router = Arc::clone(&visit.router);
-    let mut found = taken.held().map(|it| peek(visit.api, it)).transpose()?.unwrap_or_default();
+    let mut found =
+        taken.held().map(|it| peek(visit.asked.api, it)).transpose()?.unwrap_or_default();
     let kept_path = KeptPath::read(parts.uri.path());
     let keeper = kept_ids::locate(visit, caller, kept_path, &found)?;
-    let named = visit.session.take().or(found.session.take()).or_else(|| kept_path.session());
+    let named = visit.asked.session.take().or(found.session.take()).or_else(|| kept_path.session());
     let session = named.unwrap_or_else(|| SessionId::bounded(fresh_id().as_bytes()));
-    let session = visit.session.insert(session).as_str();
+    let session = visit.asked.session.insert(session).as_str();
     let model = found.model.as_deref();
-    let route = kept_ids::route(&router.table(), keeper.as_ref(), visit.named.as_ref(), model)?;
+    let route =
+        kept_ids::route(&router.table(), keeper.as_ref(), visit.asked.named.as_ref(), model)?;
     let Route { pool, model: known_as, is_adapter } = route;
     let model = known_as.as_deref().or(model).unwrap_or("");
-    visit.model = Some(model.into());
+    visit.asked.model = Some(model.into());
     let workload = intake::workload(&router, &parts.headers).unwrap_or(model);
     let key = SliceKey::new(caller.salt, workload, session);
     let spec = pool.spec();

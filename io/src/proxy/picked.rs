@@ -165,8 +165,8 @@ impl PickedRequest {
         let path = pick::open_path(&router, parts)?;
         let tenants = router.tenants();
         let caller = tenants.caller(&parts.headers).map_err(|_| ServeError::UnknownKey)?;
-        visit.whose = caller.at.map(|at| (Arc::clone(&tenants), at));
-        let peer = visit.client.unwrap_or(IpAddr::from([0, 0, 0, 0]));
+        visit.asked.whose = caller.at.map(|at| (Arc::clone(&tenants), at));
+        let peer = visit.asked.client.unwrap_or(IpAddr::from([0, 0, 0, 0]));
         let owner = Owner::of(caller.tenant, peer);
         let (_, share) = intake::open(&router, owner, &parts.headers)?;
         self.head_bytes = share.bytes();
@@ -259,7 +259,7 @@ impl PickedRequest {
         };
         let own = |text: &str| HeaderValue::try_from(text).ok();
         put(TRACEPARENT, self.visit.traceparent().and_then(|it| own(&it)));
-        put(PREVIOUS_REPLICA, self.visit.previous.as_ref().and_then(|it| own(it.as_str())));
+        put(PREVIOUS_REPLICA, self.visit.placing.previous.as_ref().and_then(|it| own(it.as_str())));
         let key = member.access().bearer().and_then(own).map(|mut it| {
             it.set_sensitive(true);
             it

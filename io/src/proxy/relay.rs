@@ -103,7 +103,7 @@ impl Relay {
         if !self.stream {
             return Err(broken());
         }
-        let words = attempt(|| panicked_event(visit.api, visit.is_mid_event()));
+        let words = attempt(|| panicked_event(visit.asked.api, visit.is_mid_event()));
         words.map_or_else(|Panicked| Err(broken()), |it| Ok(it.into()))
     }
 
@@ -281,7 +281,7 @@ impl Relay {
         let visit = self.visit();
         visit.finish(Outcome::Cut);
         if stream {
-            Ok(cut_event(visit.api, visit.is_mid_event()).into())
+            Ok(cut_event(visit.asked.api, visit.is_mid_event()).into())
         } else {
             // An answer of known form cannot carry a word more: the broken transfer is the message.
             Err(error)

@@ -96,7 +96,7 @@ async fn send(
     let head = [start.as_bytes(), head];
     let mut lost = None;
     if let Some(kept) = worker.idle.take(member.id) {
-        match kept.exchange(&visit.method, head, outgoing(), timeouts.first_byte).await {
+        match kept.exchange(&visit.asked.method, head, outgoing(), timeouts.first_byte).await {
             // The replica closed it just as we wrote, which says nothing of the replica...
             Err(SendError::Lost(error)) => lost = Some(error),
             answered => return answered,
@@ -109,7 +109,7 @@ async fn send(
         }
         (opened, _) => opened?,
     };
-    fresh.exchange(&visit.method, head, outgoing(), timeouts.first_byte).await
+    fresh.exchange(&visit.asked.method, head, outgoing(), timeouts.first_byte).await
 }
 
 /// Sends a request whose body passes through: it can go elsewhere only until a connection stands.
@@ -140,7 +140,7 @@ pub(super) async fn pass(
     let outgoing = OutgoingBody::Passing { body, chunked, limit: timeouts.body };
     let exchanged = tokio::select! {
         biased;
-        it = connection.exchange(&visit.method, head, outgoing, timeouts.first_byte) => it,
+        it = connection.exchange(&visit.asked.method, head, outgoing, timeouts.first_byte) => it,
         () = visit.cancelled(&member) => Err(SendError::GivenUp),
     };
     match exchanged {
@@ -155,14 +155,14 @@ pub(super) async fn pass(
 
 /// Writes the request line and what only this replica is told: its host, its key, where the session was.
 fn request_line(visit: &Visit, member: &Member, access: &Access) -> String {
-    let path = visit.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let path = visit.asked.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let (authority, key) = (member.origin.authority(), access.line());
-    let method = visit.method.as_str();
+    let method = visit.asked.method.as_str();
     let mut line = [method, " ", path, " HTTP/1.1\r\nhost: ", authority, "\r\n", key].concat();
     if let Some(parent) = visit.traceparent() {
         line.extend([TRACEPARENT.as_str(), ": ", parent.as_str(), "\r\n"]);
     }
-    if let Some(previous) = &visit.previous {
+    if let Some(previous) = &visit.placing.previous {
         line.extend([PREVIOUS_REPLICA.as_str(), ": ", previous.as_str(), "\r\n"]);
     }
     line

@@ -12,21 +12,20 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Outcome, streamed_is_due};
-use cleave_core::domain::{Extent, Moment, RequestId, SliceKey, Usage};
+use cleave_core::domain::{Extent, Moment, RequestId, Usage};
 use cleave_core::protocol::{Api, KeptPath, Meter, SessionId};
-use cleave_core::queue::{ClassId, Tenant};
+use cleave_core::queue::Tenant;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
-use crate::replicas::Origin;
 use crate::telemetry::TraceContext;
 
+use self::placing::Placing;
 use self::recording::RecordedOutline;
-use super::cancel::CancelSignal;
 use super::explanations::{KeptDecision, KeptFor, Visibility};
 use super::headers::{DECISION, REQUEST_ID, SESSION_ID, WAITED_MS, write_rate_limits};
 use super::kept_ids::{IdNotes, Named};
 use super::life::Life;
-use super::pool::{KeyUse, Member, Pool};
+use super::pool::{KeyUse, Member};
 use super::rescue::ServeError;
 use super::router::Router;
 use super::tenants::Tenants;
@@ -34,52 +33,52 @@ use super::tenants::Tenants;
 /// A wait below this is none: a decision takes some time too.
 const WAIT_SHOWN_MIN: Duration = Duration::from_millis(1);
 
+/// One request: what it asks for, where it was placed, what came of its answer.
 pub(super) struct Visit {
     pub(super) router: Arc<Router>,
     pub(super) request_id: HeaderValue,
-    /// Echoed on the answer.
-    pub(super) session: Option<SessionId>,
-    pub(super) method: Method,
-    pub(super) uri: Uri,
-    pub(super) api: Api,
+    pub(super) trace: Option<TraceContext>,
+    pub(super) asked: AskedFor,
+    pub(super) placing: Placing,
+    pub(super) answer: AnswerSeen,
     request: RequestId,
-    cancel: Arc<CancelSignal>,
     arrived: Instant,
-    /// When it was placed last.
-    placed: Instant,
     life: Life,
     /// What is kept of its decisions, where any are.
     kept: Option<Box<KeptDecision>>,
     /// How much of it the client wants to see, and may.
     shows: Option<Visibility>,
-    pool: Option<Arc<Pool>>,
-    key: Option<SliceKey>,
-    member: Option<Arc<Member>>,
-    /// The replica that served the session before it moved to where this goes.
-    pub(super) previous: Option<Origin>,
-    /// Whether the brain still has it on its books.
-    booked: bool,
-    tries: u32,
-    /// How long it waited to be placed, all tries together.
-    waited: Duration,
-    tenant: Tenant,
-    /// Where it comes from, and what it asked for, for the access line.
+}
+
+/// What a request asks for, and for which tenant.
+#[derive(Default)]
+pub(super) struct AskedFor {
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) api: Api,
+    /// Echoed on the answer.
+    pub(super) session: Option<SessionId>,
+    pub(super) model: Option<Box<str>>,
+    /// What it names by an id, where it names something.
+    pub(super) named: Option<Named>,
+    /// Where it comes from, for the access line.
     pub(super) client: Option<IpAddr>,
     pub(super) whose: Option<(Arc<Tenants>, usize)>,
-    pub(super) model: Option<Box<str>>,
-    class: Option<ClassId>,
-    pub(super) trace: Option<TraceContext>,
-    /// Why it was not placed.
-    refused: Option<&'static str>,
-    /// Why the router answers itself.
-    pub(super) code: Option<&'static str>,
-    status: StatusCode,
-    stream: bool,
-    meter: Meter,
+    /// Its tenant, as the owner of ids.
+    pub(super) owner: u64,
     /// How large the request is as far as its body shows.
     extent: Extent,
     /// The blocks of its prompt and when its first token is due, while requests are recorded.
     recorded: Option<Box<RecordedOutline>>,
+}
+
+/// What came of its answer so far.
+pub(super) struct AnswerSeen {
+    status: StatusCode,
+    /// Why the router answers itself.
+    pub(super) code: Option<&'static str>,
+    stream: bool,
+    meter: Meter,
     /// What the answer says of its cost, once it was read.
     read_usage: Option<Usage>,
     first_byte: Option<Duration>,
@@ -87,12 +86,8 @@ pub(super) struct Visit {
     first_token: Option<Duration>,
     /// Whether the brain waits for the first token of this replica.
     awaits_token: bool,
-    /// What it names by an id, where it names something.
-    pub(super) named: Option<Named>,
     /// What is noted of ids in its answer, if it may have any.
     id_notes: Option<Box<IdNotes>>,
-    /// Its tenant, as the owner of ids.
-    pub(super) owner: u64,
     /// How it ends; by a panic where there is nothing.
     outcome: Option<Outcome>,
 }
@@ -105,49 +100,30 @@ impl Visit {
         request_id: HeaderValue,
     ) -> Self {
         let api = Api::of(uri.path());
-        let arrived = Instant::now();
-        Self {
-            request: router.next_request(),
-            cancel: Arc::default(),
-            router,
-            request_id,
-            session: None,
-            method,
-            uri,
-            api,
-            arrived,
-            placed: arrived,
-            life: Life::default(),
-            kept: None,
-            shows: None,
-            pool: None,
-            key: None,
-            member: None,
-            previous: None,
-            booked: false,
-            tries: 0,
-            waited: Duration::ZERO,
-            tenant: Tenant::default(),
-            client: None,
-            whose: None,
-            model: None,
-            class: None,
-            trace: None,
-            refused: None,
-            code: None,
+        let answer = AnswerSeen {
             status: StatusCode::OK,
+            code: None,
             stream: false,
             meter: Meter::blind(),
-            extent: Extent::default(),
-            recorded: None,
             read_usage: None,
             first_byte: None,
             first_token: None,
             awaits_token: false,
-            named: None,
             id_notes: None,
-            owner: 0,
             outcome: Some(Outcome::Cancelled),
+        };
+        Self {
+            request: router.next_request(),
+            router,
+            request_id,
+            trace: None,
+            asked: AskedFor { method, uri, api, ..AskedFor::default() },
+            placing: Placing::default(),
+            answer,
+            arrived: Instant::now(),
+            life: Life::default(),
+            kept: None,
+            shows: None,
         }
     }
 
@@ -179,15 +155,16 @@ impl Visit {
     /// Notes the head of the answer that will be passed on. Of a good one the figures are read, unless
     /// it `is_encoded`: an error may hold what its client sent.
     pub(super) fn answering(&mut self, status: StatusCode, stream: bool, is_encoded: bool) {
-        self.status = status;
-        self.stream = stream;
+        self.answer.status = status;
+        self.answer.stream = stream;
         let now = Instant::now();
         self.life.on_head(now - self.arrived);
         if status.is_success() && !is_encoded {
-            self.meter = Meter::new(self.api, stream);
-            let path = KeptPath::read(self.uri.path());
-            let notes = IdNotes::new(path, self.method == Method::POST, stream, self.owner);
-            self.id_notes = notes.map(Box::new);
+            self.answer.meter = Meter::new(self.asked.api, stream);
+            let path = KeptPath::read(self.asked.uri.path());
+            let notes =
+                IdNotes::new(path, self.asked.method == Method::POST, stream, self.asked.owner);
+            self.answer.id_notes = notes.map(Box::new);
         }
         self.on_sign_of_life(now);
         self.await_token();
@@ -195,23 +172,21 @@ impl Visit {
 
     /// Tells the brain that the answer begins, now or at its first content if it is a stream that can be read.
     fn await_token(&mut self) {
-        self.awaits_token = self.meter.awaits_content();
-        if !self.awaits_token {
+        self.answer.awaits_token = self.answer.meter.awaits_content();
+        if !self.answer.awaits_token {
             self.tell_answering();
         }
     }
 
     fn tell_answering(&mut self) {
-        self.awaits_token = false;
-        if let (true, Some(pool)) = (self.booked, &self.pool) {
-            pool.tell(Event::Answering { request: self.request });
-        }
+        self.answer.awaits_token = false;
+        self.tell(Event::Answering { request: self.request });
     }
 
     /// Notes that this is answered by the router itself.
     pub(super) fn answered(&mut self, status: StatusCode) {
-        self.status = status;
-        self.outcome = Some(Outcome::Done);
+        self.answer.status = status;
+        self.answer.outcome = Some(Outcome::Done);
     }
 
     /// Notes a piece of the answer that came `now`, `gap` after the one before; `awaited` says that the replica
@@ -220,26 +195,26 @@ impl Visit {
         let arrived = self.arrived;
         let age = || now.saturating_duration_since(arrived);
         let before = self.streamed_tokens();
-        if let (Some(notes), Some(member)) = (&mut self.id_notes, &self.member) {
+        if let (Some(notes), Some(member)) = (&mut self.answer.id_notes, &self.placing.member) {
             notes.on_piece(&self.router.kept_ids, member.place, piece);
         }
-        self.meter.on_chunk(piece);
-        if self.first_byte.is_none() {
-            self.first_byte = Some(age());
-            self.first_token = self.first_byte.filter(|_| !self.awaits_token);
-            if let Some(at) = self.first_token {
+        self.answer.meter.on_chunk(piece);
+        if self.answer.first_byte.is_none() {
+            self.answer.first_byte = Some(age());
+            self.answer.first_token = self.answer.first_byte.filter(|_| !self.answer.awaits_token);
+            if let Some(at) = self.answer.first_token {
                 self.life.on_first_token(at);
             }
-        } else if self.first_token.is_some() {
+        } else if self.answer.first_token.is_some() {
             self.life.on_gap(gap, awaited, age);
         }
-        if self.awaits_token && !self.meter.awaits_content() {
+        if self.answer.awaits_token && !self.answer.meter.awaits_content() {
             let at = age();
-            self.first_token.get_or_insert(at);
+            self.answer.first_token.get_or_insert(at);
             self.life.on_first_token(at);
             self.tell_answering();
         }
-        if self.stream && streamed_is_due(before, self.streamed_tokens()) {
+        if self.answer.stream && streamed_is_due(before, self.streamed_tokens()) {
             self.tell_streamed();
         }
         self.on_sign_of_life(now);
@@ -249,111 +224,121 @@ impl Visit {
     pub(super) fn resumed(&mut self) {
         let now = Instant::now();
         self.life.on_head(now - self.arrived);
-        self.meter.await_content();
+        self.answer.meter.await_content();
         self.await_token();
         self.on_sign_of_life(now);
-        if let Some(pool) = &self.pool {
+        if let Some(pool) = &self.placing.pool {
             pool.metrics.resumed.inc();
         }
     }
 
     fn tell_streamed(&self) {
-        if let (true, Some(pool)) = (self.booked, &self.pool) {
-            let output_tokens = self.streamed_tokens();
-            pool.tell(Event::Streamed { request: self.request, output_tokens });
-        }
+        let output_tokens = self.streamed_tokens();
+        self.tell(Event::Streamed { request: self.request, output_tokens });
     }
 
     /// Counts the tokens that have come, while they come: an event for each.
     fn streamed_tokens(&self) -> u32 {
-        u32::try_from(self.meter.content_events()).unwrap_or(u32::MAX)
+        u32::try_from(self.answer.meter.content_events()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn finish(&mut self, outcome: Outcome) {
-        self.outcome = Some(outcome);
+        self.answer.outcome = Some(outcome);
     }
 
     /// Takes the request off the brain's books once its replica is done with it.
     pub(super) fn settle(&mut self) {
         let age = self.arrived.elapsed();
         let usage = self.usage(age);
-        self.read_usage = Some(usage);
+        self.answer.read_usage = Some(usage);
         self.life.on_answered(age);
-        self.close(self.outcome.unwrap_or(Outcome::Cancelled), self.lesson(usage));
+        self.close(self.answer.outcome.unwrap_or(Outcome::Cancelled), self.lesson(usage));
     }
 
     /// Takes the request off the brain's books before its answer is written.
     pub(super) fn close(&mut self, outcome: Outcome, usage: Usage) {
-        if self.awaits_token && outcome == Outcome::Done {
+        if self.answer.awaits_token && outcome == Outcome::Done {
             // It had no content, and is an answer all the same.
             self.tell_answering();
         }
-        if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
+        self.end_booking(outcome, usage);
+    }
+
+    fn end_booking(&mut self, outcome: Outcome, usage: Usage) {
+        if let (true, Some(pool)) = (std::mem::take(&mut self.placing.booked), &self.placing.pool) {
             pool.tell(Event::Ended { request: self.request, outcome, usage });
+        }
+    }
+
+    /// Tells the brain, while that has it on its books.
+    fn tell(&self, event: Event) {
+        if let (true, Some(pool)) = (self.placing.booked, &self.placing.pool) {
+            pool.tell(event);
         }
     }
 
     /// Waits until the request is to give up the replica it is at.
     pub(super) async fn cancelled(&self, from: &Member) {
-        self.cancel.wait(from.id).await;
+        self.placing.cancel.wait(from.id).await;
     }
 
     /// The same as a poll.
     pub(super) fn poll_cancelled(&self, cx: &Context<'_>) -> Poll<()> {
-        self.member.as_ref().map_or(Poll::Pending, |it| self.cancel.poll(cx, it.id))
+        self.placing.member.as_ref().map_or(Poll::Pending, |it| self.placing.cancel.poll(cx, it.id))
     }
 
     /// Puts the ids on an answer.
     pub(super) fn sign(&self, headers: &mut HeaderMap) {
         headers.insert(REQUEST_ID, self.request_id.clone());
-        let session = self.session.as_ref().map(|it| HeaderValue::from_str(it.as_str()));
+        let session = self.asked.session.as_ref().map(|it| HeaderValue::from_str(it.as_str()));
         if let Some(Ok(session)) = session {
             headers.insert(SESSION_ID, session);
         }
         let decision = self.kept.as_ref().zip(self.shows).and_then(|(kept, sight)| {
-            let apart = self.pool.as_ref().is_some_and(|it| it.keeps_tenants_apart());
+            let apart = self.placing.pool.as_ref().is_some_and(|it| it.keeps_tenants_apart());
             kept.line(sight, apart)
         });
         if let Some(decision) = decision.and_then(|it| HeaderValue::try_from(it).ok()) {
             headers.insert(DECISION, decision);
         }
-        if WAIT_SHOWN_MIN <= self.waited {
-            let waited_ms = u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX);
+        if WAIT_SHOWN_MIN <= self.placing.waited {
+            let waited_ms = u64::try_from(self.placing.waited.as_millis()).unwrap_or(u64::MAX);
             headers.insert(WAITED_MS, HeaderValue::from(waited_ms));
         }
-        let contract = self.pool.as_ref().filter(|_| self.tenant != Tenant::default());
-        if let Some(usage) = contract.and_then(|it| it.contract(self.tenant)) {
+        let contract =
+            self.placing.pool.as_ref().filter(|_| self.placing.tenant != Tenant::default());
+        if let Some(usage) = contract.and_then(|it| it.contract(self.placing.tenant)) {
             write_rate_limits(headers, &usage);
         }
     }
 
     /// Says in the API's own words that what it names is not there, where that is what an error means.
     pub(super) fn explained(&self, error: ServeError) -> ServeError {
-        let named = self.named.as_ref().filter(|_| error.is_replica_gone());
+        let named = self.asked.named.as_ref().filter(|_| error.is_replica_gone());
         named.map_or(error, Named::not_found)
     }
 
     pub(super) const fn tries(&self) -> u32 {
-        self.tries
+        self.placing.tries
     }
 
     pub(super) fn is_mid_event(&self) -> bool {
-        self.meter.is_mid_event()
+        self.answer.meter.is_mid_event()
     }
 
     pub(super) fn member(&self) -> Option<&Arc<Member>> {
-        self.member.as_ref()
+        self.placing.member.as_ref()
     }
 
     /// Tells operators that the replica refused the router's key.
     pub(super) fn on_denied(&self) {
-        if let (Some(pool), Some(member)) = (&self.pool, &self.member) {
+        if let (Some(pool), Some(member)) = (&self.placing.pool, &self.placing.member) {
             pool.on_denied(member, KeyUse::Requests);
         }
     }
 
     fn on_sign_of_life(&self, now: Instant) {
-        if let Some(member) = &self.member {
+        if let Some(member) = &self.placing.member {
             member.on_byte(self.router.clock.at(now));
         }
     }

@@ -2,17 +2,41 @@
 //! request is on its books.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cleave_core::brain::{Event, Failure, Outcome, Refusal, Remark};
 use cleave_core::domain::{Extent, Outline, SliceKey, Usage};
-use cleave_core::queue::Claim;
+use cleave_core::queue::{Claim, ClassId, Tenant};
 
+use crate::proxy::cancel::CancelSignal;
 use crate::proxy::explanations::KeptFor;
 use crate::proxy::pool::{Member, Pool};
+use crate::replicas::Origin;
 
 use super::Visit;
 use super::recording::RecordedOutline;
+
+/// Where a request was placed, and as whose.
+#[derive(Default)]
+pub(in crate::proxy) struct Placing {
+    pub(super) pool: Option<Arc<Pool>>,
+    pub(super) key: Option<SliceKey>,
+    pub(super) tenant: Tenant,
+    pub(super) class: Option<ClassId>,
+    pub(super) member: Option<Arc<Member>>,
+    /// The replica that served the session before it moved to where this goes.
+    pub(in crate::proxy) previous: Option<Origin>,
+    pub(super) cancel: Arc<CancelSignal>,
+    /// Whether the brain still has it on its books.
+    pub(super) booked: bool,
+    pub(super) tries: u32,
+    /// When it was placed last; nothing before the first verdict.
+    pub(super) placed: Option<Instant>,
+    /// How long it waited to be placed, all tries together.
+    pub(super) waited: Duration,
+    /// Why it was not placed.
+    pub(super) refused: Option<&'static str>,
+}
 
 /// Names a failure in metrics.
 const fn word_of(failure: Failure) -> &'static str {
@@ -37,17 +61,18 @@ impl Visit {
         (outline, extent): (Outline, Extent),
         claim: Claim,
     ) -> Result<Arc<Member>, Refusal> {
-        self.pool = Some(Arc::clone(&pool));
-        self.key = Some(key);
-        self.tenant = claim.tenant;
-        self.class = Some(claim.class.unwrap_or(pool.classes().default_id()));
-        self.extent = extent;
-        self.recorded =
+        let class = claim.class.unwrap_or(pool.classes().default_id());
+        let placing = &mut self.placing;
+        (placing.pool, placing.key) = (Some(Arc::clone(&pool)), Some(key));
+        (placing.tenant, placing.class) = (claim.tenant, Some(class));
+        self.asked.extent = extent;
+        self.asked.recorded =
             self.router.recorder.is_on().then(|| Box::new(RecordedOutline::of(&outline, &claim)));
         let arrived = Event::Arrived { request: self.request, key, outline, extent, claim };
         let placed = self.ask(arrived).await?;
         let expected = self.life.current().map(|it| it.expected);
-        self.previous = expected.and_then(|it| it.moved_from).and_then(|it| pool.origin_of(it));
+        self.placing.previous =
+            expected.and_then(|it| it.moved_from).and_then(|it| pool.origin_of(it));
         Ok(placed)
     }
 
@@ -56,15 +81,12 @@ impl Visit {
         &mut self,
         failure: Failure,
     ) -> Result<Arc<Member>, Refusal> {
-        if let Some(member) = &self.member {
-            member.metrics.on_error(word_of(failure));
-        }
-        self.life.on_failed(self.arrived.elapsed(), word_of(failure));
+        self.note_failure(failure);
         if self.kept.is_none() {
             self.keep(KeptFor::Remark(Remark::Retried));
         }
         let member = self.ask(Event::Failed { request: self.request, failure }).await?;
-        if let Some(pool) = &self.pool {
+        if let Some(pool) = &self.placing.pool {
             pool.metrics.retries.inc();
         }
         Ok(member)
@@ -72,33 +94,35 @@ impl Visit {
 
     /// Reports that the try failed where no other can follow, because another proxy carries the request.
     pub(in crate::proxy) fn fail(&mut self, failure: Failure) {
-        if let Some(member) = &self.member {
+        self.note_failure(failure);
+        self.tell(Event::Failed { request: self.request, failure });
+        // Wherever else the brain would have it tried, or have it wait.
+        self.end_booking(Outcome::Cancelled, Usage::default());
+    }
+
+    fn note_failure(&mut self, failure: Failure) {
+        if let Some(member) = &self.placing.member {
             member.metrics.on_error(word_of(failure));
         }
         self.life.on_failed(self.arrived.elapsed(), word_of(failure));
-        if let (true, Some(pool)) = (std::mem::take(&mut self.booked), &self.pool) {
-            let request = self.request;
-            pool.tell(Event::Failed { request, failure });
-            // Wherever else the brain would have it tried, or have it wait.
-            let (outcome, usage) = (Outcome::Cancelled, Usage::default());
-            pool.tell(Event::Ended { request, outcome, usage });
-        }
     }
 
     /// Asks the brain, and waits for its verdict. Until it refuses, the request is on its books:
     /// dropping this while it waits takes it off.
     async fn ask(&mut self, event: Event) -> Result<Arc<Member>, Refusal> {
-        let pool = Arc::clone(self.pool.as_ref().expect("a visit is placed in a pool"));
-        self.booked = true;
+        let pool = Arc::clone(self.placing.pool.as_ref().expect("a visit is placed in a pool"));
+        self.placing.booked = true;
         if self.kept.is_some() {
             pool.explain(self.request);
         }
         let asked = Instant::now();
-        let (placed, (expected, held)) = pool.place(self.request, &self.cancel, event).await;
-        self.placed = Instant::now();
-        self.waited += self.placed - asked;
-        pool.metrics.waited.observe(self.waited.as_secs_f64());
-        let moments = (asked - self.arrived, self.placed - self.arrived);
+        let (placed, (expected, held)) =
+            pool.place(self.request, &self.placing.cancel, event).await;
+        let placed_at = Instant::now();
+        self.placing.placed = Some(placed_at);
+        self.placing.waited += placed_at - asked;
+        pool.metrics.waited.observe(self.placing.waited.as_secs_f64());
+        let moments = (asked - self.arrived, placed_at - self.arrived);
         self.life.on_placed(moments, expected, placed.as_ref().ok());
         self.life.held = self.life.held.take().or(held.map(Box::new));
         if let Some(kept) = &mut self.kept {
@@ -108,12 +132,12 @@ impl Visit {
         }
         match &placed {
             Ok(member) => {
-                self.tries += 1;
-                self.member = Some(member.clone());
+                self.placing.tries += 1;
+                self.placing.member = Some(member.clone());
             }
             Err(refusal) => {
-                self.booked = false;
-                self.refused = Some(refusal.as_str());
+                self.placing.booked = false;
+                self.placing.refused = Some(refusal.as_str());
                 pool.metrics.on_refused(refusal.as_str());
             }
         }

@@ -30,8 +30,8 @@ impl Drop for Visit {
     fn drop(&mut self) {
         if thread::panicking() {
             self.on_panic();
-            if self.first_byte.is_none() {
-                self.status = StatusCode::INTERNAL_SERVER_ERROR;
+            if self.answer.first_byte.is_none() {
+                self.answer.status = StatusCode::INTERNAL_SERVER_ERROR;
             }
         }
         // A panic that leaves this while another unwinds would abort the process.
@@ -44,15 +44,15 @@ impl Drop for Visit {
 impl Visit {
     /// Notes that a panic of the router ends it, for which no replica and no workload is to blame.
     pub(in crate::proxy) const fn on_panic(&mut self) {
-        self.outcome = None;
+        self.answer.outcome = None;
     }
 
     fn end(&mut self) {
         let total = self.arrived.elapsed();
-        let usage = self.read_usage.unwrap_or_else(|| self.usage(total));
-        let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
+        let usage = self.answer.read_usage.unwrap_or_else(|| self.usage(total));
+        let outcome = self.answer.outcome.unwrap_or(Outcome::Cancelled);
         self.close(outcome, self.lesson(usage));
-        let course = self.pool.is_some().then(|| self.course(usage, total));
+        let course = self.placing.pool.is_some().then(|| self.course(usage, total));
         let remark = course.as_ref().and_then(Course::remark);
         let recorded = self.recorded(remark);
         if let Some(context) = recorded {
@@ -63,54 +63,57 @@ impl Visit {
             self.keep_end((course, remark), usage, total);
         }
         let trace = recorded.as_ref().map(TraceContext::id);
-        if let Some(pool) = &self.pool {
+        if let Some(pool) = &self.placing.pool {
             let metrics = &pool.metrics;
-            match self.outcome {
+            match self.answer.outcome {
                 // The answer was under way, or is a 500.
-                None if self.status != StatusCode::INTERNAL_SERVER_ERROR => _ = metrics.cut.inc(),
-                None | Some(Outcome::Done) => metrics.on_answered(self.status.as_u16()),
+                None if self.answer.status != StatusCode::INTERNAL_SERVER_ERROR => {
+                    _ = metrics.cut.inc();
+                }
+                None | Some(Outcome::Done) => metrics.on_answered(self.answer.status.as_u16()),
                 Some(Outcome::Cancelled) => _ = metrics.cancelled.inc(),
                 Some(Outcome::Cut) => _ = metrics.cut.inc(),
             }
             metrics.tokens_input.inc_by(usage.input.unwrap_or(0).into());
             metrics.tokens_cached.inc_by(usage.cached.unwrap_or(0).into());
             metrics.tokens_output.inc_by(usage.output.unwrap_or(0).into());
-            if let Some(first_byte) = self.first_byte {
+            if let Some(first_byte) = self.answer.first_byte {
                 metrics.first_byte.observe(first_byte, trace);
             }
             if let Some(first_token) = self.shown_first_token() {
                 metrics.first_token.observe(first_token, trace);
             }
-            metrics.total[usize::from(self.stream)].observe(total, trace);
+            metrics.total[usize::from(self.answer.stream)].observe(total, trace);
             self.count_served(pool, usage, total);
         }
-        if let Some(code) = self.code {
-            self.router.metrics.on_error(code, self.status.as_u16());
+        if let Some(code) = self.answer.code {
+            self.router.metrics.on_error(code, self.answer.status.as_u16());
         }
-        let class = self.pool.as_ref().zip(self.class);
+        let class = self.placing.pool.as_ref().zip(self.placing.class);
         let counted = self.lesson(Usage::default()).output;
         self.router.access.write(&AccessRecord {
             request_id: self.request_id.to_str().unwrap_or("-"),
-            method: self.method.as_str(),
-            path: self.uri.path(),
-            status: self.status.as_u16(),
+            method: self.asked.method.as_str(),
+            path: self.asked.uri.path(),
+            status: self.answer.status.as_u16(),
             code: self
+                .answer
                 .code
-                .or_else(|| (self.outcome == Some(Outcome::Cut)).then_some("replica_lost")),
-            client: self.client,
-            tenant: self.whose.as_ref().and_then(|(all, at)| all.name_at(*at)),
-            model: self.model.as_deref(),
+                .or_else(|| (self.answer.outcome == Some(Outcome::Cut)).then_some("replica_lost")),
+            client: self.asked.client,
+            tenant: self.asked.whose.as_ref().and_then(|(all, at)| all.name_at(*at)),
+            model: self.asked.model.as_deref(),
             class: class.as_ref().map(|(pool, it)| pool.classes().get(*it).name.as_str()),
-            pool: self.pool.as_ref().map_or("-", |it| &it.name),
-            replica: self.member.as_ref().map_or("-", |it| it.origin.as_str()),
-            session: self.key,
-            tries: self.tries,
-            stream: self.stream,
-            waited: self.waited,
+            pool: self.placing.pool.as_ref().map_or("-", |it| &it.name),
+            replica: self.placing.member.as_ref().map_or("-", |it| it.origin.as_str()),
+            session: self.placing.key,
+            tries: self.placing.tries,
+            stream: self.answer.stream,
+            waited: self.placing.waited,
             usage,
             output_estimated: counted.filter(|it| usage.output.is_none() && 0 < *it),
-            events: self.meter.events(),
-            first_byte: self.first_byte,
+            events: self.answer.meter.events(),
+            first_byte: self.answer.first_byte,
             first_token: self.shown_first_token(),
             total,
             outcome: self.outcome_word(),
@@ -124,29 +127,31 @@ impl Visit {
         let gaps = self.streamed_tokens().saturating_sub(1);
         let rest = first_token.map(|it| total.saturating_sub(it)).filter(|_| 0 < gaps);
         let served = ServedRequest {
-            status: self.status.as_u16(),
-            stream: self.stream,
+            status: self.answer.status.as_u16(),
+            stream: self.answer.stream,
             first_token,
             gap: rest.map(|it| it / gaps),
             total,
             usage,
-            refused: self.refused,
+            refused: self.placing.refused,
         };
-        if let Some(member) = self.member.as_ref().filter(|_| self.refused.is_none()) {
+        if let Some(member) =
+            self.placing.member.as_ref().filter(|_| self.placing.refused.is_none())
+        {
             member.metrics.on_served(&served);
             member.flow.note(&served);
-            if self.outcome == Some(Outcome::Cut) {
+            if self.answer.outcome == Some(Outcome::Cut) {
                 member.metrics.on_error("cut");
             }
         }
-        pool.flow.note(self.flow_end(), (self.tenant, self.class), &served);
-        let operation = operation(self.api, self.uri.path());
-        pool.metrics.gen_ai.on_ended(operation, self.model.as_deref().unwrap_or(""), &served);
-        let tenant = self.whose.as_ref().and_then(|(all, at)| all.name_at(*at));
-        if let Some(class) = self.class {
+        pool.flow.note(self.flow_end(), (self.placing.tenant, self.placing.class), &served);
+        let operation = operation(self.asked.api, self.asked.uri.path());
+        pool.metrics.gen_ai.on_ended(operation, self.asked.model.as_deref().unwrap_or(""), &served);
+        let tenant = self.asked.whose.as_ref().and_then(|(all, at)| all.name_at(*at));
+        if let Some(class) = self.placing.class {
             let class = (class.0, pool.classes().get(class).name.as_str());
             pool.metrics.tenants.on_ended(
-                (self.tenant.0, tenant.unwrap_or("default")),
+                (self.placing.tenant.0, tenant.unwrap_or("default")),
                 class,
                 &served,
             );
@@ -154,9 +159,9 @@ impl Visit {
     }
 
     fn flow_end(&self) -> FlowEnd {
-        match self.outcome {
-            _ if self.refused.is_some() => FlowEnd::Refused,
-            Some(Outcome::Done) if self.status.is_server_error() => FlowEnd::Failed,
+        match self.answer.outcome {
+            _ if self.placing.refused.is_some() => FlowEnd::Refused,
+            Some(Outcome::Done) if self.answer.status.is_server_error() => FlowEnd::Failed,
             Some(Outcome::Done) => FlowEnd::Answered,
             Some(Outcome::Cancelled) => FlowEnd::Cancelled,
             None | Some(Outcome::Cut) => FlowEnd::Failed,
@@ -165,18 +170,19 @@ impl Visit {
 
     /// Reads the engine's figures of a request that came `age` ago, as far as they are possible.
     pub(super) fn usage(&self, age: Duration) -> Usage {
-        let took = age.saturating_sub(self.waited);
-        let streamed = if self.stream { self.streamed_tokens() } else { 0 };
-        let seen = Seen { took, streamed, bytes: self.meter.bytes() };
-        Possible::new(&self.extent, 0, seen).bound(self.meter.usage())
+        let took = age.saturating_sub(self.placing.waited);
+        let streamed = if self.answer.stream { self.streamed_tokens() } else { 0 };
+        let seen = Seen { took, streamed, bytes: self.answer.meter.bytes() };
+        Possible::new(&self.asked.extent, 0, seen).bound(self.answer.meter.usage())
     }
 
     /// Takes from an engine's figures what can be learned from them.
     pub(super) fn lesson(&self, usage: Usage) -> Usage {
         // Anthropic's count of the input leaves out what was cached, but not every engine's does.
-        let clear = self.api != Api::Messages || usage.cached.unwrap_or(0) == 0;
+        let clear = self.asked.api != Api::Messages || usage.cached.unwrap_or(0) == 0;
         // Most streams end without figures. There is an event for each token and a few after them.
-        let counted = self.stream.then(|| self.streamed_tokens().saturating_sub(EVENTS_AFTER));
+        let counted =
+            self.answer.stream.then(|| self.streamed_tokens().saturating_sub(EVENTS_AFTER));
         let counted = counted.or_else(|| self.written_tokens());
         Usage {
             input: usage.input.filter(|_| clear),
@@ -189,8 +195,8 @@ impl Visit {
     fn written_tokens(&self) -> Option<u32> {
         let is_written =
             |path| Route::read(path).is_ok_and(|it: Route| it.effect == Effect::Written);
-        let is_one = self.status.is_success() && is_written(self.uri.path());
-        let text_bytes = self.meter.bytes().saturating_sub(ENVELOPE_BYTES);
+        let is_one = self.answer.status.is_success() && is_written(self.asked.uri.path());
+        let text_bytes = self.answer.meter.bytes().saturating_sub(ENVELOPE_BYTES);
         is_one.then(|| u32::try_from(text_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX))
     }
 
@@ -201,7 +207,7 @@ impl Visit {
         usage: Usage,
         total: Duration,
     ) {
-        let Some(pool) = &self.pool else { return };
+        let Some(pool) = &self.placing.pool else { return };
         let kept = self.kept.take().filter(|it| it.is_placed());
         let is_new = kept.is_none();
         let fresh = |remark| {
@@ -210,12 +216,13 @@ impl Visit {
             kept
         };
         let Some(mut kept) = kept.or_else(|| remark.map(fresh)) else { return };
-        let waited = self.placed.duration_since(self.arrived);
+        let placed = self.placing.placed.unwrap_or(self.arrived);
+        let waited = placed.duration_since(self.arrived);
         let ttft = self.shown_first_token().map(|it| it.saturating_sub(waited));
-        let (outcome, status) = (self.outcome_word(), self.status.as_u16());
+        let (outcome, status) = (self.outcome_word(), self.answer.status.as_u16());
         kept.came = Some(RequestOutcome { outcome, status, ttft, total, usage });
-        kept.refusal = self.refused;
-        kept.life = Some(self.life.keep(course, total, self.previous.as_ref()));
+        kept.refusal = self.placing.refused;
+        kept.life = Some(self.life.keep(course, total, self.placing.previous.as_ref()));
         kept.waited = kept.waited.or_else(|| self.life.held.as_deref().cloned());
         if is_new {
             self.router.explanations.add(*kept);
@@ -226,10 +233,10 @@ impl Visit {
 
     /// Puts each part of its life beside what was expected of it.
     fn course(&self, usage: Usage, total: Duration) -> Course {
-        let end = match (self.refused, self.outcome) {
+        let end = match (self.placing.refused, self.answer.outcome) {
             (Some(reason), _) => End::Refused { reason },
             (None, None) => End::Panicked,
-            (None, Some(Outcome::Done)) => End::Answered { status: self.status.as_u16() },
+            (None, Some(Outcome::Done)) => End::Answered { status: self.answer.status.as_u16() },
             (None, Some(Outcome::Cut)) => End::Cut,
             (None, Some(Outcome::Cancelled)) => End::Cancelled,
         };
@@ -237,20 +244,20 @@ impl Visit {
         let waited = waited.or(self.life.held.as_deref());
         let wait_expected = waited.map(|it| it.wait_expected).unwrap_or_default();
         let tokens = usage.output.unwrap_or_else(|| self.streamed_tokens());
-        let ended = Ended { total, tokens, stream: self.stream, wait_expected, end };
+        let ended = Ended { total, tokens, stream: self.answer.stream, wait_expected, end };
         let course = self.life.course(&ended);
         Course { line_cause: waited.and_then(|it| it.cause), ..course }
     }
 
     /// When the first token came: only a stream shows that.
     pub(super) fn shown_first_token(&self) -> Option<Duration> {
-        self.first_token.filter(|_| self.stream)
+        self.answer.first_token.filter(|_| self.answer.stream)
     }
 
     pub(super) fn outcome_word(&self) -> &'static str {
-        match self.outcome {
+        match self.answer.outcome {
             None => "panicked",
-            Some(Outcome::Done) if self.member.is_none() => "router",
+            Some(Outcome::Done) if self.placing.member.is_none() => "router",
             Some(Outcome::Done) => "done",
             Some(Outcome::Cancelled) => "cancelled",
             Some(Outcome::Cut) => "cut",

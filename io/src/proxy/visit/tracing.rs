@@ -29,7 +29,7 @@ impl Visit {
 
     /// Names the span of the try under way to the replica; nothing where traces are off.
     pub(in crate::proxy) fn traceparent(&self) -> Option<String> {
-        let place = self.tries.saturating_sub(1);
+        let place = self.placing.tries.saturating_sub(1);
         self.router.traces.header(self.trace.as_ref()?, self.request.0, place)
     }
 
@@ -38,7 +38,7 @@ impl Visit {
         let context = self.trace.filter(|_| self.router.traces.is_on())?;
         let is_asked = self.kept.as_ref().is_some_and(|it| it.kept_for == KeptFor::Asked);
         let is_marked = matches!(remark, Some(Remark::Failed | Remark::Retried | Remark::Slow));
-        let is_ours = self.status.is_server_error();
+        let is_ours = self.answer.status.is_server_error();
         (context.is_sampled || is_asked || is_marked || is_ours).then_some(context)
     }
 
@@ -50,7 +50,7 @@ impl Visit {
         usage: Usage,
         total: Duration,
     ) {
-        let class = self.pool.as_ref().zip(self.class);
+        let class = self.placing.pool.as_ref().zip(self.placing.class);
         let choices = self.kept.as_ref().map_or(&[][..], |it| &it.choices);
         let tries: Vec<&TryTimes> = self.life.tries().collect();
         let unexplained = tries.len().saturating_sub(choices.len());
@@ -67,27 +67,27 @@ impl Visit {
                 price_ms: choice.and_then(|it| it.terms).map(|it| it.price_ms),
             }
         });
-        let is_cut = self.outcome == Some(Outcome::Cut);
-        let code = self.code.or_else(|| is_cut.then_some("replica_lost"));
-        let failed = self.status.is_server_error().then(|| self.status.as_str());
+        let is_cut = self.answer.outcome == Some(Outcome::Cut);
+        let code = self.answer.code.or_else(|| is_cut.then_some("replica_lost"));
+        let failed = self.answer.status.is_server_error().then(|| self.answer.status.as_str());
         self.router.traces.record(&TracedRequest {
             context,
             seed: self.router.traces.seed_of(self.request.0),
             arrived_at: SystemTime::now() - total,
             total,
             request_id: self.request_id.to_str().unwrap_or("-"),
-            method: self.method.as_str(),
-            path: self.uri.path(),
-            status: self.status.as_u16(),
+            method: self.asked.method.as_str(),
+            path: self.asked.uri.path(),
+            status: self.answer.status.as_u16(),
             error: code.or(failed),
             outcome: self.outcome_word(),
-            operation: operation(self.api, self.uri.path()),
-            model: self.model.as_deref(),
-            pool: self.pool.as_ref().map(|it| it.name.as_str()),
+            operation: operation(self.asked.api, self.asked.uri.path()),
+            model: self.asked.model.as_deref(),
+            pool: self.placing.pool.as_ref().map(|it| it.name.as_str()),
             class: class.as_ref().map(|(pool, it)| pool.classes().get(*it).name.as_str()),
-            tenant: self.whose.as_ref().and_then(|(all, at)| all.name_at(*at)),
-            session: self.key,
-            stream: self.stream,
+            tenant: self.asked.whose.as_ref().and_then(|(all, at)| all.name_at(*at)),
+            session: self.placing.key,
+            stream: self.answer.stream,
             usage,
             verdict: course.filter(|it| it.remark().is_some()).map(Course::verdict),
             asked: self
