@@ -44,9 +44,9 @@ impl Brain {
         let promise = self.admission.promise(&arrival.claim);
         let (key, outline) = (arrival.key, &arrival.outline);
         let ask = Ask { now, key, outline, home: None, promise };
-        let mut there = self.placement.gather(&ask, &self.fleet, &[]);
-        let admitted = self.admit_to(now, arrival, &mut there, actions);
-        self.placement.recycle(there);
+        let mut candidates = self.placement.gather(&ask, &self.fleet, &[]);
+        let admitted = self.admit_to(now, arrival, &mut candidates, actions);
+        self.placement.recycle(candidates);
         admitted
     }
 
@@ -54,20 +54,20 @@ impl Brain {
         &mut self,
         now: Moment,
         arrival: Arrival,
-        there: &mut Candidates,
+        candidates: &mut Candidates,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         let kept_at = arrival.outline.kept_at;
         let is_expected = || self.awaits_start() || self.expects_replica(now);
-        if there.is_empty() && (kept_at.is_some() || !is_expected()) {
+        if candidates.is_empty() && (kept_at.is_some() || !is_expected()) {
             return Err(self.no_replica_for(now, kept_at));
         }
         let request = arrival.request;
-        let parked = self.assess(now, arrival, there);
+        let parked = self.assess(now, arrival, candidates);
         self.explain_arrival(now, request, &parked);
-        let (mark, mu) = (parked.fingerprint.0, parked.estimate.work.as_mu());
-        let admitted = self.let_in(now, request, parked, there, actions);
-        admitted.inspect_err(|refusal| self.count_refused(now, mark, mu, *refusal))
+        let (fingerprint, mu) = (parked.fingerprint.0, parked.estimate.work.as_mu());
+        let admitted = self.let_in(now, request, parked, candidates, actions);
+        admitted.inspect_err(|refusal| self.count_refused(now, fingerprint, mu, *refusal))
     }
 
     fn let_in(
@@ -75,32 +75,32 @@ impl Brain {
         now: Moment,
         request: RequestId,
         mut parked: Parked,
-        there: &mut Candidates,
+        candidates: &mut Candidates,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         if parked.estimate.due.sent_by.is_some_and(|it| it < now) {
             return Err(too_late(0.0));
         }
-        let waits = there.waits(&self.fleet);
+        let waits = candidates.waits(&self.fleet);
         if let Err(refusal) = self.admission.reserve(now, &mut parked, waits) {
             self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));
             return Err(refusal);
         }
         self.count_offered(now, &parked);
-        self.pass_or_join(now, request, parked, there, actions)
+        self.pass_or_join(now, request, parked, candidates, actions)
     }
 
     /// Works out what a request will cost, where its cache is and by when it must go.
-    fn assess(&mut self, now: Moment, arrival: Arrival, there: &Candidates) -> Parked {
+    fn assess(&mut self, now: Moment, arrival: Arrival, candidates: &Candidates) -> Parked {
         let placement = &self.placement;
         let home = placement.keeps_sessions().then(|| placement.home(now, arrival.key)).flatten();
-        let home = home.filter(|it| there.ids().any(|id| id == *it));
-        let keeper = arrival.outline.kept_at.and_then(|_| there.ids().next());
+        let home = home.filter(|it| candidates.ids().any(|id| id == *it));
+        let keeper = arrival.outline.kept_at.and_then(|_| candidates.ids().next());
         let home = keeper.or(home);
         let replica = home.and_then(|it| self.fleet.get(it)).or_else(|| self.fleet.iter().next());
         let hardware = replica.map(|it| &it.hardware).or_else(|| self.admission.hardware_to_come());
         let hardware = hardware.map_or_else(Arc::default, Arc::clone);
-        let is_divided = placement.is_divided(there);
+        let is_divided = placement.is_divided(candidates);
         let placement = &mut self.placement;
         let held_at = |prompt: &Outline, at| placement.held_tokens(prompt, at);
         self.admission.assess(now, arrival, home, is_divided, &hardware, held_at)
@@ -112,17 +112,17 @@ impl Brain {
         now: Moment,
         request: RequestId,
         parked: Parked,
-        there: &mut Candidates,
+        candidates: &mut Candidates,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
-        let fills = self.admission.look(now, there.waits(&self.fleet));
+        let fills = self.admission.look(now, candidates.waits(&self.fleet));
         // A replica that takes no new sessions keeps those it has, and no other can have them. What has to be computed
         // waits for its turn where it is kept.
-        let is_free = there.is_bound() && !parked.waits_for_keeper();
+        let is_free = candidates.is_bound() && !parked.waits_for_keeper();
         let passes = is_free || self.admission.admits(&parked, &fills);
         let done = if passes {
             self.admission.pass(now, &parked);
-            self.place(now, request, parked, there, &fills, actions)
+            self.place(now, request, parked, candidates, &fills, actions)
         } else {
             self.join_line(now, request, parked, &fills, actions)
         };
@@ -130,27 +130,27 @@ impl Brain {
         done
     }
 
-    /// Has a request join the line. It may go to one of `there`, but not at once.
+    /// Has a request join the line. It may go to one of the replicas of `fills`, but not at once.
     fn join_line(
         &mut self,
         now: Moment,
         request: RequestId,
         parked: Parked,
-        there: &Fills,
+        fills: &Fills,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         if self.admission.lacks_reach(&parked) {
             self.find_reach(now, parked.key);
         }
         let mut ticket = self.admission.ticket(now, request, &parked);
-        if there.is_empty() && self.awaits_start() {
+        if fills.is_empty() && self.awaits_start() {
             if let Some(refusal) = self.admission.unready(now, &ticket, &parked) {
                 return Err(refusal);
             }
-        } else if there.is_empty() {
+        } else if fills.is_empty() {
             ticket.expires_at = ticket.expires_at.min(now + REPLICA_WAIT_MAX);
         }
-        self.explain_joining(now, &ticket, &parked, there);
+        self.explain_joining(now, &ticket, &parked, fills);
         let mut displaced = Vec::new();
         let waits = (parked.fingerprint.0, parked.estimate.work.as_mu());
         let joined = self.admission.join(now, ticket, parked, &mut displaced);
@@ -172,8 +172,8 @@ impl Brain {
             self.turn_away(now, request, refusal, actions);
         }
         while !self.admission.is_line_empty() {
-            let open = self.look(now);
-            let Some((request, parked)) = self.admission.next(now, &open) else { break };
+            let fills = self.look(now);
+            let Some((request, parked)) = self.admission.next(now, &fills) else { break };
             self.explaining.on_waited(request, |it| it.go(now));
             self.offered.on_left(request);
             let work = parked.estimate.work;
@@ -182,12 +182,12 @@ impl Brain {
                 self.admission.take_back(&parked.estimate);
                 Err(Refusal::Quarantined { scope })
             } else {
-                let mut there = self.placement.gather(&parked.ask(now), &self.fleet, &[]);
-                let placed = self.place(now, request, parked, &mut there, &open, actions);
-                self.placement.recycle(there);
+                let mut candidates = self.placement.gather(&parked.ask(now), &self.fleet, &[]);
+                let placed = self.place(now, request, parked, &mut candidates, &fills, actions);
+                self.placement.recycle(candidates);
                 placed
             };
-            self.admission.recycle(open);
+            self.admission.recycle(fills);
             match placed {
                 Ok(()) => self.admission.on_moved(now, work),
                 Err(refusal) => actions.push(Action::Refuse { request, refusal }),
@@ -202,15 +202,15 @@ impl Brain {
         now: Moment,
         request: RequestId,
         parked: Parked,
-        there: &mut Candidates,
+        candidates: &mut Candidates,
         fills: &Fills,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         let has_room = fills.rooms(self.admission.limits(&parked));
         let (ask, due) = (parked.ask(now), parked.estimate.due);
-        match self.placement.choose(&ask, there, due, has_room) {
+        match self.placement.choose(&ask, candidates, due, has_room) {
             Ok(replica) => {
-                self.send(now, request, parked.booking(replica), there, actions);
+                self.send(now, request, parked.booking(replica), candidates, actions);
                 Ok(())
             }
             Err(unpicked) => {
@@ -226,18 +226,18 @@ impl Brain {
         }
     }
 
-    /// Books a request at the replica that was chosen among `there`, and sends it.
+    /// Books a request at the replica that was chosen among `candidates`, and sends it.
     pub(super) fn send(
         &mut self,
         now: Moment,
         request: RequestId,
         booking: Booking,
-        there: &Candidates,
+        candidates: &Candidates,
         actions: &mut Vec<Action>,
     ) {
         let Some(mut booking) = self.detain(now, request, booking, actions) else { return };
-        let moved = self.placement.move_of(now, &booking, there, &self.fleet);
-        self.explain_choice(now, request, &booking, there, moved);
+        let moved = self.placement.move_of(now, &booking, candidates, &self.fleet);
+        self.explain_choice(now, request, &booking, candidates, moved);
         let (key, replica) = (booking.key, booking.replica);
         let Some(it) = self.fleet.get(replica) else { return };
         let candidate = candidate(it, now, self.fleet.strangers_usual());
@@ -379,7 +379,7 @@ impl Brain {
 
     /// Writes down why a request cannot go at once: of one that is not marked too, because it will be asked why
     /// it was slow.
-    fn explain_joining(&mut self, now: Moment, ticket: &Ticket, parked: &Parked, there: &Fills) {
+    fn explain_joining(&mut self, now: Moment, ticket: &Ticket, parked: &Parked, fills: &Fills) {
         if !self.explaining.is_marked(ticket.request) {
             if !self.explaining.mark_held(ticket.request) {
                 return;
@@ -387,7 +387,7 @@ impl Brain {
             self.explain_arrival(now, ticket.request, parked);
         }
         let open = self.placement.open(now, &self.fleet);
-        let prospect = self.admission.prospect(now, ticket, there, open);
+        let prospect = self.admission.prospect(now, ticket, fills, open);
         self.explaining.on_waited(ticket.request, |it| {
             it.cause = Some(prospect.cause);
             it.ahead_mu = prospect.ahead.as_mu();

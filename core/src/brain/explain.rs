@@ -218,23 +218,28 @@ impl Brain {
         now: Moment,
         request: RequestId,
         booking: &Booking,
-        there: &Candidates,
+        candidates: &Candidates,
         moved: Option<Move>,
     ) {
         if !self.explaining.is_explained(request) {
             return;
         }
-        let explanation = Explanation { moved, ..self.explanation(now, booking, there) };
+        let explanation = Explanation { moved, ..self.explanation(now, booking, candidates) };
         self.explaining.note(&explanation);
         if let Some(marked) = self.explaining.marked.get_mut(&request) {
             marked.choice = Some(explanation);
         }
     }
 
-    fn explanation(&mut self, now: Moment, booking: &Booking, there: &Candidates) -> Explanation {
-        let (ask, compared) = (booking.ask(now), there.compared());
+    fn explanation(
+        &mut self,
+        now: Moment,
+        booking: &Booking,
+        candidates: &Candidates,
+    ) -> Explanation {
+        let (ask, compared) = (booking.ask(now), candidates.compared());
         let weighed = self.placement.terms(&ask, compared);
-        let considered = compared.iter().map(|it| self.considered(it, there, &weighed));
+        let considered = compared.iter().map(|it| self.considered(it, candidates, &weighed));
         let mut considered: Vec<Considered> = considered.collect();
         let others = self.explaining.ask_others(&ask, compared, &considered);
         let chosen = considered.iter().find(|it| it.replica == booking.replica);
@@ -270,7 +275,7 @@ impl Brain {
     fn considered(
         &self,
         candidate: &Candidate,
-        there: &Candidates,
+        candidates: &Candidates,
         weighed: &[Terms],
     ) -> Considered {
         Considered {
@@ -279,7 +284,7 @@ impl Brain {
             weight: candidate.weight,
             in_flight: candidate.in_flight,
             terms: weighed.iter().find(|it| it.replica == candidate.id).copied(),
-            beyond: self.placement.beyond(there, candidate.place),
+            beyond: self.placement.beyond(candidates, candidate.place),
             booked_ms: 0.0,
             elsewhere: Vec::new(),
         }

@@ -104,7 +104,8 @@ pub fn sends_are_allowed(brain: &Brain, actions: &[Action]) -> bool {
     actions.iter().all(|action| match action {
         Action::Send { request, replica } => {
             let open = brain.fleet.get(*replica).is_some_and(|it| !it.leaving);
-            let fresh = brain.books.get(*request).is_some_and(|it| !it.past.tried.contains(replica));
+            let fresh =
+                brain.books.get(*request).is_some_and(|it| !it.past.tried.contains(replica));
             open && fresh
         }
         Action::Refuse { request, .. } => brain.books.get(*request).is_none(),

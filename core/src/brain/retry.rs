@@ -102,10 +102,10 @@ impl Brain {
     pub(super) fn place_again(&mut self, now: Moment, it: HeldBack, actions: &mut Vec<Action>) {
         let HeldBack { request, mut booking, since } = it;
         match self.pick_again(now, &booking) {
-            Ok((replica, there)) => {
+            Ok((replica, candidates)) => {
                 booking.replica = replica;
-                self.send(now, request, booking, &there, actions);
-                self.placement.recycle(there);
+                self.send(now, request, booking, &candidates, actions);
+                self.placement.recycle(candidates);
             }
             Err(Refusal::TriesSpent) if self.may_await(now, since, &booking) => {
                 self.poison.hold.take_in(HeldBack { request, booking, since });
@@ -131,12 +131,12 @@ impl Brain {
         }
         let (ask, due) = (booking.ask(now), booking.estimate.due);
         let avoid = self.poison.places_to_avoid(now, booking, &self.fleet);
-        let mut there = self.placement.gather(&ask, &self.fleet, &avoid);
-        let mut chosen = self.placement.choose(&ask, &mut there, due, |_| true);
+        let mut candidates = self.placement.gather(&ask, &self.fleet, &avoid);
+        let mut chosen = self.placement.choose(&ask, &mut candidates, due, |_| true);
         if chosen.is_err() {
-            self.placement.recycle(there);
-            there = self.placement.gather(&ask, &self.fleet, &booking.past.tried);
-            chosen = self.placement.choose(&ask, &mut there, due, |_| true);
+            self.placement.recycle(candidates);
+            candidates = self.placement.gather(&ask, &self.fleet, &booking.past.tried);
+            chosen = self.placement.choose(&ask, &mut candidates, due, |_| true);
         }
         let replica = chosen.map_err(|it| match it {
             Unpicked::None if kept_at.is_some() => self.no_replica_for(now, kept_at),
@@ -146,7 +146,7 @@ impl Brain {
         // A first attempt is not a retry, so it is free.
         let is_free = booking.past.tried.is_empty();
         if is_free || self.admission.retries.pay(booking.key.workload()) {
-            Ok((replica, there))
+            Ok((replica, candidates))
         } else {
             Err(Refusal::BudgetSpent)
         }

@@ -137,7 +137,13 @@ impl Brain {
     }
 
     /// Counts a request that is refused before it could wait.
-    pub(super) fn count_refused(&mut self, now: Moment, mark: u64, mu: f64, refusal: Refusal) {
+    pub(super) fn count_refused(
+        &mut self,
+        now: Moment,
+        fingerprint: u64,
+        mu: f64,
+        refusal: Refusal,
+    ) {
         match refusal {
             Refusal::OverContract { .. } => self.offered.on_beyond(mu),
             Refusal::NoReplica { .. }
@@ -146,8 +152,8 @@ impl Brain {
             | Refusal::DeadlinePassed { .. }
             | Refusal::WaitedOut { .. }
             | Refusal::SessionsFull { .. } => {
-                self.offered.on_refused(now, mark, mu);
-                self.tell_turned_away(mark);
+                self.offered.on_refused(now, fingerprint, mu);
+                self.tell_turned_away(fingerprint);
             }
             Refusal::TriesSpent
             | Refusal::BudgetSpent

@@ -118,20 +118,20 @@ impl Admission {
         classes.promise(claim.class.unwrap_or(classes.default_id()))
     }
 
-    /// Reserves what a request will use of its contract. `there` is where it may go: a request beyond its
+    /// Reserves what a request will use of its contract. It may go to `replicas`: a request beyond its
     /// contract may use idle capacity there.
     pub(super) fn reserve<'a>(
         &mut self,
         now: Moment,
         parked: &mut Parked,
-        there: impl Iterator<Item = (&'a Replica, f64)>,
+        replicas: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Result<(), Refusal> {
         let CostEstimate { class, tenant, work, tokens, .. } = parked.estimate;
         self.headroom.on_arrival(now, class.index(), work);
         let held = self.contracts.account(tenant).reserve(now, work, tokens);
         if held.usage == Use::BestEffort {
             let is_hard = self.contracts.account(tenant).is_hard();
-            let is_idle = !is_hard && self.has_idle(now, class, there);
+            let is_idle = !is_hard && self.has_idle(now, class, replicas);
             if !is_idle {
                 let account = self.contracts.holder(tenant, &held);
                 account.cancel(held);
@@ -149,12 +149,12 @@ impl Admission {
         &self,
         now: Moment,
         class: ClassId,
-        mut there: impl Iterator<Item = (&'a Replica, f64)>,
+        mut replicas: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> bool {
         let limit = self.headroom.limit(class.index()).times(IDLE_PART);
         let level = |it: &Replica| self.knees.fill(now, it);
         let fill = |it: &Replica, wait_ms| Fill { level: level(it), wait_ms, ..Fill::empty(it.id) };
-        self.line.is_empty() && there.any(|(it, wait_ms)| limit.admits(&fill(it, wait_ms)))
+        self.line.is_empty() && replicas.any(|(it, wait_ms)| limit.admits(&fill(it, wait_ms)))
     }
 
     /// Works out what each class may take now, and how full these replicas are, in order of id: each with how long
@@ -162,12 +162,12 @@ impl Admission {
     pub(super) fn look<'a>(
         &mut self,
         now: Moment,
-        there: impl Iterator<Item = (&'a Replica, f64)>,
+        replicas: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Fills {
         let elsewhere = &self.elsewhere;
         self.headroom.look(now, &self.line, |it| elsewhere.work(it), self.capacity_per_min);
         let mut fills = std::mem::take(&mut self.spare);
-        self.fill_all(now, there, &mut fills);
+        self.fill_all(now, replicas, &mut fills);
         if self.takes_turns() {
             let share = self.share(now);
             self.turns.take(now, self.headroom.widest(), share, &mut fills);
@@ -183,7 +183,7 @@ impl Admission {
     fn fill_all<'a>(
         &self,
         now: Moment,
-        there: impl Iterator<Item = (&'a Replica, f64)>,
+        replicas: impl Iterator<Item = (&'a Replica, f64)>,
         into: &mut Vec<Fill>,
     ) {
         // Where requests are not held, every replica has room. Held for itself only, a class is held by evidence:
@@ -195,7 +195,7 @@ impl Admission {
         let reading = |it| if is_long { reading::level(now, it, gap_ms) } else { 0.0 };
         let level = |it| knee(&self.knees, now, it);
         into.clear();
-        into.extend(there.map(|(it, wait_ms)| {
+        into.extend(replicas.map(|(it, wait_ms)| {
             let empty = Fill::empty(it.id);
             if holds {
                 Fill { level: level(it), wait_ms, reading: reading(it), ..empty }
@@ -206,9 +206,9 @@ impl Admission {
     }
 
     /// Tells whether a request may go to one of these without joining the line.
-    pub(super) fn admits(&self, parked: &Parked, there: &Fills) -> bool {
+    pub(super) fn admits(&self, parked: &Parked, fills: &Fills) -> bool {
         let is_first = self.line.is_empty() && !self.elsewhere.has_equal(parked.estimate.class);
-        is_first && self.scene(&there.0).admits(parked.lane(), there.0.iter())
+        is_first && self.scene(&fills.0).admits(parked.lane(), fills.0.iter())
     }
 
     /// Counts a request that does not join the line.
@@ -273,15 +273,15 @@ impl Admission {
         &self,
         now: Moment,
         ticket: &Ticket,
-        there: &Fills,
+        fills: &Fills,
         open: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Prospect {
-        let (there, mut all) = (there.0.iter(), Vec::new());
+        let (fills, mut all) = (fills.0.iter(), Vec::new());
         self.fill_all(now, open, &mut all);
-        let cause = self.scene(&all).cause(LaneKey::from(ticket.lane), there.clone());
+        let cause = self.scene(&all).cause(LaneKey::from(ticket.lane), fills.clone());
         // First some replica must have room, then those before it go.
         let limit = self.headroom.limit(ticket.class.index());
-        let opens_ms = there.map(|it| (it.wait_ms - limit.wait_ms).max(0.0));
+        let opens_ms = fills.map(|it| (it.wait_ms - limit.wait_ms).max(0.0));
         let opens_ms = opens_ms.fold(f64::INFINITY, f64::min);
         let opens = if opens_ms.is_finite() { opens_ms } else { 0.0 };
         let wait = self.predict_wait(now, ticket) + span_of_ms(opens);

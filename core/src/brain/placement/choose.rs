@@ -33,45 +33,47 @@ impl Placement {
         fleet: &Fleet,
         tried: &[ReplicaId],
     ) -> Candidates {
-        let mut them = std::mem::take(&mut self.spare);
-        them.list.clear();
-        them.terms.clear();
-        them.selection.clear();
-        them.is_bound = false;
+        let mut candidates = std::mem::take(&mut self.spare);
+        candidates.list.clear();
+        candidates.terms.clear();
+        candidates.selection.clear();
+        candidates.is_bound = false;
         if let Some(place) = ask.outline.kept_at {
             let keeper = keeper(fleet, place).filter(|it| {
                 !tried.contains(&it.id) && (it.admits_at_need(ask.now) || it.is_joining())
             });
-            them.list.extend(keeper.map(|it| candidate(it, ask.now, fleet.strangers_usual())));
-            them.is_bound = true;
-            return them;
+            candidates
+                .list
+                .extend(keeper.map(|it| candidate(it, ask.now, fleet.strangers_usual())));
+            candidates.is_bound = true;
+            return candidates;
         }
         if let Some(home) = self.closed_home(ask, fleet, tried).and_then(|it| fleet.get(it)) {
-            them.list.push(candidate(home, ask.now, fleet.strangers_usual()));
-            them.is_bound = true;
-            return them;
+            candidates.list.push(candidate(home, ask.now, fleet.strangers_usual()));
+            candidates.is_bound = true;
+            return candidates;
         }
         let now = ask.now;
-        self.select(ask, fleet, tried, &mut them.selection);
-        self.list(&mut them, now, fleet, tried, |it| it.admits(now));
-        if them.selection.is_divided
-            && self.should_spill(ask, &mut them)
-            && self.subsets.spill(now, ask.key, &mut them.selection)
+        self.select(ask, fleet, tried, &mut candidates.selection);
+        self.list(&mut candidates, now, fleet, tried, |it| it.admits(now));
+        if candidates.selection.is_divided
+            && self.should_spill(ask, &mut candidates)
+            && self.subsets.spill(now, ask.key, &mut candidates.selection)
         {
-            self.list(&mut them, now, fleet, tried, |it| it.admits(now));
+            self.list(&mut candidates, now, fleet, tried, |it| it.admits(now));
         }
-        if them.list.is_empty() {
+        if candidates.list.is_empty() {
             // A request that lost a replica has few tries: it waits for a token rather than be a trial.
             let is_retry = !tried.is_empty();
             let admits =
                 |it: &Replica| it.admits_at_need(now) && !(is_retry && it.breaker.may_come_back());
-            self.list(&mut them, now, fleet, tried, admits);
+            self.list(&mut candidates, now, fleet, tried, admits);
         }
-        if them.list.is_empty() && !self.starts_replicas {
+        if candidates.list.is_empty() && !self.starts_replicas {
             // Better a replica that has not shown itself yet than none.
-            self.list(&mut them, now, fleet, tried, Replica::is_joining);
+            self.list(&mut candidates, now, fleet, tried, Replica::is_joining);
         }
-        them
+        candidates
     }
 
     /// Lists the replicas that may take something, with how long the next prompt would wait at each for what is
@@ -101,66 +103,66 @@ impl Placement {
     pub(in crate::brain) fn choose(
         &mut self,
         ask: &Ask<'_>,
-        them: &mut Candidates,
+        candidates: &mut Candidates,
         due: Due,
         has_room: impl Fn(ReplicaId) -> bool,
     ) -> Result<ReplicaId, Unpicked> {
-        if them.list.is_empty() {
+        if candidates.list.is_empty() {
             return Err(Unpicked::None);
         }
-        if them.list.iter().any(|it| has_room(it.id)) {
-            them.list.retain(|it| has_room(it.id));
+        if candidates.list.iter().any(|it| has_room(it.id)) {
+            candidates.list.retain(|it| has_room(it.id));
         }
-        let first_token_ms = self.retain_timely(ask, them, due);
-        let Some(first) = them.list.first() else {
+        let first_token_ms = self.retain_timely(ask, candidates, due);
+        let Some(first) = candidates.list.first() else {
             return Err(Unpicked::TooLate { first_token_ms });
         };
-        if them.is_bound {
+        if candidates.is_bound {
             return Ok(first.id);
         }
         let ask = Ask { home: self.sessions.home(ask.now, ask.key), ..*ask };
-        let chosen = self.policy.pick(&ask, &them.list, &mut self.chance);
-        self.subsets.on_picked(&them.selection, them.list[chosen].place);
-        Ok(them.list[chosen].id)
+        let chosen = self.policy.pick(&ask, &candidates.list, &mut self.chance);
+        self.subsets.on_picked(&candidates.selection, candidates.list[chosen].place);
+        Ok(candidates.list[chosen].id)
     }
 
     /// Leaves out candidates that are predicted to be late; returns the shortest predicted TTFT.
-    fn retain_timely(&mut self, ask: &Ask<'_>, them: &mut Candidates, due: Due) -> f64 {
+    fn retain_timely(&mut self, ask: &Ask<'_>, candidates: &mut Candidates, due: Due) -> f64 {
         if due == Due::default() {
             return 0.0;
         }
-        self.weigh(ask, them);
-        let mut list = std::mem::take(&mut them.list);
+        self.weigh(ask, candidates);
+        let mut list = std::mem::take(&mut candidates.list);
         let mut soonest_ms = f64::INFINITY;
         list.retain(|it| {
-            let weighed = them.ttft_ms(it.id);
+            let weighed = candidates.ttft_ms(it.id);
             soonest_ms = soonest_ms.min(weighed.unwrap_or(it.load.wait_ms));
             due.can_be_met(ask.now, it.load.wait_ms, weighed)
         });
-        them.list = list;
+        candidates.list = list;
         soonest_ms
     }
 
     /// Asks the policy once how it weighs the candidates.
-    fn weigh(&mut self, ask: &Ask<'_>, them: &mut Candidates) {
-        let is_weighed = them.list.iter().all(|it| them.ttft_ms(it.id).is_some());
+    fn weigh(&mut self, ask: &Ask<'_>, candidates: &mut Candidates) {
+        let is_weighed = candidates.list.iter().all(|it| candidates.ttft_ms(it.id).is_some());
         if !is_weighed {
-            them.terms.clear();
-            self.policy.terms(ask, &them.list, &mut them.terms);
+            candidates.terms.clear();
+            self.policy.terms(ask, &candidates.list, &mut candidates.terms);
         }
     }
 
     /// Tells whether a subset cannot do: nothing in it takes the request, every replica has a long line, or, where
     /// the policy predicts it, none would begin to answer soon.
-    fn should_spill(&mut self, ask: &Ask<'_>, them: &mut Candidates) -> bool {
+    fn should_spill(&mut self, ask: &Ask<'_>, candidates: &mut Candidates) -> bool {
         let spill_wait_ms = span_ms(self.subsets.spill_wait(ask.promise.first_token));
-        if them.list.iter().all(|it| spill_wait_ms < it.load.wait_ms) {
+        if candidates.list.iter().all(|it| spill_wait_ms < it.load.wait_ms) {
             return true;
         }
         let Some(promise) = ask.promise.first_token else { return false };
         let longest_ms = span_ms(Subsets::first_token_max(promise));
-        self.weigh(ask, them);
-        !them.terms.is_empty() && them.terms.iter().all(|it| longest_ms < it.ttft_ms)
+        self.weigh(ask, candidates);
+        !candidates.terms.is_empty() && candidates.terms.iter().all(|it| longest_ms < it.ttft_ms)
     }
 
     /// Finds the session's replica if that takes no new sessions but may keep this one.
@@ -175,13 +177,13 @@ impl Placement {
 
     fn list(
         &self,
-        them: &mut Candidates,
+        candidates: &mut Candidates,
         now: Moment,
         fleet: &Fleet,
         tried: &[ReplicaId],
         admits: impl Fn(&Replica) -> bool,
     ) {
-        let Candidates { list, selection, .. } = them;
+        let Candidates { list, selection, .. } = candidates;
         let usual = fleet.strangers_usual();
         list.clear();
         list.extend(

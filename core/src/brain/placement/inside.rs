@@ -7,13 +7,13 @@ use crate::policy::Ask;
 
 use super::super::request::Booking;
 use super::Placement;
-use super::subsets::{Order, Peer, Selection, Sight};
+use super::subsets::{Order, PlannedReplica, Selection, Sight};
 
 impl Placement {
     /// Plans which workload may use which replicas, if it is time for that.
     pub(in crate::brain) fn plan_if_due(&mut self, now: Moment, fleet: &Fleet) {
         if self.subsets.is_due(now) {
-            self.subsets.plan(now, fleet.iter().map(peer));
+            self.subsets.plan(now, fleet.iter().map(planned));
         }
     }
 
@@ -120,8 +120,8 @@ fn sight(fleet: &Fleet, now: Moment, replica: ReplicaId, tried: &[ReplicaId]) ->
     Some(Sight { takes, out: is_out(it), heard_at: it.watch.hang.quiet_since() })
 }
 
-fn peer(replica: &Replica) -> Peer {
-    Peer {
+fn planned(replica: &Replica) -> PlannedReplica {
+    PlannedReplica {
         id: replica.id,
         place: replica.place,
         capacity_mu_per_min: replica.weight * replica.capacity_mu_per_min(),

@@ -114,7 +114,7 @@ impl Placement {
         &mut self,
         now: Moment,
         booking: &Booking,
-        there: &Candidates,
+        candidates: &Candidates,
         fleet: &Fleet,
     ) -> Option<Move> {
         if booking.is_question() {
@@ -128,13 +128,13 @@ impl Placement {
         let (Some(home), Some(chosen)) = (fleet.get(home), fleet.get(booking.replica)) else {
             return plain(LeaveCause::Lost);
         };
-        if let Some(cause) = self.cause(now, booking, there, (home, chosen)) {
+        if let Some(cause) = self.cause(now, booking, candidates, (home, chosen)) {
             return plain(cause);
         }
         let usual = fleet.strangers_usual();
         let mut both = [home, chosen].map(|it| candidate(it, now, usual));
         let prices = self.prices(booking, now, &mut both);
-        if prices.is_none() && there.ids().any(|it| it == home.id) {
+        if prices.is_none() && candidates.ids().any(|it| it == home.id) {
             return plain(LeaveCause::Rebalanced);
         }
         let waits = (home.booked_wait_ms(now), chosen.booked_wait_ms(now));
@@ -147,10 +147,10 @@ impl Placement {
         &self,
         now: Moment,
         booking: &Booking,
-        there: &Candidates,
+        candidates: &Candidates,
         (home, chosen): (&Replica, &Replica),
     ) -> Option<LeaveCause> {
-        let selection = &there.selection;
+        let selection = &candidates.selection;
         if home.leaving || home.weight <= 0.0 || self.subsets.is_drained(home.place) {
             Some(LeaveCause::Drained)
         } else if booking.past.tried.contains(&home.id) || !home.breaker.admits(now) {

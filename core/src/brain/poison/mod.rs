@@ -216,8 +216,9 @@ impl Poison {
             }
         }
         let count = |it: &Replica| suspects.get(&it.id).copied().unwrap_or(0);
-        let is_usable =
-            |it: &&Replica| 0.0 < it.weight && it.admits(now) && !booking.past.tried.contains(&it.id);
+        let is_usable = |it: &&Replica| {
+            0.0 < it.weight && it.admits(now) && !booking.past.tried.contains(&it.id)
+        };
         let least = fleet.iter().filter(is_usable).map(count).min().unwrap_or(0);
         avoid.extend(fleet.iter().filter(|it| least < count(it)).map(|it| it.id));
         avoid

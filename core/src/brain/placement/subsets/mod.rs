@@ -53,7 +53,7 @@ const DEMAND_HALF_LIFE: Duration = Duration::from_secs(20);
 
 /// What the planner is told of one replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Peer {
+pub(super) struct PlannedReplica {
     pub(super) id: ReplicaId,
     pub(super) place: Place,
     pub(super) capacity_mu_per_min: f64,
@@ -91,7 +91,7 @@ pub(super) struct Subsets {
     assignment: Arc<Assignment>,
     /// `None` while the pool is not divided.
     lookup: Option<Lookup>,
-    peers: Vec<Peer>,
+    planned: Vec<PlannedReplica>,
     /// How many there are, those included that are expected back after a start.
     replicas: usize,
     /// Since when a replica has been out, as far as planning saw it.
@@ -123,7 +123,7 @@ impl Subsets {
             demand: Sketch::new(WORKLOADS_MAX, DEMAND_HALF_LIFE),
             assignment: Arc::new(Assignment::empty()),
             lookup: None,
-            peers: Vec::new(),
+            planned: Vec::new(),
             replicas: 0,
             out_since: BTreeMap::new(),
             expected: None,
@@ -154,17 +154,17 @@ impl Subsets {
     }
 
     /// Plans a round for the replicas that are there.
-    pub(super) fn plan(&mut self, now: Moment, peers: impl Iterator<Item = Peer>) {
+    pub(super) fn plan(&mut self, now: Moment, replicas: impl Iterator<Item = PlannedReplica>) {
         self.stale = false;
         self.planned_at = now;
-        self.peers.clear();
-        self.peers.extend(peers);
-        self.peers.sort_unstable_by_key(|it| it.place);
-        let peers = &self.peers;
-        let is_there = |place: &Place| peers.binary_search_by_key(place, |it| it.place).is_ok();
+        self.planned.clear();
+        self.planned.extend(replicas);
+        self.planned.sort_unstable_by_key(|it| it.place);
+        let replicas = &self.planned;
+        let is_there = |place: &Place| replicas.binary_search_by_key(place, |it| it.place).is_ok();
         self.orders.zones.retain(|place, _| is_there(place));
         let members = self.members(now);
-        self.replicas = self.peers.len().max(members.len());
+        self.replicas = self.planned.len().max(members.len());
         let is_single = self.assignment.is_empty() && self.demand.len() < 2;
         let is_ruled = !self.settings.workloads.is_empty() || !self.orders.pinned.is_empty();
         if !is_ruled && (is_single || !self.settings.divides(self.replicas)) {
@@ -222,12 +222,12 @@ impl Subsets {
     /// Lists which replicas to plan for: those that are there and not out for long, and for a while after a
     /// start those that were there before.
     fn members(&mut self, now: Moment) -> Vec<FleetMember> {
-        let out: Vec<Place> = self.peers.iter().filter(|it| it.out).map(|it| it.place).collect();
+        let out: Vec<Place> = self.planned.iter().filter(|it| it.out).map(|it| it.place).collect();
         self.out_since.retain(|place, _| out.contains(place));
         for place in out {
             self.out_since.entry(place).or_insert(now);
         }
-        let present = self.peers.iter().filter(|it| !self.is_lost(now, it.place));
+        let present = self.planned.iter().filter(|it| !self.is_lost(now, it.place));
         let mut members: Vec<FleetMember> = present
             .map(|it| FleetMember {
                 draining: it.closed || self.orders.drained.contains(&it.place),
@@ -236,7 +236,7 @@ impl Subsets {
             })
             .collect();
         if self.expected.is_some_and(|until| now < until) {
-            let known = |place: &Place| self.peers.iter().any(|it| it.place == *place);
+            let known = |place: &Place| self.planned.iter().any(|it| it.place == *place);
             let usual = members.first().map_or(1.0, |it| it.capacity);
             let absent = self.assignment.all_holders().into_iter().filter(|it| !known(it));
             members.extend(absent.map(|it| FleetMember::new(it, usual)));
@@ -324,9 +324,9 @@ impl Subsets {
         self.totals.rounds
     }
 
-    fn peer(&self, place: Place) -> Option<&Peer> {
-        let found = self.peers.binary_search_by_key(&place, |it| it.place).ok()?;
-        Some(&self.peers[found])
+    fn planned_at(&self, place: Place) -> Option<&PlannedReplica> {
+        let found = self.planned.binary_search_by_key(&place, |it| it.place).ok()?;
+        Some(&self.planned[found])
     }
 
     /// Measures the memory of its tables.

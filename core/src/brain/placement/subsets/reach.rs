@@ -120,7 +120,7 @@ impl Subsets {
         (into.is_divided, into.inside) = (true, held.len());
         into.step = self.step_of(now, key.workload(), &look);
         let takes = |place: &&Place| {
-            let sight = self.peer(**place).and_then(|it| look(it.id));
+            let sight = self.planned_at(**place).and_then(|it| look(it.id));
             sight.is_some_and(|it| it.takes)
         };
         let missing = into.inside - into.chosen.iter().filter(takes).count();
@@ -128,7 +128,7 @@ impl Subsets {
             into.beyond = Some(Beyond::StandIn);
             self.extend(now, key, missing, into);
         }
-        let home = home.and_then(|home| self.peers.iter().find(|it| it.id == home));
+        let home = home.and_then(|home| self.planned.iter().find(|it| it.id == home));
         if let Some(home) = home.map(|it| it.place).filter(|it| !into.chosen.contains(it)) {
             self.stay(now, key, home, into);
         }
@@ -155,7 +155,7 @@ impl Subsets {
         look: impl Fn(ReplicaId) -> Option<Sight>,
     ) -> Option<Step> {
         let step = self.steps.get(workload)?;
-        let sight = self.peer(step.place).and_then(|it| look(it.id));
+        let sight = self.planned_at(step.place).and_then(|it| look(it.id));
         let is_open = sight.is_some_and(|it| !it.out && !step.is_settled(it.heard_at));
         let is_bound = is_open || self.troubles.has(now, workload);
         (is_bound && !self.is_lost(now, step.place)).then_some(step)

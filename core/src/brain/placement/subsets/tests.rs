@@ -57,9 +57,9 @@ impl At {
     }
 }
 
-fn peers(count: u32) -> Vec<Peer> {
+fn fleet(count: u32) -> Vec<PlannedReplica> {
     (0..count)
-        .map(|it| Peer {
+        .map(|it| PlannedReplica {
             id: ReplicaId(it),
             place: Place::of(&format!("http://gpu-{it}:8000")),
             capacity_mu_per_min: 100.0,
@@ -81,7 +81,7 @@ fn at_s(seconds: u64) -> Moment {
 fn planned(settings: SubsetSettings, replicas: u32) -> At {
     let mut subsets = At::new(settings);
     (1000..1002).for_each(|it| subsets.on_sent(at_s(0), key(it, 0), 1e-6, 1));
-    subsets.plan(at_s(1), peers(replicas).into_iter());
+    subsets.plan(at_s(1), fleet(replicas).into_iter());
     subsets
 }
 
@@ -92,7 +92,7 @@ fn subset(subsets: &mut At, key: SliceKey) -> Vec<Place> {
 
 /// Lists the replicas that may take the request at hand.
 fn allowed(subsets: &At) -> Vec<Place> {
-    subsets.peers.iter().map(|it| it.place).filter(|it| subsets.allows(*it)).collect()
+    subsets.planned.iter().map(|it| it.place).filter(|it| subsets.allows(*it)).collect()
 }
 
 /// Settings with a bound on spilling.
@@ -125,8 +125,8 @@ fn load(subsets: &mut At, workload: u32, mu_per_min: f64, seconds: std::ops::Ran
             subsets.on_sent(at_s(second), key, mu_per_min / 600.0, 1000);
         }
         if subsets.is_due(at_s(second)) {
-            let peers = subsets.peers.clone();
-            subsets.plan(at_s(second), peers.into_iter());
+            let planned = subsets.planned.clone();
+            subsets.plan(at_s(second), planned.into_iter());
         }
     }
 }
@@ -153,7 +153,7 @@ fn the_floor_is_a_sixteenth_of_the_pool_and_a_small_pool_is_not_divided() {
 #[test]
 fn a_session_may_stay_where_its_cache_is_unless_its_workload_is_in_trouble() {
     let mut subsets = planned(SubsetSettings::default(), 32);
-    let all = peers(32);
+    let all = fleet(32);
     let inside = subset(&mut subsets, key(1, 7));
     let home = *all.iter().find(|it| !inside.contains(&it.place)).unwrap();
     assert!(subsets.select(at_s(2), key(1, 7), Some(home.id), well));
@@ -208,7 +208,7 @@ fn a_dead_replica_has_the_same_stand_in_everywhere_and_is_replaced_after_a_while
     let mut one = planned(four.clone(), 16);
     let mut other = planned(four, 16);
     let before = subset(&mut one, key(1, 7));
-    let dead = peers(16).into_iter().find(|it| it.place == before[0]).unwrap().id;
+    let dead = fleet(16).into_iter().find(|it| it.place == before[0]).unwrap().id;
     for subsets in [&mut one, &mut other] {
         assert!(subsets.select(at_s(1), key(1, 7), None, only(|it| it != dead)));
         assert_eq!(subsets.at.chosen.len(), 5);
@@ -217,8 +217,8 @@ fn a_dead_replica_has_the_same_stand_in_everywhere_and_is_replaced_after_a_while
     let stand_in = one.at.chosen[4];
     assert!(!before.contains(&stand_in));
     let without = |subsets: &mut At, second| {
-        let peers = peers(16).into_iter().map(|it| Peer { out: it.id == dead, ..it });
-        subsets.plan(at_s(second), peers);
+        let planned = fleet(16).into_iter().map(|it| PlannedReplica { out: it.id == dead, ..it });
+        subsets.plan(at_s(second), planned);
     };
     without(&mut one, 10);
     assert_eq!(subset(&mut one, key(1, 7)), before, "perhaps it comes back");
@@ -230,7 +230,7 @@ fn a_dead_replica_has_the_same_stand_in_everywhere_and_is_replaced_after_a_while
 fn a_workload_that_silences_what_it_touches_reaches_its_subset_and_one_more() {
     for homes in [false, true] {
         let mut subsets = planned(SubsetSettings::default(), 64);
-        let all = peers(64);
+        let all = fleet(64);
         let id = |place: Place| all.iter().find(|it| it.place == place).unwrap().id;
         let mut reached: Vec<ReplicaId> = Vec::new();
         for step in 0..200_u32 {
@@ -259,7 +259,7 @@ fn a_step_beyond_the_subset_is_the_only_one_until_something_is_heard_of_it() {
     let beyond = subsets.at.chosen[inside.len()..].to_vec();
     assert_eq!(beyond.len(), 16);
     let (step, home) = (beyond[2], *beyond.last().unwrap());
-    let home_id = peers(32).iter().find(|it| it.place == home).unwrap().id;
+    let home_id = fleet(32).iter().find(|it| it.place == home).unwrap().id;
     subsets.on_placed(at_s(2), key(1, 7), step, Duration::from_secs(3), well);
     let mut beyond_at = |second, home, look: fn(ReplicaId) -> Option<Sight>| {
         subsets.select(at_s(second), key(1, 8), home, look);
@@ -286,10 +286,10 @@ fn nobody_is_confined_to_replicas_that_are_gone_for_good() {
     subsets.on_lost(at_s(1), key(1, 7), Some((ReplicaId(99), at_s(0))));
     subsets.on_gone(ReplicaId(99));
     let without = |subsets: &mut At, second| {
-        let gone = |it: &Peer| before.contains(&it.place);
-        let peers: Vec<Peer> =
-            peers(32).into_iter().map(|it| Peer { out: gone(&it), ..it }).collect();
-        subsets.plan(at_s(second), peers.into_iter());
+        let gone = |it: &PlannedReplica| before.contains(&it.place);
+        let planned: Vec<PlannedReplica> =
+            fleet(32).into_iter().map(|it| PlannedReplica { out: gone(&it), ..it }).collect();
+        subsets.plan(at_s(second), planned.into_iter());
         subsets.select(at_s(second), key(1, 7), None, well);
         subsets.at.chosen.clone()
     };
@@ -345,7 +345,7 @@ fn tables_stay_within_bytes_whatever_workloads_come() {
     for number in 0..200_000_u32 {
         subsets.on_sent(at_s(1), key(number, number), 1.0, 10);
     }
-    let all = peers(64);
+    let all = fleet(64);
     (2..10).for_each(|it| subsets.plan(at_s(it * 2), all.iter().copied()));
     assert!(subsets.bytes() < 1 << 20, "{}", subsets.bytes());
 }

@@ -71,7 +71,7 @@ impl Subsets {
             mu_per_min: load.load_of(&it.slice) * 60.0,
         };
         let slices = if divided { self.assignment.iter().map(slice).collect() } else { Vec::new() };
-        let replicas = u32::try_from(self.peers.len()).unwrap_or(u32::MAX);
+        let replicas = u32::try_from(self.planned.len()).unwrap_or(u32::MAX);
         AssignmentView {
             generation: self.assignment.generation(),
             divided,
@@ -91,7 +91,7 @@ impl Subsets {
 
     /// Lists the sessions that stand out: each asks for more than a tenth of what a usual replica can do.
     fn hot_keys(&self, load: &LoadMap) -> Vec<KeyLoad> {
-        let serving = self.peers.iter().filter(|it| !it.closed && !it.out);
+        let serving = self.planned.iter().filter(|it| !it.closed && !it.out);
         let (count, capacity) = serving.fold((0.0, 0.0), |(count, capacity), it| {
             (count + 1.0, capacity + it.capacity_mu_per_min / 60.0)
         });

@@ -30,7 +30,7 @@ fn a_workload_grows_with_its_demand_and_no_further_than_its_cap() {
 #[test]
 fn alone_in_a_pool_a_workload_has_all_of_it_and_keeps_it_when_another_comes() {
     let mut subsets = At::new(SubsetSettings::default());
-    subsets.plan(at_s(0), peers(12).into_iter());
+    subsets.plan(at_s(0), fleet(12).into_iter());
     load(&mut subsets, 1, 50.0, 1..60);
     assert!(
         !subsets.select(at_s(1), key(1, 7), None, well),

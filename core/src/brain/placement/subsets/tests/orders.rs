@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn orders_are_obeyed() {
     let mut subsets = planned(SubsetSettings::default(), 16);
-    let all = peers(16);
+    let all = fleet(16);
     let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
     let workload = key(1, 0).workload();
     let replicas = vec![ReplicaId(3), ReplicaId(9)];
@@ -27,7 +27,7 @@ fn orders_are_obeyed() {
 #[test]
 fn a_pin_in_a_small_pool_takes_nothing_from_others_and_leaves_no_trace() {
     let mut subsets = planned(SubsetSettings::default(), 3);
-    let all = peers(3);
+    let all = fleet(3);
     let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
     let workload = key(1, 0).workload();
     subsets.obey(at_s(2), Order::Pin { workload, replicas: vec![ReplicaId(2)] }, place);
@@ -47,8 +47,8 @@ fn an_assignment_from_before_is_taken_up_even_if_replicas_come_back_slowly() {
     let kept = before.view(at_s(60)).assignment;
     let mut after = At::new(SubsetSettings::default());
     after.obey(at_s(0), Order::Restore { assignment: Arc::clone(&kept) }, |_| None);
-    after.plan(at_s(1), peers(6).into_iter());
-    after.plan(at_s(10), peers(16).into_iter());
+    after.plan(at_s(1), fleet(6).into_iter());
+    after.plan(at_s(10), fleet(16).into_iter());
     for workload in 0..50 {
         let key = key(workload, 7);
         assert_eq!(subset(&mut after, key)[..2], kept.find(key).holders[..2]);
@@ -61,7 +61,7 @@ fn the_replicas_of_a_workload_are_spread_over_zones() {
     let four = SubsetSettings { floor: Some(4), ..SubsetSettings::default() };
     let mut subsets = At::new(four);
     (1000..1002).for_each(|it| subsets.on_sent(at_s(0), key(it, 0), 1e-6, 1));
-    let all = peers(16);
+    let all = fleet(16);
     let place = |id: ReplicaId| Some(all[usize::try_from(id.0).unwrap()].place);
     // Twelve replicas in one zone, four in the other.
     let zone_of = |id: ReplicaId| if id.0 < 12 { 7 } else { 8 };
