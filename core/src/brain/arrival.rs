@@ -155,7 +155,7 @@ impl Brain {
         let waits = (parked.fingerprint.0, parked.estimate.work.as_mu());
         let joined = self.admission.join(now, ticket, parked, &mut displaced);
         if joined.is_ok() {
-            self.offered.on_waiting(request, waits.0, waits.1);
+            self.sizing.offered.on_waiting(request, waits.0, waits.1);
         }
         for (request, refusal) in displaced {
             self.turn_away(now, request, refusal, actions);
@@ -175,7 +175,7 @@ impl Brain {
             let fills = self.look(now);
             let Some((request, parked)) = self.admission.next(now, &fills) else { break };
             self.explaining.on_waited(request, |it| it.go(now));
-            self.offered.on_left(request);
+            self.sizing.offered.on_left(request);
             let work = parked.estimate.work;
             // Replicas may have died under copies of it while it waited.
             let placed = if let Some(scope) = self.examine(now, parked.key, parked.fingerprint) {

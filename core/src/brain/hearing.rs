@@ -139,7 +139,9 @@ impl Brain {
             self.admission.spend_elsewhere(now, tenant, spent);
             if !tells_demand {
                 let offered_mu = spent.0.as_mu();
-                self.offered.on_elsewhere(OfferedWork { offered_mu, ..OfferedWork::default() });
+                self.sizing
+                    .offered
+                    .on_elsewhere(OfferedWork { offered_mu, ..OfferedWork::default() });
             }
         }
         let prompt = (&opened.chain, opened.block_tokens, opened.adapter);

@@ -36,11 +36,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::cluster::News;
-use crate::cost::MeanRequest;
 use crate::domain::Moment;
 use crate::fleet::Fleet;
 use crate::prefix::PrefixIndex;
-use crate::scaling::Offered;
 use crate::tokens::TOKENS_MAX;
 
 pub use admission::Cause;
@@ -73,6 +71,7 @@ use notice::Notices;
 use peers::Peers;
 use placement::Placement;
 use poison::Poison;
+use sizing::Sizing;
 
 /// How often the session table is swept a little.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -98,10 +97,7 @@ pub struct Brain {
     peers: Peers,
     explaining: Explaining,
     notices: Notices,
-    /// The work that is asked for, for the one that sizes the pool.
-    offered: Offered,
-    /// What requests take, in the mean.
-    usual: MeanRequest,
+    sizing: Sizing,
     swept_at: Moment,
 }
 
@@ -126,8 +122,7 @@ impl Brain {
             peers: Peers::new(settings.router),
             explaining: Explaining::default(),
             notices: Notices::default(),
-            offered: Offered::default(),
-            usual: MeanRequest::default(),
+            sizing: Sizing::default(),
             swept_at: Moment::ZERO,
             settings,
         }

@@ -124,7 +124,7 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.explaining.forget(request);
-        self.offered.on_left(request);
+        self.sizing.offered.on_left(request);
         if self.admission.leave(request) || self.on_left_hold(now, request) {
             return;
         }
@@ -197,7 +197,7 @@ impl Brain {
         };
         let predicted = booking.estimate.work.as_mu();
         let hardware = std::sync::Arc::clone(&replica.hardware);
-        self.offered.on_settled(predicted, replica.hardware.mu(bill.cost_ms));
+        self.sizing.offered.on_settled(predicted, replica.hardware.mu(bill.cost_ms));
         self.admission.settle(now, booking.key, &booking.estimate, &hardware, bill);
         self.learn_usual(&hardware.cost, &came);
         self.tell_ended(request, booking, &bill);

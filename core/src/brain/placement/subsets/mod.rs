@@ -324,7 +324,7 @@ impl Subsets {
         self.totals.rounds
     }
 
-    fn planned_at(&self, place: Place) -> Option<&PlannedReplica> {
+    fn replica_at(&self, place: Place) -> Option<&PlannedReplica> {
         let found = self.planned.binary_search_by_key(&place, |it| it.place).ok()?;
         Some(&self.planned[found])
     }

@@ -120,7 +120,7 @@ impl Subsets {
         (into.is_divided, into.inside) = (true, held.len());
         into.step = self.step_of(now, key.workload(), &look);
         let takes = |place: &&Place| {
-            let sight = self.planned_at(**place).and_then(|it| look(it.id));
+            let sight = self.replica_at(**place).and_then(|it| look(it.id));
             sight.is_some_and(|it| it.takes)
         };
         let missing = into.inside - into.chosen.iter().filter(takes).count();
@@ -155,7 +155,7 @@ impl Subsets {
         look: impl Fn(ReplicaId) -> Option<Sight>,
     ) -> Option<Step> {
         let step = self.steps.get(workload)?;
-        let sight = self.planned_at(step.place).and_then(|it| look(it.id));
+        let sight = self.replica_at(step.place).and_then(|it| look(it.id));
         let is_open = sight.is_some_and(|it| !it.out && !step.is_settled(it.heard_at));
         let is_bound = is_open || self.troubles.has(now, workload);
         (is_bound && !self.is_lost(now, step.place)).then_some(step)
