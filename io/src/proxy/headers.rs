@@ -191,14 +191,8 @@ impl NamedInConnection {
 mod tests {
     use cleave_core::protocol::{Allowed, ENGINE_HEADERS};
 
+    use super::super::testing::header_map as map;
     use super::*;
-
-    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pair = |it: &(&'static str, &'static str)| {
-            (HeaderName::from_static(it.0), HeaderValue::from_static(it.1))
-        };
-        pairs.iter().map(pair).collect()
-    }
 
     #[test]
     fn what_concerns_one_connection_is_not_passed_on() {

@@ -359,14 +359,8 @@ fn changes(before: &HeaderMap, after: &HeaderMap) -> HeaderChanges {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::header_map as map;
     use super::*;
-
-    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pair = |it: &(&'static str, &'static str)| {
-            (HeaderName::from_static(it.0), HeaderValue::from_static(it.1))
-        };
-        pairs.iter().map(pair).collect()
-    }
 
     #[test]
     fn changes_lead_from_one_head_to_the_other() {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use cleave_core::brain;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::replicas::{Access, ProbeSettings};
 use crate::telemetry::{AccessLog, LogFormat};
@@ -79,6 +80,13 @@ pub(crate) fn settings() -> ProxySettings {
 
 pub(crate) fn router() -> Arc<Router> {
     Router::new(settings(), AccessLog::new(LogFormat::Text, false))
+}
+
+pub(crate) fn header_map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+    let pair = |it: &(&'static str, &'static str)| {
+        (HeaderName::from_static(it.0), HeaderValue::from_static(it.1))
+    };
+    pairs.iter().map(pair).collect()
 }
 
 /// A listener at an address that is free.

@@ -17,10 +17,7 @@ const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","c
 async fn a_client_that_leaves_before_the_first_byte_ends_the_request_at_the_replica() {
     let (replica, mut requests) = Scripted::by_hand().await;
     let router = Router::start(&[replica.url()], "").await;
-    let mut client = Wire::connect(router.address).await;
-    client.send(&Request::chat("hi").bytes()).await;
-    let mut exchange = requests.next().await;
-    exchange.body().await;
+    let (client, mut exchange) = requests.ask(router.address, &Request::chat("hi")).await;
     drop(client);
     exchange.wire.closed().await;
     router.until("nothing is in flight", |it| it.pools[0].requests_in_flight == 0).await;

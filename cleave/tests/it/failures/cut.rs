@@ -37,11 +37,8 @@ pub(super) fn expect_cut_event(text: &str) {
 async fn broken_off(path: &str, sent: &str) -> String {
     let (replica, mut requests) = Scripted::by_hand().await;
     let router = Router::start(&[replica.url()], "").await;
-    let mut client = Wire::connect(router.address).await;
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
-    client.send(&Request::post(path, body).bytes()).await;
-    let mut exchange = requests.next().await;
-    exchange.body().await;
+    let (mut client, mut exchange) = requests.ask(router.address, &Request::post(path, body)).await;
     exchange.send(sse_head()).await;
     exchange.chunk(sent).await;
     let head = client.head().await.unwrap();
@@ -88,10 +85,7 @@ async fn a_stream_that_falls_silent_ends_with_an_error_event() {
 async fn an_answer_of_known_length_that_breaks_off_is_cut_for_the_client_too() {
     let (replica, mut requests) = Scripted::by_hand().await;
     let router = Router::start(&[replica.url()], "").await;
-    let mut client = Wire::connect(router.address).await;
-    client.send(&Request::chat("hi").bytes()).await;
-    let mut exchange = requests.next().await;
-    exchange.body().await;
+    let (mut client, mut exchange) = requests.ask(router.address, &Request::chat("hi")).await;
     exchange.send("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\nnot all").await;
     assert_eq!(client.head().await.unwrap().status(), 200);
     client.piece().await.unwrap().unwrap();

@@ -193,12 +193,18 @@ impl Requests {
 
     /// Opens a stream whose first event the replica has sent and the client has not read.
     pub(crate) async fn open(&mut self, router: SocketAddr, request: &Request) -> (Wire, Exchange) {
+        let (client, mut exchange) = self.ask(router, request).await;
+        exchange.send(sse_head()).await;
+        exchange.chunk("data: 1\n\n").await;
+        (client, exchange)
+    }
+
+    /// Sends a request through the router, which the replica has read and not answered.
+    pub(crate) async fn ask(&mut self, router: SocketAddr, request: &Request) -> (Wire, Exchange) {
         let mut client = Wire::connect(router).await;
         client.send(&request.bytes()).await;
         let mut exchange = self.next().await;
         exchange.body().await;
-        exchange.send(sse_head()).await;
-        exchange.chunk("data: 1\n\n").await;
         (client, exchange)
     }
 }
