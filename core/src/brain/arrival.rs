@@ -245,7 +245,7 @@ impl Brain {
         let held = self.placement.on_sent(request, &booking.ask(now), &candidate);
         booking.account = books::quote(now, &booking, &candidate, held);
         self.tell_opened(request, &mut booking, &candidate, chain);
-        booking.progress = None;
+        booking.mark = None;
         self.explain_booking(request, booking.account.ttft_ms);
         let charge = booking.account.charge;
         self.change(replica, |it| it.on_sent(now, charge));

@@ -136,7 +136,7 @@ impl Brain {
         let Some(booking) = self.close(now, request) else { return };
         let usage = believed(now, &booking, usage);
         self.settle(now, (request, &booking), usage, outcome == Outcome::Done);
-        self.books.learn(&mut self.fleet, &booking, outcome, usage);
+        self.books.learn(now, &mut self.fleet, &booking, outcome, usage);
         self.tell_lesson(&booking, usage, outcome == Outcome::Done);
         self.health.learn(&booking, usage);
         self.learning.on_ended(now, &self.fleet, &booking, usage, outcome == Outcome::Done);

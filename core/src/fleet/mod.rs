@@ -8,6 +8,7 @@ mod ledger;
 mod pace;
 mod reported_load;
 mod sequence_limit;
+mod slow;
 mod watch;
 
 use std::sync::Arc;
@@ -19,9 +20,10 @@ pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
 pub use elsewhere::Elsewhere;
 pub use hang::{ExpectedSilence, HangDetector, HangVerdict, Silence, SilenceModel, SilentWork};
 pub use ledger::{Drift, Ledger, Load, ms, settled_us};
-pub use pace::{Gap, Pace, median};
+pub use pace::Pace;
 pub use reported_load::{ReportedLoad, Strangers};
 pub use sequence_limit::SequenceLimit;
+pub use slow::{SlowDetector, median};
 pub use watch::Watch;
 
 /// How much the newest prompt counts in the mean of what prompts take.
@@ -211,6 +213,7 @@ impl Replica {
     pub fn reprice(&mut self, hardware: Arc<Hardware>, stretch: f64) {
         self.hardware = hardware;
         self.pace.rebase(stretch);
+        self.watch.slow.rebase(stretch);
     }
 
     /// Notes that a connection broke under a request, which may be the request's own doing.

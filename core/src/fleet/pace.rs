@@ -1,86 +1,39 @@
-//! How fast is a replica beside the others, each measured against what its own class promises? The gaps between the
-//! tokens of its streams are held against what they should take, with two memories. The long one prices: a hot
-//! GPU, a noisy neighbour or coefficients that are wrong for one class show there, and its times are stretched by as
-//! much. The short one takes out a replica that lags several times behind. Only the comparison counts: a model that is
-//! wrong about all replicas alike corrects none of them, and a busy replica is predicted to be slower; a limit in
-//! milliseconds would put out whole pools at their busiest hour. What is not confirmed fades, so that a replica that
-//! was shunned for its slowness is tried again.
+//! How fast a replica is beside the others, each measured against what its own class promises. A
+//! hot GPU, a noisy neighbour or coefficients that are wrong for one class show here, and its times
+//! are stretched by as much. Only the comparison counts: a model that is wrong about all replicas
+//! alike corrects none of them. What is not confirmed fades, so that a replica that was shunned for
+//! its slowness is tried again.
 
 use std::time::Duration;
 
 use crate::domain::{Moment, span_ms};
 
-/// How much the newest gap counts in the long memory.
-const SHARE_OF_NEWEST: f64 = 1.0 / 128.0;
-/// How many gaps it takes until half of what they show is believed.
-const HALF_BELIEF: f64 = 64.0;
+/// How much the newest request counts.
+const SHARE_OF_NEWEST: f64 = 1.0 / 16.0;
+/// How many requests it takes until half of what they show is believed.
+const HALF_BELIEF: f64 = 8.0;
 /// How long it takes until half of what was shown is forgotten.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 /// Deviations this small are noise; in logarithms, so about 15 %.
 const NOISE: f64 = 0.15;
-/// What one gap may show at most, as a factor either way.
+/// What one request may show at most, as a factor either way.
 const SHOWN_MAX: f64 = 8.0;
 /// What is believed at most, as a factor either way.
 const FACTOR_MAX: f64 = 4.0;
 
-/// How much the newest gap counts in the short memory.
-const SHARE_OF_NEWEST_LATELY: f64 = 0.1;
-/// Gaps that the short memory must have seen before it says anything.
-const GAPS_MIN: u32 = 16;
-/// Gaps older than this are not in the short memory.
-const LATELY: Duration = Duration::from_secs(30);
-/// A ratio of this many times the pool's median is slow.
-const SLOW_FACTOR: f64 = 4.0;
-/// How long it must last.
-const SLOW_FOR: Duration = Duration::from_secs(10);
-/// Replicas that must have shown their pace before one is called slow against the others.
-const PEERS_MIN: usize = 3;
-
-/// The time in which a stream wrote some tokens.
-#[derive(Clone, Copy, Debug)]
-pub struct Gap {
-    pub taken_ms: f64,
-    /// For those tokens and the prompts that were read meanwhile.
-    pub predicted_ms: f64,
-    /// For the prompts that wait. They may be half read, and count once they are: for now they excuse a delay.
-    pub waiting_ms: f64,
-    /// Whether its replica was short of memory. Streams that stand still for that are no sign of a slow one.
-    pub is_crowded: bool,
-}
-
-/// What has been seen of one replica's pace.
-#[derive(Clone, Copy, Debug)]
+/// What has been seen of one replica's speed.
+#[derive(Debug)]
 pub struct Pace {
-    /// Time that gaps took, and what was predicted of them, older ones fading. Sums and not a mean of ratios: a
-    /// prompt that delays one gap is counted in the next.
-    taken_ms: f64,
-    predicted_ms: f64,
-    gaps: f64,
+    /// Mean logarithm of time taken over time predicted.
+    log_ratio: f64,
+    requests: f64,
     noted_at: Moment,
     factor: f64,
-    lately: Lately,
-}
-
-/// The short memory.
-#[derive(Clone, Copy, Debug, Default)]
-struct Lately {
-    /// Mean of time taken over time predicted.
-    ratio: f64,
-    gaps: u32,
-    noted_at: Moment,
-    slow_since: Option<Moment>,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self {
-            taken_ms: 0.0,
-            predicted_ms: 0.0,
-            gaps: 0.0,
-            noted_at: Moment::ZERO,
-            factor: 1.0,
-            lately: Lately::default(),
-        }
+        Self { log_ratio: 0.0, requests: 0.0, noted_at: Moment::ZERO, factor: 1.0 }
     }
 }
 
@@ -90,104 +43,110 @@ impl Pace {
         self.factor
     }
 
-    /// The ratio of time taken to time predicted of late, once enough was seen.
-    pub fn lately(&self) -> Option<f64> {
-        (GAPS_MIN <= self.lately.gaps).then_some(self.lately.ratio)
-    }
-
-    pub fn note(&mut self, now: Moment, gap: &Gap) {
-        let Gap { taken_ms, predicted_ms, waiting_ms, is_crowded } = *gap;
-        let ratio = taken_ms / predicted_ms;
+    pub fn note(&mut self, now: Moment, taken: Duration, predicted_ms: f64) {
+        let ratio = span_ms(taken) / predicted_ms;
         if !ratio.is_finite() || ratio <= 0.0 {
             return;
         }
-        let shown_ms = predicted_ms * ratio.clamp(1.0 / SHOWN_MAX, SHOWN_MAX);
-        let kept = 1.0 - SHARE_OF_NEWEST;
-        self.taken_ms = kept * self.taken_ms + shown_ms;
-        self.predicted_ms = kept * self.predicted_ms + predicted_ms;
-        self.gaps += 1.0;
+        let shown = ratio.clamp(1.0 / SHOWN_MAX, SHOWN_MAX).ln();
+        // The first few are averaged, so that the very first does not linger.
+        let share = SHARE_OF_NEWEST.max(1.0 / (self.requests + 1.0));
+        self.log_ratio += share * (shown - self.log_ratio);
+        self.requests += 1.0;
         self.noted_at = now;
-        if !is_crowded {
-            self.lately.note(now, taken_ms / (predicted_ms + waiting_ms));
-        }
     }
 
     /// Notes that predictions are `stretch` times as long from now on; how it compares stays as it is.
     pub fn rebase(&mut self, stretch: f64) {
-        let (predicted_ms, ratio) = (self.predicted_ms * stretch, self.lately.ratio / stretch);
-        if predicted_ms.is_finite() && ratio.is_finite() {
-            (self.predicted_ms, self.lately.ratio) = (predicted_ms, ratio);
+        let moved = self.log_ratio - stretch.ln();
+        if self.is_known() && moved.is_finite() {
+            self.log_ratio = moved;
         }
     }
 
-    /// Tells whether it has been slow for too long against `median`, that of its pool.
-    pub fn is_slow(&mut self, now: Moment, median: f64) -> bool {
-        // A replica whose last gaps are old may be well by now.
-        let is_fresh = now.since(self.lately.noted_at) < LATELY;
-        let slow = is_fresh && self.lately().is_some_and(|it| SLOW_FACTOR * median < it);
-        let since = &mut self.lately.slow_since;
-        *since = if slow { since.or(Some(now)) } else { None };
-        since.is_some_and(|since| SLOW_FOR <= now.since(since))
-    }
-
-    /// Begins the short memory anew.
-    pub fn forget_lately(&mut self) {
-        self.lately = Lately::default();
-    }
-
     fn is_known(&self) -> bool {
-        0.0 < self.predicted_ms
-    }
-
-    fn log_ratio(&self) -> f64 {
-        (self.taken_ms / self.predicted_ms).ln()
+        0.0 < self.requests
     }
 
     fn compare(&mut self, now: Moment, median: f64) {
         let age = span_ms(now.since(self.noted_at)) / span_ms(HALF_LIFE);
-        let belief = self.gaps / (self.gaps + HALF_BELIEF) * (-age).exp2();
-        let deviation = belief * (self.log_ratio() - median);
+        let belief = self.requests / (self.requests + HALF_BELIEF) * (-age).exp2();
+        let deviation = belief * (self.log_ratio - median);
         let beyond_noise = deviation.signum() * (deviation.abs() - NOISE).max(0.0);
         self.factor = beyond_noise.exp().clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
-    }
-}
-
-impl Lately {
-    fn note(&mut self, now: Moment, ratio: f64) {
-        if LATELY <= now.since(self.noted_at) {
-            *self = Self::default();
-        }
-        self.noted_at = now;
-        self.ratio +=
-            if self.gaps == 0 { ratio } else { SHARE_OF_NEWEST_LATELY * (ratio - self.ratio) };
-        self.gaps = self.gaps.saturating_add(1);
     }
 }
 
 /// Compares the replicas of a pool with each other.
 pub(super) fn compare<'a>(now: Moment, paces: impl Iterator<Item = &'a mut Pace>) {
     let mut paces: Vec<&mut Pace> = paces.filter(|it| it.is_known()).collect();
-    paces.sort_by(|a, b| a.log_ratio().total_cmp(&b.log_ratio()));
+    paces.sort_by(|a, b| a.log_ratio.total_cmp(&b.log_ratio));
     let (Some(low), Some(high)) =
         (paces.get(paces.len().saturating_sub(1) / 2), paces.get(paces.len() / 2))
     else {
         return;
     };
-    let median = f64::midpoint(low.log_ratio(), high.log_ratio());
+    let median = f64::midpoint(low.log_ratio, high.log_ratio);
     for it in paces {
         it.compare(now, median);
     }
 }
 
-/// Finds the median of what the replicas of a pool have shown of late; `None` where too few have. Sorts what it is
-/// given.
-pub fn median(ratios: &mut [f64]) -> Option<f64> {
-    if ratios.len() < PEERS_MIN {
-        return None;
-    }
-    ratios.sort_by(f64::total_cmp);
-    Some(ratios[(ratios.len() - 1) / 2])
-}
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::ZERO + Duration::from_secs(seconds)
+    }
+
+    /// Lets each replica serve requests that take its ratio times as long as predicted.
+    fn fleet(ratios: &[f64], requests: u32) -> Vec<Pace> {
+        let mut paces: Vec<Pace> = ratios.iter().map(|_| Pace::default()).collect();
+        for (pace, ratio) in paces.iter_mut().zip(ratios) {
+            (0..requests)
+                .for_each(|_| pace.note(at(0), Duration::from_secs(1).mul_f64(*ratio), 1e3));
+        }
+        compare(at(0), paces.iter_mut());
+        paces
+    }
+
+    #[test]
+    fn a_slow_replica_is_found_and_the_others_are_left_alone() {
+        let paces = fleet(&[1.0, 1.05, 3.0, 0.95], 60);
+        assert!((2.0..3.0).contains(&paces[2].factor()), "{}", paces[2].factor());
+        for it in [0, 1, 3] {
+            assert!((paces[it].factor() - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_prediction_that_is_wrong_about_all_replicas_alike_corrects_none() {
+        assert!(fleet(&[2.0, 2.0, 2.0], 60).iter().all(|it| (it.factor() - 1.0).abs() < 1e-9));
+        assert!(
+            (fleet(&[2.5], 60)[0].factor() - 1.0).abs() < 1e-9,
+            "no other replica to compare with"
+        );
+    }
+
+    #[test]
+    fn one_bad_request_changes_nothing() {
+        let mut paces = fleet(&[1.0, 1.0, 1.0], 30);
+        paces[0].note(at(0), Duration::from_secs(5), 1e3);
+        compare(at(0), paces.iter_mut());
+        assert!((paces[0].factor() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_not_confirmed_fades_and_no_factor_leaves_its_bounds() {
+        let mut paces = fleet(&[1.0, 1.0, 1e6], 500);
+        assert!(paces[2].factor() <= FACTOR_MAX);
+        assert!(3.0 < paces[2].factor());
+        compare(at(600), paces.iter_mut());
+        assert!((paces[2].factor() - 1.0).abs() < 0.01);
+        paces[0].note(at(600), Duration::ZERO, 1e3);
+        paces[0].note(at(600), Duration::from_secs(1), 0.0);
+        compare(at(600), paces.iter_mut());
+        assert!(paces.iter().all(|it| it.factor().is_finite()));
+    }
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::domain::{Moment, Report, float};
 
-use super::HangDetector;
+use super::{HangDetector, SlowDetector};
 
 /// From this share of its KV memory on, a replica may have to put streams aside for want of it. Blocks
 /// that are not full, and answers longer than expected, take more than the books say.
@@ -17,6 +17,7 @@ const WORKING_FOR: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
     pub hang: HangDetector,
+    pub slow: SlowDetector,
     /// When it was last asked for a token, and how long that may take; `None` once the result is in.
     pub asked: Option<(Moment, Duration)>,
     pub last_asked: Moment,

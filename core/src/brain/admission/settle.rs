@@ -66,8 +66,8 @@ impl Admission {
     ) {
         let account = &booking.account;
         // The first byte is the first token only if the answer streams.
-        if let (0, Some(first_at)) = (account.streamed_tokens, account.first_at) {
-            let taken_ms = span_ms(first_at.since(account.sent_at));
+        if let (0, Some(first)) = (account.streamed_tokens, account.first) {
+            let taken_ms = span_ms(first.at.since(account.sent_at));
             self.knees.on_first_token(replica, account.sent_at, taken_ms, account.ttft_ms);
         }
         let Some(held) = &mut booking.estimate.held else { return };

@@ -95,7 +95,7 @@ struct Timed {
 impl Timed {
     fn new(now: Moment, booking: &Booking, replica: &Replica, all: Computed) -> Self {
         let (account, hardware) = (&booking.account, &replica.hardware);
-        let shown = replica.pace.lately().unwrap_or_else(|| replica.pace.factor());
+        let shown = replica.watch.slow.ratio().unwrap_or_else(|| replica.pace.factor());
         let speed = shown.clamp(SPEED_RANGE.0, SPEED_RANGE.1);
         let read_ms = speed * hardware.step.step_ms(&StepWork::of(all.new, all.cached));
         let batch = f64::from(replica.booked().saturating_add(1));
@@ -104,7 +104,7 @@ impl Timed {
         let passed_ms = span_ms(now.since(account.sent_at));
         // A stream whose first token has not come has written none.
         let unseen = if booking.extent.streams { 0.0 } else { f64::INFINITY };
-        let since_first = account.first_at.map_or(unseen, |it| span_ms(now.since(it)));
+        let since_first = account.first.map_or(unseen, |it| span_ms(now.since(it.at)));
         Self {
             passed_ms,
             writing_ms: (passed_ms - ttft_ms).min(since_first),

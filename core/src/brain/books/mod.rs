@@ -10,8 +10,11 @@ mod ttft_error;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage, span_ms};
-use crate::fleet::{Drift, Fleet, Load, settled_us};
+use crate::cost::StepWork;
+use crate::domain::{
+    Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage, float, span_ms,
+};
+use crate::fleet::{Drift, Fleet, Load, Replica, ms, settled_us};
 use crate::policy::Candidate;
 use crate::tokens::{Lengths, LengthsEntry, Lesson, Recent, TokenErrors};
 
@@ -19,11 +22,13 @@ pub(super) use computed::{Computed, believed};
 pub use ttft_error::TtftError;
 
 use super::event::Outcome;
-use super::request::{Account, Booking};
+use super::request::{Account, Booking, First};
 use prefill_timers::PrefillTimers;
 
 /// How many workloads' drift is kept.
 const WORKLOADS_MAX: usize = 256;
+/// Answers shorter than this say little about speed.
+const PACED_TOKENS_MIN: u32 = 16;
 
 /// How far predictions were off for one workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +109,9 @@ impl Books {
             return false;
         }
         booking.account.read(now, &mut it.ledger);
-        booking.account.first_at = Some(now);
+        let ((_, answering), load) = (it.ledger.counts(), it.ledger.load());
+        let (kv_tokens, prefilled_us) = (load.kv_tokens, it.ledger.prefilled_us());
+        booking.account.first = Some(First { at: now, answering, kv_tokens, prefilled_us });
         true
     }
 
@@ -133,10 +140,10 @@ impl Books {
         let Some(booking) = self.requests.get_mut(&request) else { return };
         let Some(it) = fleet.get_mut(booking.replica) else { return };
         let account = &mut booking.account;
-        let Some(first_at) = account.first_at else { return };
+        let Some(first) = account.first else { return };
         if account.streamed_tokens == 0 {
             // Only now is it sure that this is a stream, which shows its first token.
-            let seen_ms = span_ms(first_at.since(account.sent_at));
+            let seen_ms = span_ms(first.at.since(account.sent_at));
             self.ttft_error.note(account.ttft_ms, seen_ms);
         }
         account.streamed_tokens = account.streamed_tokens.max(output_tokens);
@@ -164,13 +171,15 @@ impl Books {
         Some(booking)
     }
 
-    /// Learns from a request that is over: how long prompts and answers are, and how far the prediction was off.
+    /// Learns from a request that is over: how long prompts and answers are, how far the prediction
+    /// was off, how fast the replica is.
     pub(super) fn learn(
         &mut self,
+        now: Moment,
         fleet: &mut Fleet,
         booking: &Booking,
         outcome: Outcome,
-        usage: Usage,
+        mut usage: Usage,
     ) {
         let Booking { key, extent, outline, account, .. } = booking;
         self.lengths.on_ended(*key, extent, outline, usage, outcome == Outcome::Done);
@@ -181,6 +190,8 @@ impl Books {
             let workload = self.drifts.get_or_insert(key.workload().into());
             workload.note(account.predicted_us, settled);
         }
+        usage.output = usage.output.or(Some(account.streamed_tokens));
+        note_pace(it, now, account, usage);
     }
 
     /// Learns from an answer that another router relayed.
@@ -248,7 +259,23 @@ pub(super) fn quote(
         gap_ms: candidate.load.gap_ms(),
         expected_ms: 0,
         is_read: false,
-        first_at: None,
+        first: None,
         streamed_tokens: 0,
     }
+}
+
+/// Compares how long an answer took with how long it should have, beside all that went on there.
+fn note_pace(replica: &mut Replica, now: Moment, account: &Account, usage: Usage) {
+    let Some(first) = account.first.filter(|_| PACED_TOKENS_MIN <= account.streamed_tokens) else {
+        return;
+    };
+    let tokens = f64::from(usage.output.unwrap_or(0).max(1));
+    let ((_, answering), load) = (replica.ledger.counts(), replica.ledger.load());
+    let batch = f64::midpoint(f64::from(first.answering), f64::from(answering + 1));
+    let own_tokens = load.kv_tokens + account.charge.kv_tokens;
+    let context = f64::midpoint(float(first.kv_tokens), float(own_tokens));
+    let step = StepWork::answers(batch, context);
+    let held_up_ms = ms(replica.ledger.prefilled_since(first.prefilled_us));
+    let predicted_ms = tokens * replica.hardware.step.step_ms(&step) + held_up_ms;
+    replica.pace.note(now, now.since(first.at), predicted_ms);
 }

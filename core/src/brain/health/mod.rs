@@ -92,10 +92,10 @@ impl Health {
 
     /// Learns how fast prompts are read, where the engine tells how much of one was cached.
     pub(super) fn learn(&mut self, booking: &Booking, usage: Usage) {
-        if let (Some(first_at), Some(input), Some(cached)) =
-            (booking.account.first_at, usage.input, usage.cached)
+        if let (Some(first), Some(input), Some(cached)) =
+            (booking.account.first, usage.input, usage.cached)
         {
-            let took = first_at.since(booking.account.sent_at);
+            let took = first.at.since(booking.account.sent_at);
             self.model.on_first_token(input.saturating_sub(cached), took);
         }
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, Report};
-use crate::fleet::{Fleet, Probe, Replica, SequenceLimit, Standing};
+use crate::fleet::{Fleet, Probe, Replica, SequenceLimit, SlowDetector, Standing};
 
 use super::{Finding, Health, any_is_up, change};
 
@@ -95,7 +95,7 @@ impl Health {
     ) {
         let Some(it) = fleet.get_mut(replica) else { return };
         it.breaker.on_restarted();
-        it.pace.forget_lately();
+        it.watch.slow = SlowDetector::default();
         it.sequence_limit = SequenceLimit::default();
         found.push(Finding::Restarted { replica });
     }

@@ -6,12 +6,14 @@
 
 use std::time::Duration;
 
-use crate::domain::{Extent, Moment, ReplicaId};
-use crate::fleet::{ExpectedSilence, Fleet, HangVerdict, Reason, Replica, SilentWork, Standing};
+use crate::domain::{Extent, Moment, ReplicaId, span_ms};
+use crate::fleet::{
+    ExpectedSilence, Fleet, HangVerdict, Reason, Replica, SilentWork, Standing, ms,
+};
 
-use super::super::request::{Booking, Progress};
+use super::super::request::Booking;
 use super::probes::ask;
-use super::slowness::{gap, note_crowding, step_ms};
+use super::slowness::{note_crowding, step_ms};
 use super::{Finding, Health, change, change_for};
 
 /// A silence shorter than this is not looked into.
@@ -33,7 +35,7 @@ impl Health {
         found: &mut Vec<Finding>,
     ) {
         let Some(it) = fleet.get(booking.replica) else { return };
-        booking.progress = Some(Progress::of(now, 0, &it.ledger));
+        booking.mark = Some((now, 0, it.ledger.prefilled_us()));
         self.on_sign(fleet, booking.replica, now, found);
     }
 
@@ -48,12 +50,21 @@ impl Health {
     ) {
         let Some(it) = fleet.get_mut(booking.replica) else { return };
         note_crowding(now, it);
-        let progress = Progress::of(now, tokens, &it.ledger);
-        if let Some(before) = booking.progress.replace(progress)
-            && before.tokens < tokens
+        let prefilled_us = it.ledger.prefilled_us();
+        let before = booking.mark.replace((now, tokens, prefilled_us));
+        if let Some((at, tokens_before, prefilled_us_before)) = before
+            && tokens_before < tokens
+            && !it.watch.was_crowded(at)
         {
-            let gap = gap(it, &before, &progress);
-            it.pace.note(now, &gap);
+            let new_tokens = f64::from(tokens - tokens_before);
+            let context = booking.outline.prompt_tokens.saturating_add(tokens);
+            // Prompts that were read meanwhile, or wait, explain a delay; those that wait are counted
+            // whole, which forgives too much rather than too little.
+            let waiting_us = it.ledger.load().prefill_us;
+            let read_since_us = it.ledger.prefilled_since(prefilled_us_before);
+            let read_ms = ms(read_since_us) + ms(waiting_us);
+            let predicted_ms = new_tokens * step_ms(it, context) + read_ms;
+            it.watch.slow.on_gap(now, span_ms(now.since(at)), predicted_ms);
         }
         self.on_sign(fleet, booking.replica, now, found);
     }

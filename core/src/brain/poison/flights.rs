@@ -23,7 +23,7 @@ pub(super) struct Flight {
 impl Flight {
     pub(super) const fn of(booking: &Booking) -> Self {
         let Booking { replica, key, fingerprint, .. } = *booking;
-        let is_new = booking.past.is_first && booking.account.first_at.is_none();
+        let is_new = booking.past.is_first && booking.account.first.is_none();
         Self { replica, key, fingerprint, is_new }
     }
 }

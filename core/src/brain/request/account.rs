@@ -29,26 +29,18 @@ pub(in crate::brain) struct Account {
     /// Whether its prompt is taken to be read, and its answer to be written.
     pub(in crate::brain) is_read: bool,
     /// Set at its first byte: from then on it cannot go elsewhere.
-    pub(in crate::brain) first_at: Option<Moment>,
+    pub(in crate::brain) first: Option<First>,
     /// Tokens of its answer that have come so far.
     pub(in crate::brain) streamed_tokens: u32,
 }
 
-/// How far an answer had come at some moment, and how things stood at its replica.
+/// How things stood at the replica when the answer began.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::brain) struct Progress {
+pub(in crate::brain) struct First {
     pub(in crate::brain) at: Moment,
-    pub(in crate::brain) tokens: u32,
     pub(in crate::brain) answering: u32,
     pub(in crate::brain) kv_tokens: u64,
     pub(in crate::brain) prefilled_us: u64,
-}
-
-impl Progress {
-    pub(in crate::brain) const fn of(at: Moment, tokens: u32, ledger: &Ledger) -> Self {
-        let ((_, answering), kv_tokens) = (ledger.counts(), ledger.load().kv_tokens);
-        Self { at, tokens, answering, kv_tokens, prefilled_us: ledger.prefilled_us() }
-    }
 }
 
 impl Account {
@@ -63,6 +55,6 @@ impl Account {
     /// Tells whether its answer has begun, and about when it should have.
     pub(super) fn began_in_time(&self) -> bool {
         let in_time = span_of_ms(self.ttft_ms) * 2 + LATE_AFTER;
-        self.first_at.is_some_and(|it| it.since(self.sent_at) <= in_time)
+        self.first.is_some_and(|it| it.at.since(self.sent_at) <= in_time)
     }
 }

@@ -13,7 +13,7 @@ use crate::policy::Ask;
 
 use super::Move;
 
-pub(super) use account::{Account, Progress};
+pub(super) use account::{Account, First};
 pub(super) use estimate::{CostEstimate, Due, PromptSize, target};
 pub use fingerprint::Fingerprint;
 pub(super) use seen::{Mark, PromptsRead, TimesSeen};
@@ -31,8 +31,8 @@ pub(super) struct Booking {
     /// Why its session left its replica, if it did.
     pub(super) moved: Option<Move>,
     pub(super) fingerprint: Fingerprint,
-    /// How far its answer had come at the last report.
-    pub(super) progress: Option<Progress>,
+    /// Its last report of progress: the moment, its tokens, and what the replica had read by then.
+    pub(super) mark: Option<(Moment, u32, u64)>,
     /// What costs are learned from.
     pub(super) seen: TimesSeen,
     /// What it was expected to cost, and what it holds of its contract.
@@ -83,7 +83,7 @@ impl Booking {
             moved_from: None,
             moved: None,
             fingerprint,
-            progress: None,
+            mark: None,
             seen: TimesSeen::default(),
             estimate,
         }
@@ -100,7 +100,7 @@ impl Booking {
     }
 
     pub(super) fn is_answering(&self) -> bool {
-        self.account.first_at.is_some()
+        self.account.first.is_some()
     }
 
     /// Tells whether its answer has begun, and about when it should have: one that came through a hang
