@@ -201,11 +201,18 @@ impl Stream {
     /// Tells whether an object with figures may begin in the chunk. In streams that end with figures
     /// every other event says that it has none.
     fn speaks_of_usage(&self, chunk: &[u8]) -> bool {
-        self.mark.find_iter(chunk).any(|at| {
-            let rest = chunk[at + MARK.len()..].trim_ascii_start();
+        let mut from = 0;
+        while let Some(at) = self.mark.find(&chunk[from..]) {
+            let end = from + at + MARK.len();
+            let rest = chunk[end..].trim_ascii_start();
             let value = rest.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
-            rest.is_empty() || value.is_some_and(|it| it.is_empty() || it.starts_with(b"{"))
-        })
+            if rest.is_empty() || value.is_some_and(|it| it.is_empty() || it.starts_with(b"{")) {
+                return true;
+            }
+            // In a text that is no JSON, the quote at the end may begin the word once more.
+            from = end - 1;
+        }
+        false
     }
 
     /// Takes in some of a line, or the rest of it. A line that comes whole is walked through only if

@@ -182,6 +182,13 @@ fn usage_is_found_in_a_long_answer_wherever_the_network_cuts_it() {
 }
 
 #[test]
+fn two_words_that_share_a_quote_are_both_looked_at() {
+    // No engine sends this, but the cut of the network must not decide what is read of it.
+    let answer = "data: {\"a: {\"usage\"usage\":{\"prompt_tokens\":7}}\n\n";
+    assert_eq!(usage(Api::Chat, true, answer).input, Some(7));
+}
+
+#[test]
 fn nothing_is_read_of_an_answer_that_is_none() {
     let mut meter = Meter::blind();
     meter.on_chunk(br#"{"usage":{"prompt_tokens":3,"completion_tokens":4}}"#);
