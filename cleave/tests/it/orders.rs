@@ -156,7 +156,11 @@ async fn the_admin_port_speaks_tls_where_it_has_a_certificate() {
     let replica = Scripted::answering(json_answer(200, "{}")).await;
     let settings = format!("admin.tls = {{ cert = \"{cert}\", key = \"{key}\" }}");
     let router = Router::start_with(&config(&[(&replica.url(), 1.0)], &settings));
-    let stream = authority.connect(router.admin).await.expect("the certificate is shown");
+    // As curl and Prometheus offer them. The port does not speak HTTP/2, so it must not choose it.
+    let offered = ["h2", "http/1.1"];
+    let stream = authority.connect_offering(router.admin, &offered).await;
+    let stream = stream.expect("the certificate is shown");
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
     let mut client = Wire::over(stream);
     let health = client.ask(&Request::get("/healthz")).await;
     assert_eq!((health.status(), health.text()), (200, "ok\n"));

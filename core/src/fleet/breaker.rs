@@ -336,14 +336,10 @@ impl Breaker {
     fn on_probe_passed(&mut self, now: Moment) {
         match self.standing {
             Standing::Joining => self.on_success(now),
-            // It was well all the time; it may be cold.
-            Standing::Out { reason: Reason::NotReady, .. } => {
+            // It was well all the time, and now it lists its models: a request shows nothing more. It may be cold.
+            Standing::Out { reason, .. } if reason.is_unfit() => {
                 (self.up_since, self.room) = (now, Some(TRICKLE_FIRST));
                 self.standing = Standing::Up;
-            }
-            Standing::Out { reason, .. } if reason.is_unfit() => {
-                self.proved = true;
-                self.standing = Standing::Out { reason, until: now };
             }
             // Not of one that was lost again and again: it must stay away for its whole pause.
             Standing::Out {

@@ -133,10 +133,11 @@ fn settle_files(raw: EngineTlsSection, path: &str, findings: &mut Findings) -> E
     EngineTlsFiles { ca, identity, server_name: server_name.map(|it| it.0.0) }
 }
 
-/// Settles the certificate that clients or operators see.
+/// Settles the certificate that clients or operators see, on a port that speaks the protocols `alpn`.
 pub(super) fn settle_tls(
     path: &str,
     raw: TlsSection,
+    alpn: &[&str],
     findings: &mut Findings,
 ) -> Option<ServerTls> {
     let (cert_path, key_path) = (format!("{path}.cert"), format!("{path}.key"));
@@ -156,7 +157,7 @@ pub(super) fn settle_tls(
                 let remedy = "give a certificate chain and its key, both as PEM";
                 findings.report(at, Wrong::new(error, remedy));
             };
-            ServerTls::read(&cert, &key, &["h2", "http/1.1"]).map_err(report).ok()
+            ServerTls::read(&cert, &key, alpn).map_err(report).ok()
         }
         TlsSection { cert: Some(_), key: None } => {
             let remedy = format!("add {key_path}, the PEM file of its private key");

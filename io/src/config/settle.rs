@@ -33,7 +33,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let audit_file = raw.admin.audit_file.take();
     trust::check_audit(audit_file.as_deref(), findings);
     let admin = settle_admin(raw.admin, findings);
-    let tls = access::settle_tls("tls", raw.tls, findings);
+    let tls = access::settle_tls("tls", raw.tls, &["h2", "http/1.1"], findings);
     let watch = brain::WatchSettings { idle: raw.health.token_after.0 };
     let probe = ProbeSettings::from(raw.health);
     let line = tenancy::settle_line(raw.line, raw.classes, findings);
@@ -149,7 +149,7 @@ fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSetti
         listen: listen.0,
         keda_listen: keda_listen.map(|it| it.0),
         tokens: trust::settle_tokens(only, tokens, findings),
-        tls: access::settle_tls("admin.tls", tls, findings),
+        tls: access::settle_tls("admin.tls", tls, &["http/1.1"], findings),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
         compared: Vec::new(),
         replayer: None,

@@ -2,8 +2,8 @@
 //! that cannot be written down is not carried out. The file is opened for each line, because orders are
 //! rare and the file may be rotated.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -41,8 +41,25 @@ impl AuditLog {
         let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         let mut line = serde_json::to_vec(&Line { at, entry })?;
         line.push(b'\n');
-        OpenOptions::new().create(true).append(true).open(file)?.write_all(&line)
+        let mut file = OpenOptions::new().create(true).read(true).append(true).open(file)?;
+        if is_cut_off(&mut file)? {
+            line.insert(0, b'\n');
+        }
+        file.write_all(&line)
     }
+}
+
+/// Tells whether the last line of the file has no end: the disk was full in the middle of it. The order was refused,
+/// and the next one must not stand on the same line.
+fn is_cut_off(file: &mut File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 #[cfg(test)]
@@ -57,8 +74,13 @@ mod tests {
         log.write(&entry).unwrap();
         log.write(&AuditEntry { of: Some("x\n\"y".to_owned()), ..entry.clone() }).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
-        std::fs::remove_file(&file).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
+        std::fs::write(&file, format!("{text}{{\"at\":\"cut o")).unwrap();
+        log.write(&entry).unwrap();
+        let after = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(after.lines().count(), 4, "{after}");
+        assert!(after.lines().next_back().unwrap().starts_with("{\"at\":\"20"), "{after}");
         assert!(text.contains(r#","by":"alice","order":"freeze","pool":"p"}"#), "{text}");
         assert!(AuditLog(Some("/dev/full".into())).write(&entry).is_err());
         assert!(AuditLog(None).write(&entry).is_ok());

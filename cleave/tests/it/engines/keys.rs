@@ -136,6 +136,9 @@ async fn a_key_is_taken_up_when_its_file_changes() {
     file.write("ek-of-tomorrow");
     let told = news.until(|it| it.state == "out").await;
     assert_eq!(told.reason.as_deref(), Some("unauthorized"));
+    // The right one brings it back by itself: no request has to try it.
+    file.write(KEY);
+    router.until("the replica is back", |it| it.count(|it| it.state == "up") == 1).await;
 }
 
 #[tokio::test]

@@ -142,12 +142,22 @@ impl Authority {
 
     /// Connects under TLS as one that trusts this authority; nothing where another certificate is shown.
     pub(crate) async fn connect(&self, address: SocketAddr) -> Option<TlsStream<TcpStream>> {
+        self.connect_offering(address, &[]).await
+    }
+
+    /// The same with an offer of protocols, the preferred one first.
+    pub(crate) async fn connect_offering(
+        &self,
+        address: SocketAddr,
+        alpn: &[&str],
+    ) -> Option<TlsStream<TcpStream>> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
+        let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(self.roots())
             .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
         let stream = TcpStream::connect(address).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()

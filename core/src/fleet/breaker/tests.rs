@@ -185,7 +185,11 @@ fn one_that_does_not_take_our_key_comes_back_by_its_list_of_models_alone() {
     breaker.on_generated(at(100), at(100), true);
     assert!(!breaker.admits(at(100)) && !breaker.admits_at_need(at(100)));
     breaker.on_probe(at(101), Probe::Passed);
-    assert!(breaker.admits(at(101)));
+    assert_eq!(
+        (breaker.standing(), breaker.room()),
+        (Standing::Up, Some(2)),
+        "no request tries it"
+    );
 }
 
 #[test]
