@@ -44,10 +44,10 @@ pub fn ledger_matches_requests(brain: &Brain) -> bool {
         *sum += booking.account.charge;
     }
     brain.fleet.iter().zip(sums).all(|(replica, (waiting, answering, sum))| {
-        let there = replica.elsewhere.counts();
-        replica.in_flight == waiting + answering
+        let there = replica.ledger.elsewhere().counts();
+        replica.sent.in_flight() == waiting + answering
             && replica.ledger.counts() == (waiting + there.0, answering + there.1)
-            && replica.own_load() == sum
+            && replica.ledger.own_load() == sum
     })
 }
 
@@ -61,7 +61,8 @@ pub fn ledger_matches_peers(brain: &Brain) -> bool {
     }
     brain.fleet.iter().all(|replica| {
         let (waiting, answering, sum) = sums.get(&replica.id).copied().unwrap_or_default();
-        replica.elsewhere.counts() == (waiting, answering) && replica.elsewhere.load() == sum
+        replica.ledger.elsewhere().counts() == (waiting, answering)
+            && replica.ledger.elsewhere().load() == sum
     })
 }
 
@@ -88,9 +89,9 @@ pub fn contracts_match_requests(brain: &Brain) -> bool {
 /// Nothing is left: all that came was answered, and every book is closed.
 pub fn books_are_empty(brain: &Brain) -> bool {
     let is_idle = brain.fleet.iter().all(|it| {
-        it.in_flight == 0
-            && it.ledger.counts() == it.elsewhere.counts()
-            && it.own_load() == Load::default()
+        it.sent.in_flight() == 0
+            && it.ledger.counts() == it.ledger.elsewhere().counts()
+            && it.ledger.own_load() == Load::default()
     });
     let nobody_waits = brain.admission.is_line_empty() && brain.poison.hold.is_empty();
     let line = brain.admission.line();

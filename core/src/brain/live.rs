@@ -61,7 +61,7 @@ impl Brain {
     /// Says in a word how a replica is, and why, as operators are shown it.
     pub(super) fn state_of(&self, it: &Replica) -> (&'static str, Option<&'static str>) {
         let state = it.state();
-        let name = match (state.name, self.placement.is_drained(it.place), it.in_flight) {
+        let name = match (state.name, self.placement.is_drained(it.place), it.sent.in_flight()) {
             ("up", true, 0) => "drained",
             ("up", true, _) => "draining",
             (name, ..) => name,
@@ -77,16 +77,16 @@ impl Brain {
                 id: it.id,
                 state,
                 reason,
-                in_flight: it.in_flight,
+                in_flight: it.sent.in_flight(),
                 sessions: self.placement.sessions_at(it.id),
-                sent_total: it.sent_total,
-                failed_total: it.failed_total,
+                sent_total: it.sent.total(),
+                failed_total: it.sent.failed_total(),
                 report: it.reported.report(),
                 in_flight_mu: it.in_flight_mu(),
                 capacity_mu_per_min: it.capacity_mu_per_min(),
                 fill: self.admission.fill(now, it),
                 pace: it.pace.factor(),
-                kv_tokens: it.own_load().kv_tokens,
+                kv_tokens: it.ledger.own_load().kv_tokens,
             }
         });
         let line = self.admission.line();

@@ -28,7 +28,7 @@ impl Brain {
     }
 
     pub(super) fn release_if_done(&mut self, replica: ReplicaId, actions: &mut Vec<Action>) {
-        if self.fleet.get(replica).is_some_and(|it| it.leaving && it.in_flight == 0) {
+        if self.fleet.get(replica).is_some_and(|it| it.leaving && it.sent.in_flight() == 0) {
             self.fleet.leave(replica);
             self.placement.on_left(replica);
             self.admission.on_left(replica);

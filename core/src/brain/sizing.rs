@@ -42,7 +42,7 @@ impl Brain {
         let came = self.sizing.offered.take();
         let sessions = self.admission.sessions();
         let counted = sample.ready + sample.unhealthy;
-        let is_worked = |it: &&Replica| 0 < it.in_flight && !it.leaving;
+        let is_worked = |it: &&Replica| 0 < it.sent.in_flight() && !it.leaving;
         let mut worked = self.fleet.iter().filter(is_worked).peekable();
         let is_frozen = worked.peek().is_some()
             && worked.all(|it| it.reported.report().is_some() && !it.watch.is_working(now));
@@ -66,7 +66,7 @@ impl Brain {
     /// where none is.
     fn capacity(&self) -> Option<f64> {
         let there = || self.fleet.iter().filter(|it| self.stays(it) && !it.is_joining());
-        let warm = there().filter(|it| WARM_AFTER <= it.sent_total);
+        let warm = there().filter(|it| WARM_AFTER <= it.sent.total());
         let shown = mean(warm.map(|it| self.within_promises(&it.hardware) / it.pace.factor()));
         let told = || mean(there().map(|it| self.within_promises(&it.hardware)));
         let to_come = || self.admission.hardware_to_come().map(|it| self.within_promises(it));

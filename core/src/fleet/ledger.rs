@@ -3,13 +3,19 @@
 //! until its first token, an answer for as much of it as is still to come. It knows no requests: the
 //! holder of a charge hands it in again when it changes and once more when it is over.
 
+mod elsewhere;
+
 use std::ops::{AddAssign, SubAssign};
 
 use crate::cost::RequestCost;
 use crate::domain::{Extent, Moment, Outline, Usage, span_ms};
 
+pub use elsewhere::Elsewhere;
+
 /// How long a prompt that was read is remembered: about as long as an answer takes to write.
 const READ_MEMORY_MS: f64 = 10_000.0;
+/// How much the newest prompt counts in the mean of what prompts take.
+const SHARE_OF_NEWEST: f64 = 1.0 / 32.0;
 
 /// The most that one request is booked with. A million of them add up to far less than overflows, and no
 /// router has as many in flight.
@@ -134,7 +140,7 @@ pub fn settled_us(cost: &RequestCost, outline: &Outline, cached_tokens: u32, usa
     us(cost.cost_ms(input - cached, cached, output, context))
 }
 
-/// The books of one replica.
+/// The books of one replica: what this router and those that it hears of have booked there.
 #[derive(Debug, Default)]
 pub struct Ledger {
     load: Load,
@@ -147,6 +153,8 @@ pub struct Ledger {
     /// Those that were read lately, fading, as of the last of them.
     read_ms: f64,
     read_at: Moment,
+    prefill_ms_mean: f64,
+    elsewhere: Elsewhere,
     pub drift: Drift,
 }
 
@@ -158,6 +166,11 @@ impl Ledger {
     /// Requests whose answer has not begun, and those whose answer is being written.
     pub const fn counts(&self) -> (u32, u32) {
         (self.waiting, self.answering)
+    }
+
+    /// The average prefill of a request here, by the cost model.
+    pub const fn prefill_ms_mean(&self) -> f64 {
+        self.prefill_ms_mean
     }
 
     pub const fn prefilled_us(&self) -> u64 {
@@ -175,6 +188,7 @@ impl Ledger {
         }
         self.waiting += 1;
         self.load += charge;
+        self.prefill_ms_mean += SHARE_OF_NEWEST * (ms(charge.prefill_us) - self.prefill_ms_mean);
     }
 
     /// Takes a prompt off the line, at its first token.

@@ -2,11 +2,11 @@
 //! be sent more. It never chooses and never asks: the brain tells it what happened.
 
 mod breaker;
-mod elsewhere;
 mod hang;
 mod ledger;
 mod pace;
 mod reported_load;
+mod sent;
 mod sequence_limit;
 mod slow;
 mod watch;
@@ -17,17 +17,14 @@ use crate::cost::Hardware;
 use crate::domain::{Moment, Place, ReplicaId};
 
 pub use breaker::{Breaker, BreakerSettings, Probe, Reason, Standing};
-pub use elsewhere::Elsewhere;
 pub use hang::{ExpectedSilence, HangDetector, HangVerdict, Silence, SilenceModel, SilentWork};
-pub use ledger::{Drift, Ledger, Load, ms, settled_us};
+pub use ledger::{Drift, Elsewhere, Ledger, Load, ms, settled_us};
 pub use pace::Pace;
 pub use reported_load::{ReportedLoad, Strangers};
+pub use sent::Sent;
 pub use sequence_limit::SequenceLimit;
 pub use slow::{SlowDetector, median};
 pub use watch::Watch;
-
-/// How much the newest prompt counts in the mean of what prompts take.
-const SHARE_OF_NEWEST: f64 = 1.0 / 32.0;
 
 /// One replica, as the router sees it.
 #[derive(Debug)]
@@ -42,22 +39,14 @@ pub struct Replica {
     /// It takes nothing more and goes when it is done.
     pub leaving: bool,
     pub breaker: Breaker,
-    /// Requests that this router sent and that have not ended.
-    pub in_flight: u32,
-    pub sent_total: u64,
-    pub failed_total: u64,
+    /// What this router sent there.
+    pub sent: Sent,
     pub place: Place,
     /// What this router and those it hears of have booked there.
     pub ledger: Ledger,
-    /// The part of it that other routers booked.
-    pub elsewhere: Elsewhere,
     pub pace: Pace,
     /// What its engine says.
     pub reported: ReportedLoad,
-    /// How many requests it runs at once, where that has shown.
-    pub sequence_limit: SequenceLimit,
-    /// The average prefill of a request there, by the cost model.
-    pub prefill_ms_mean: f64,
     /// How it does its work.
     pub watch: Watch,
 }
@@ -90,7 +79,6 @@ impl Replica {
     ) -> Self {
         let place = Place::of(&name);
         let breaker = Breaker::new(settings);
-        let (sent_total, failed_total, in_flight) = (0, 0, 0);
         Self {
             id,
             name,
@@ -98,16 +86,11 @@ impl Replica {
             hardware,
             leaving: false,
             breaker,
-            in_flight,
-            sent_total,
-            failed_total,
+            sent: Sent::default(),
             place,
             ledger: Ledger::default(),
-            elsewhere: Elsewhere::default(),
             pace: Pace::default(),
             reported: ReportedLoad::default(),
-            sequence_limit: SequenceLimit::default(),
-            prefill_ms_mean: 0.0,
             watch: Watch::default(),
         }
     }
@@ -125,7 +108,7 @@ impl Replica {
 
     /// Tells whether a request may be sent here now.
     pub fn admits(&self, now: Moment) -> bool {
-        let has_room = self.breaker.room().is_none_or(|room| self.in_flight < room);
+        let has_room = self.breaker.room().is_none_or(|room| self.sent.in_flight() < room);
         !self.leaving && self.breaker.admits(now) && has_room
     }
 
@@ -143,17 +126,23 @@ impl Replica {
 
     /// Tells whether its engine is at work for other routers or clients.
     pub fn has_foreign_work(&self, now: Moment) -> bool {
-        let foreign = 1.0 <= self.reported.strangers() || 0 < self.elsewhere.in_flight();
+        let foreign = 1.0 <= self.reported.strangers() || 0 < self.ledger.elsewhere().in_flight();
         foreign && self.watch.is_working(now)
     }
 
     /// Books a request that is sent here.
     pub fn on_sent(&mut self, now: Moment, charge: Load) {
-        self.watch.hang.on_sent(now, self.in_flight);
-        self.in_flight += 1;
-        self.sent_total += 1;
+        self.watch.hang.on_sent(now, self.sent.in_flight());
+        self.sent.on_sent();
         self.breaker.on_sent();
-        self.book(now, charge);
+        self.ledger.book(now, charge);
+        self.reported.on_sent(self.booked());
+    }
+
+    /// Books a request that another router sent here.
+    pub fn on_sent_elsewhere(&mut self, now: Moment, charge: Load) {
+        self.ledger.book_elsewhere(now, charge);
+        self.reported.on_sent(self.booked());
     }
 
     /// Counts the requests that routers have here.
@@ -162,18 +151,13 @@ impl Replica {
         waiting + answering
     }
 
-    fn book(&mut self, now: Moment, charge: Load) {
-        self.ledger.book(now, charge);
-        self.reported.on_sent(self.booked());
-        self.prefill_ms_mean += SHARE_OF_NEWEST * (ms(charge.prefill_us) - self.prefill_ms_mean);
-    }
-
     /// Closes the books on a request.
     pub fn on_ended(&mut self, now: Moment, charge: Load, answering: bool) {
-        assert!(0 < self.in_flight, "{} ended more requests than were sent to it", self.id);
-        self.in_flight -= 1;
+        let is_known = 0 < self.sent.in_flight();
+        assert!(is_known, "{} ended more requests than were sent to it", self.id);
+        self.sent.on_ended();
         self.ledger.close(now, charge, answering);
-        self.sequence_limit.on_ended(now);
+        self.watch.sequence_limit.on_ended(now);
     }
 
     /// Predicts how long the next prompt waits here for others to be read, or to end where the engine runs no more at once:
@@ -182,8 +166,8 @@ impl Replica {
         let pace = self.pace.factor();
         let booked_ms = pace * ms(self.ledger.line_us(now, pace));
         let there = f64::from(self.booked()) + strangers.running + strangers.waiting;
-        let beyond_ms = self.sequence_limit.wait_ms(now, there) - booked_ms;
-        let claimed_ms = pace * strangers.waiting * self.prefill_ms_mean;
+        let beyond_ms = self.watch.sequence_limit.wait_ms(now, there) - booked_ms;
+        let claimed_ms = pace * strangers.waiting * self.ledger.prefill_ms_mean();
         Wait { booked_ms, claimed_ms: claimed_ms.max(beyond_ms) }
     }
 
@@ -192,16 +176,9 @@ impl Replica {
         self.wait(now, &Strangers::default()).booked_ms
     }
 
-    /// What this router has booked here.
-    pub fn own_load(&self) -> Load {
-        let mut own = self.ledger.load();
-        own -= self.elsewhere.load();
-        own
-    }
-
     /// What this router has booked here in model units: work, in minutes of this class at its knee.
     pub fn in_flight_mu(&self) -> f64 {
-        self.hardware.mu(self.own_load().work_ms())
+        self.hardware.mu(self.ledger.own_load().work_ms())
     }
 
     /// How much work it does in a minute at the pace it has shown.
@@ -218,12 +195,12 @@ impl Replica {
 
     /// Notes that a connection broke under a request, which may be the request's own doing.
     pub fn on_loss(&mut self, now: Moment) {
-        self.failed_total += 1;
+        self.sent.on_failed();
         self.breaker.on_loss(now);
     }
 
     pub fn on_failure(&mut self, now: Moment, reason: Reason) {
-        self.failed_total += 1;
+        self.sent.on_failed();
         self.breaker.on_failure(now, reason);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::domain::{Moment, Report, float};
 
-use super::{HangDetector, SlowDetector};
+use super::{HangDetector, SequenceLimit, SlowDetector};
 
 /// From this share of its KV memory on, a replica may have to put streams aside for want of it. Blocks
 /// that are not full, and answers longer than expected, take more than the books say.
@@ -18,6 +18,8 @@ const WORKING_FOR: Duration = Duration::from_secs(10);
 pub struct Watch {
     pub hang: HangDetector,
     pub slow: SlowDetector,
+    /// How many requests it runs at once, where that has shown.
+    pub sequence_limit: SequenceLimit,
     /// When it was last asked for a token, and how long that may take; `None` once the result is in.
     pub asked: Option<(Moment, Duration)>,
     pub last_asked: Moment,
@@ -43,7 +45,14 @@ impl Watch {
         if worked {
             self.worked_at = Some(report.taken_at);
         }
+        self.sequence_limit.on_report(report, worked);
         worked
+    }
+
+    /// Forgets what another process at its address need not share.
+    pub fn on_restarted(&mut self) {
+        self.slow = SlowDetector::default();
+        self.sequence_limit = SequenceLimit::default();
     }
 
     /// Notes whether a replica has more to do than fits its memory: by what is booked there, and by

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, Report};
-use crate::fleet::{Fleet, Probe, Replica, SequenceLimit, SlowDetector, Standing};
+use crate::fleet::{Fleet, Probe, Replica, Standing};
 
 use super::{Finding, Health, any_is_up, change};
 
@@ -39,7 +39,7 @@ impl Health {
         let has_joined = it.breaker.standing() != Standing::Joining;
         let restarted = is_back && std::mem::take(&mut it.watch.was_refused) && has_joined;
         // Work that explains a silence explains that of a probe too: then the hang detector judges.
-        let is_busy = 0 < it.in_flight || it.has_foreign_work(now);
+        let is_busy = 0 < it.sent.in_flight() || it.has_foreign_work(now);
         if probe == Probe::Refused {
             it.watch.was_refused = true;
             found.push(Finding::Gone { replica });
@@ -81,7 +81,6 @@ impl Health {
         let report = report.bounded();
         let worked = it.watch.on_report(&report, it.reported.report().as_ref());
         it.reported.on_report(report);
-        it.sequence_limit.on_report(&report, worked);
         if worked && (it.has_foreign_work(now) || it.watch.mute_since.is_some()) {
             self.on_sign(fleet, replica, report.taken_at, found);
         }
@@ -95,8 +94,7 @@ impl Health {
     ) {
         let Some(it) = fleet.get_mut(replica) else { return };
         it.breaker.on_restarted();
-        it.watch.slow = SlowDetector::default();
-        it.sequence_limit = SequenceLimit::default();
+        it.watch.on_restarted();
         found.push(Finding::Restarted { replica });
     }
 
@@ -111,7 +109,7 @@ impl Health {
     ) {
         let Some(it) = fleet.get(replica) else { return };
         let quiet = now.since(it.watch.hang.quiet_since().max(it.watch.last_asked));
-        let is_idle = it.breaker.standing() == Standing::Up && it.in_flight == 0;
+        let is_idle = it.breaker.standing() == Standing::Up && it.sent.in_flight() == 0;
         let is_stale = is_idle && self.idle <= quiet;
         // A pause makes sense only while other replicas can serve.
         let is_out = it.breaker.may_come_back();

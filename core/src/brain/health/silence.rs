@@ -97,7 +97,7 @@ impl Health {
         replica: ReplicaId,
         found: &mut Vec<Finding>,
     ) {
-        if fleet.get(replica).is_some_and(|it| 0 < it.in_flight) {
+        if fleet.get(replica).is_some_and(|it| 0 < it.sent.in_flight()) {
             self.on_sign(fleet, replica, now, found);
         }
     }
@@ -116,7 +116,7 @@ impl Health {
             Standing::Up | Standing::Suspect { .. } | Standing::Trial { .. }
         );
         let silence = now.since(it.watch.hang.quiet_since());
-        if !watched || it.in_flight == 0 || silence < SILENCE_MIN {
+        if !watched || it.sent.in_flight() == 0 || silence < SILENCE_MIN {
             return;
         }
         let expected = self.expected_silence(now, it, there);

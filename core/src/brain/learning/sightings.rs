@@ -163,7 +163,7 @@ const fn is_plain(booking: &Booking) -> bool {
 
 /// Tells whether prompts may be ahead that this router does not see come out.
 fn has_hidden_line(replica: &Replica) -> bool {
-    let others = replica.elsewhere.load();
+    let others = replica.ledger.elsewhere().load();
     let is_full = |it: &crate::domain::Report| 0 < it.waiting && KV_FULL_SHARE <= it.kv_used_share;
     0 < others.prefill_us || replica.reported.report().as_ref().is_some_and(is_full)
 }

@@ -89,7 +89,7 @@ impl RouterBooks {
         };
         booking.is_read = true;
         if let Some(it) = fleet.get_mut(booking.replica) {
-            it.on_read_elsewhere(now, &mut booking.charge);
+            it.ledger.begin_elsewhere(now, &mut booking.charge);
         }
     }
 
@@ -98,7 +98,7 @@ impl RouterBooks {
         let Some(booking) = self.bookings.get_mut(&request) else { return };
         let right = Load { prefill_us: booking.charge.prefill_us, ..left.bounded() };
         if let Some(it) = fleet.get_mut(booking.replica) {
-            it.on_corrected_elsewhere(&mut booking.charge, right);
+            it.ledger.correct_elsewhere(&mut booking.charge, right);
         }
     }
 
@@ -142,6 +142,6 @@ impl RouterBooks {
 
 fn release(now: Moment, fleet: &mut Fleet, booking: &HeardBooking) {
     if let Some(it) = fleet.get_mut(booking.replica) {
-        it.on_ended_elsewhere(now, booking.charge, booking.is_read);
+        it.ledger.close_elsewhere(now, booking.charge, booking.is_read);
     }
 }

@@ -3,8 +3,7 @@
 
 use crate::domain::Moment;
 
-use super::Replica;
-use super::ledger::Load;
+use super::{Ledger, Load};
 
 /// The part of a replica's ledger that other routers booked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,18 +28,30 @@ impl Elsewhere {
     }
 }
 
-impl Replica {
-    /// Books a request that another router sent here.
-    pub fn on_sent_elsewhere(&mut self, now: Moment, charge: Load) {
+impl Ledger {
+    /// The part of it that other routers booked.
+    pub const fn elsewhere(&self) -> Elsewhere {
+        self.elsewhere
+    }
+
+    /// What this router booked.
+    pub fn own_load(&self) -> Load {
+        let mut own = self.load;
+        own -= self.elsewhere.load;
+        own
+    }
+
+    /// Books a request that another router sent.
+    pub fn book_elsewhere(&mut self, now: Moment, charge: Load) {
         self.book(now, charge);
         self.elsewhere.load += charge;
         self.elsewhere.waiting += 1;
     }
 
     /// Takes the prompt of such a request off the line.
-    pub fn on_read_elsewhere(&mut self, now: Moment, charge: &mut Load) {
+    pub fn begin_elsewhere(&mut self, now: Moment, charge: &mut Load) {
         let before = *charge;
-        self.ledger.begin(now, charge);
+        self.begin(now, charge);
         self.elsewhere.load -= before;
         self.elsewhere.load += *charge;
         self.elsewhere.waiting -= 1;
@@ -48,15 +59,15 @@ impl Replica {
     }
 
     /// Puts another charge in the place of one that its router corrected.
-    pub fn on_corrected_elsewhere(&mut self, charge: &mut Load, right: Load) {
+    pub fn correct_elsewhere(&mut self, charge: &mut Load, right: Load) {
         self.elsewhere.load -= *charge;
         self.elsewhere.load += right;
-        self.ledger.correct(charge, right);
+        self.correct(charge, right);
     }
 
     /// Closes the books on such a request.
-    pub fn on_ended_elsewhere(&mut self, now: Moment, charge: Load, is_read: bool) {
-        self.ledger.close(now, charge, is_read);
+    pub fn close_elsewhere(&mut self, now: Moment, charge: Load, is_read: bool) {
+        self.close(now, charge, is_read);
         self.elsewhere.load -= charge;
         *(if is_read { &mut self.elsewhere.answering } else { &mut self.elsewhere.waiting }) -= 1;
     }
