@@ -6,7 +6,7 @@ use cleave_core::brain::{Action, Brain, Event, Outcome, Settings};
 use cleave_core::domain::{Extent, Moment, Outline, ReplicaId, RequestId, SliceKey, Usage};
 use cleave_core::fleet::Probe;
 use cleave_core::policy::PolicyKind;
-use cleave_core::protocol::{Allowed, Api, Route, Salting, peek};
+use cleave_core::protocol::{Allowed, Api, ApiPath, Salting, peek};
 use cleave_core::queue::Claim;
 
 const BLOCKS: u64 = 150;
@@ -65,7 +65,7 @@ fn a_body_that_goes_out_as_it_came_costs_no_memory_to_find_that_out() {
     let body = br#"{"model":"m","messages":[{"role":"user","content":"hi"}],"n":1,"seed":3}"#;
     let found = peek(Api::Chat, body).unwrap();
     let looked = measure(|| {
-        assert!(Route::read("/v1/chat/completions").is_ok());
+        assert!(ApiPath::read("/v1/chat/completions").is_ok());
         assert_eq!(found.chosen_salts(Allowed::default()).count(), 0);
         assert_eq!(found.edits(Allowed::default(), Salting::Never), Ok(Vec::new()));
     });

@@ -33,7 +33,7 @@ pub enum Effect {
 
 /// A path that means the same here and to every server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct ApiPath {
     pub api: Api,
     pub effect: Effect,
 }
@@ -59,7 +59,7 @@ pub enum BadPath {
 
 /// The paths whose bodies are known, as vLLM, SGLang, TensorRT-LLM and llama.cpp serve them. All take
 /// JSON, however it is labelled.
-pub(super) const ROUTES: &[(&str, Api, Effect)] = &[
+pub(super) const API_PATHS: &[(&str, Api, Effect)] = &[
     ("/v1/chat/completions", Api::Chat, Effect::Salted),
     ("/v1/completions", Api::Completions, Effect::Salted),
     ("/v1/responses", Api::Responses, Effect::Salted),
@@ -105,7 +105,7 @@ impl Api {
     }
 }
 
-impl Route {
+impl ApiPath {
     /// Reads a path as it stands in the request, without its query.
     pub fn read(path: &str) -> Result<Self, BadPath> {
         if let Some(known) = find(path) {
@@ -142,9 +142,9 @@ impl Route {
     }
 }
 
-fn find(path: &str) -> Option<Route> {
-    let known = ROUTES.iter().find(|it| it.0 == path);
-    known.map(|&(_, api, effect)| Route { api, effect })
+fn find(path: &str) -> Option<ApiPath> {
+    let known = API_PATHS.iter().find(|it| it.0 == path);
+    known.map(|&(_, api, effect)| ApiPath { api, effect })
 }
 
 #[cfg(test)]
@@ -155,20 +155,20 @@ mod tests {
 
     #[test]
     fn every_known_path_is_read_as_it_stands_and_in_no_other_spelling() {
-        for &(path, api, effect) in ROUTES {
-            assert_eq!(Route::read(path), Ok(Route { api, effect }), "{path}");
+        for &(path, api, effect) in API_PATHS {
+            assert_eq!(ApiPath::read(path), Ok(ApiPath { api, effect }), "{path}");
             assert_eq!(Api::of(path), api);
-            assert_eq!(Route::read(&format!("{path}/")), Err(BadPath::Slash), "{path}");
-            assert_eq!(Route::read(&format!("/{path}")), Err(BadPath::Empty), "{path}");
-            assert_eq!(Route::read(&format!("{path}//")), Err(BadPath::Empty), "{path}");
-            assert_eq!(Route::read(&format!("/.{path}")), Err(BadPath::Dots), "{path}");
-            assert_eq!(Route::read(&format!("/x/..{path}")), Err(BadPath::Dots), "{path}");
-            assert_eq!(Route::read(&format!("{path};x")), Err(BadPath::Parameter), "{path}");
-            assert_eq!(Route::read(&path.replace('/', "\\")), Err(BadPath::Backslash), "{path}");
+            assert_eq!(ApiPath::read(&format!("{path}/")), Err(BadPath::Slash), "{path}");
+            assert_eq!(ApiPath::read(&format!("/{path}")), Err(BadPath::Empty), "{path}");
+            assert_eq!(ApiPath::read(&format!("{path}//")), Err(BadPath::Empty), "{path}");
+            assert_eq!(ApiPath::read(&format!("/.{path}")), Err(BadPath::Dots), "{path}");
+            assert_eq!(ApiPath::read(&format!("/x/..{path}")), Err(BadPath::Dots), "{path}");
+            assert_eq!(ApiPath::read(&format!("{path};x")), Err(BadPath::Parameter), "{path}");
+            assert_eq!(ApiPath::read(&path.replace('/', "\\")), Err(BadPath::Backslash), "{path}");
             for (at, letter) in path.char_indices() {
                 let escaped =
                     format!("{}%{:02x}{}", &path[..at], u32::from(letter), &path[at + 1..]);
-                assert_eq!(Route::read(&escaped), Err(BadPath::Escaped), "{escaped}");
+                assert_eq!(ApiPath::read(&escaped), Err(BadPath::Escaped), "{escaped}");
             }
         }
     }
@@ -176,13 +176,13 @@ mod tests {
     #[test]
     fn other_paths_pass_if_they_can_be_read_in_one_way_only() {
         for path in ["/", "*", "/docs/", "/v1/responses/resp_1/cancel", "/a:b@c/~d/...", "/.x/y."] {
-            let unknown = Route { api: Api::Other, effect: Effect::Unknown };
-            assert_eq!(Route::read(path), Ok(unknown), "{path}");
+            let unknown = ApiPath { api: Api::Other, effect: Effect::Unknown };
+            assert_eq!(ApiPath::read(path), Ok(unknown), "{path}");
         }
-        assert_eq!(Route::read("/a b"), Err(BadPath::NotAscii));
-        assert_eq!(Route::read("/caf\u{e9}"), Err(BadPath::NotAscii));
-        assert_eq!(Route::read("/a/.."), Err(BadPath::Dots));
-        assert_eq!(Route::read("/a/../"), Err(BadPath::Dots));
+        assert_eq!(ApiPath::read("/a b"), Err(BadPath::NotAscii));
+        assert_eq!(ApiPath::read("/caf\u{e9}"), Err(BadPath::NotAscii));
+        assert_eq!(ApiPath::read("/a/.."), Err(BadPath::Dots));
+        assert_eq!(ApiPath::read("/a/../"), Err(BadPath::Dots));
     }
 
     /// Decodes and normalises in every way that a server is known to.
@@ -218,7 +218,7 @@ mod tests {
             which in any::<prop::sample::Index>(),
             edits in prop::collection::vec((any::<prop::sample::Index>(), 0_usize..8), 0..4),
         ) {
-            let mut path = ROUTES[which.index(ROUTES.len())].0.to_owned();
+            let mut path = API_PATHS[which.index(API_PATHS.len())].0.to_owned();
             for (at, edit) in edits {
                 let at = at.index(path.len());
                 match edit {
@@ -235,7 +235,7 @@ mod tests {
                     _ => path.insert(0, '/'),
                 }
             }
-            if Route::read(&path).is_ok() && find(&path).is_none() {
+            if ApiPath::read(&path).is_ok() && find(&path).is_none() {
                 let read = as_servers_read(&path);
                 prop_assert!(find(&read).is_none(), "{} is read as {}", path, read);
             }

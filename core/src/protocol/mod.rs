@@ -26,7 +26,7 @@ mod token;
 mod usage;
 mod word;
 
-pub use api::{Api, BadPath, Effect, Route};
+pub use api::{Api, ApiPath, BadPath, Effect};
 pub use engine::{read_birth, read_report};
 pub use error::{ErrorBody, ErrorKind, health_body};
 pub use frames::Frames;

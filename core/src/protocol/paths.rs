@@ -2,7 +2,7 @@
 //! SGLang, TensorRT-LLM and llama.cpp APIs. Everything else is closed, because engines keep their
 //! administration on the same port: metrics, adapters, caches, profiles, sleep. An operator can open more.
 
-use super::api::{Effect, Route};
+use super::api::{ApiPath, Effect};
 
 /// What becomes of a request by its method and path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,15 +79,15 @@ impl AllowedPath {
     }
 }
 
-/// Tells whether a request may pass; `route` is what is known of its path.
+/// Tells whether a request may pass; `known` is what is known of its path.
 pub fn path_verdict(
     method: &str,
     path: &str,
-    route: Route,
+    known: ApiPath,
     allowed: &[AllowedPath],
 ) -> PathVerdict {
     // Of most requests the path was found before, so that nothing is looked for again.
-    let methods: &[&str] = if route.effect == Effect::Unknown {
+    let methods: &[&str] = if known.effect == Effect::Unknown {
         OPEN.iter().find(|it| fits(it.0, path)).map_or(&[], |it| it.1)
     } else {
         // SGLang takes `PUT` where it takes `POST`.
@@ -121,16 +121,16 @@ fn fits(pattern: &str, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::api::ROUTES;
+    use super::super::api::API_PATHS;
     use super::*;
 
     fn of(method: &str, path: &str) -> PathVerdict {
-        path_verdict(method, path, Route::read(path).unwrap(), &[])
+        path_verdict(method, path, ApiPath::read(path).unwrap(), &[])
     }
 
     #[test]
     fn every_entry_is_open_for_its_methods_and_no_other() {
-        let known = ROUTES.iter().map(|it| (it.0, &["POST", "PUT"][..]));
+        let known = API_PATHS.iter().map(|it| (it.0, &["POST", "PUT"][..]));
         for (pattern, methods) in known.chain(OPEN.iter().copied()) {
             let path = pattern.replace("{id}", "x_1");
             for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
@@ -167,7 +167,7 @@ mod tests {
     fn an_operator_opens_a_path_for_a_method_or_all_that_begins_alike() {
         let allowed = ["/ping", "GET /version", "/docs/*"].map(|it| AllowedPath::read(it).unwrap());
         let of = |method: &str, path: &str| {
-            path_verdict(method, path, Route::read(path).unwrap(), &allowed)
+            path_verdict(method, path, ApiPath::read(path).unwrap(), &allowed)
         };
         assert_eq!(
             (of("GET", "/ping"), of("POST", "/ping")),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use cleave_core::protocol::{Route, SessionId};
+use cleave_core::protocol::{ApiPath, SessionId};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -95,8 +95,8 @@ pub(super) fn workload<'a>(router: &Router, headers: &'a HeaderMap) -> Option<&'
 
 /// Tells whether routing must look into a body: its label says that it is JSON, or a server at this path
 /// reads it as JSON whatever it says.
-pub(super) fn must_read(route: Route, method: &Method, headers: &HeaderMap) -> bool {
-    route.takes_json() || (*method != Method::GET && may_be_json(headers))
+pub(super) fn must_read(path: ApiPath, method: &Method, headers: &HeaderMap) -> bool {
+    path.takes_json() || (*method != Method::GET && may_be_json(headers))
 }
 
 /// Opens the account of a request. A head that is larger than most is charged like a body, with what it

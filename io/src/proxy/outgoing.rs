@@ -2,7 +2,7 @@
 //! that would steer the engine, and the salt that keeps a tenant's prompts apart in its cache. Where
 //! tenants are kept apart and the router cannot see to it, nothing goes out at all.
 
-use cleave_core::protocol::{Allowed, Edit, Effect, Peek, Route, Salting, Steered, quoted};
+use cleave_core::protocol::{Allowed, ApiPath, Edit, Effect, Peek, Salting, Steered, quoted};
 
 use super::intake::BodyView;
 use super::rescue::ServeError;
@@ -13,7 +13,7 @@ use super::tenants::Identity;
 /// What a pool lets pass, and from which clients.
 pub(super) struct Outgoing {
     apart: bool,
-    route: Route,
+    path: ApiPath,
     pub(super) passing: Passing,
     salt: Option<Salt>,
 }
@@ -23,13 +23,13 @@ impl Outgoing {
     /// demands.
     pub(super) fn new(
         pool: &PoolSettings,
-        route: Route,
+        path: ApiPath,
         taken: BodyView<'_>,
         found: &Peek<'_>,
         (salts, whose): (&Salts, Identity<'_>),
     ) -> Result<Self, ServeError> {
         let apart = pool.cache == CacheScope::PerTenant;
-        if apart && !can_keep_apart(route, taken) {
+        if apart && !can_keep_apart(path, taken) {
             return Err(ServeError::NotApart);
         }
         let passing = pool.passing;
@@ -38,7 +38,7 @@ impl Outgoing {
         let mut chosen = found.chosen_salts(allowed).peekable();
         let salted = apart || chosen.peek().is_some();
         let salt = salted.then(|| salts.salt(whose, chosen));
-        Ok(Self { apart, route, passing, salt })
+        Ok(Self { apart, path, passing, salt })
     }
 
     /// Sets the prompt apart in the router's own view of caches too.
@@ -54,7 +54,7 @@ impl Outgoing {
     ) -> Result<Vec<Edit>, Steered> {
         let salting = match &self.salt {
             None => Salting::Never,
-            Some(salt) if self.apart && self.route.effect == Effect::Salted => {
+            Some(salt) if self.apart && self.path.effect == Effect::Salted => {
                 Salting::Always(&salt.text)
             }
             Some(salt) => Salting::Chosen(&salt.text),
@@ -70,10 +70,10 @@ impl Outgoing {
 
 /// Tells whether a request has no prompt, or one that a salt can set apart. A body that is not read
 /// could hold a prompt whatever its label, and so could one that is sent to an unknown path.
-fn can_keep_apart(route: Route, taken: BodyView<'_>) -> bool {
+fn can_keep_apart(path: ApiPath, taken: BodyView<'_>) -> bool {
     match taken {
         BodyView::Nothing => true,
         BodyView::Passing => false,
-        BodyView::Held(_) => matches!(route.effect, Effect::Salted | Effect::Uncached),
+        BodyView::Held(_) => matches!(path.effect, Effect::Salted | Effect::Uncached),
     }
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cleave_core::domain::{Extent, Outline, SliceKey};
 use cleave_core::protocol::{
-    Edit, Effect, KeptPath, PathVerdict, Peek, Route as Path, SessionId, health_body, path_verdict,
-    peek,
+    ApiPath, Edit, Effect, KeptPath, PathVerdict, Peek, SessionId, health_body, path_verdict, peek,
 };
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version, header};
@@ -116,7 +115,7 @@ fn health(router: &Router) -> Response<Body> {
 pub(super) async fn pick(
     visit: &mut Visit,
     parts: &Parts,
-    path: Path,
+    path: ApiPath,
     caller: &RequestTenant<'_>,
     taken: BodyView<'_>,
     fresh_id: impl FnOnce() -> String,
@@ -159,8 +158,8 @@ pub(super) async fn pick(
 }
 
 /// Reads the path of a request, and refuses one that may not pass.
-pub(super) fn open_path(router: &Router, parts: &Parts) -> Result<Path, ServeError> {
-    let path = Path::read(parts.uri.path())?;
+pub(super) fn open_path(router: &Router, parts: &Parts) -> Result<ApiPath, ServeError> {
+    let path = ApiPath::read(parts.uri.path())?;
     let allowed = &router.settings.paths_allowed;
     match path_verdict(parts.method.as_str(), parts.uri.path(), path, allowed) {
         PathVerdict::Open => Ok(path),
@@ -171,7 +170,7 @@ pub(super) fn open_path(router: &Router, parts: &Parts) -> Result<Path, ServeErr
 
 /// Says how long an answer may be. What limits one in a form of its own is not read, and a question about what is kept
 /// computes nothing.
-fn output_tokens_max(extent: &Extent, path: Path, kept_path: KeptPath<'_>) -> Option<u32> {
+fn output_tokens_max(extent: &Extent, path: ApiPath, kept_path: KeptPath<'_>) -> Option<u32> {
     match kept_path {
         KeptPath::Item { .. } => Some(0),
         KeptPath::None | KeptPath::Collection => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use cleave_core::brain::{Failure, Outcome};
-use cleave_core::protocol::Route as Path;
+use cleave_core::protocol::ApiPath;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use tokio::time::Instant;
@@ -74,7 +74,7 @@ pub enum BodyState {
 pub struct PickedRequest {
     visit: Box<Visit>,
     parts: Parts,
-    path: Option<Path>,
+    path: Option<ApiPath>,
     share: Option<Share>,
     head_bytes: usize,
     pieces: Vec<Bytes>,

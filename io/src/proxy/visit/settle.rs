@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cleave_core::brain::{Course, End, Outcome, Remark};
 use cleave_core::domain::Usage;
-use cleave_core::protocol::{Api, Effect, Route};
+use cleave_core::protocol::{Api, ApiPath, Effect};
 use cleave_core::tokens::{Possible, Seen};
 use http::StatusCode;
 
@@ -194,7 +194,7 @@ impl Visit {
     /// Estimates the tokens of a whole answer whose form is not read, rather below than above.
     fn written_tokens(&self) -> Option<u32> {
         let is_written =
-            |path| Route::read(path).is_ok_and(|it: Route| it.effect == Effect::Written);
+            |path| ApiPath::read(path).is_ok_and(|it: ApiPath| it.effect == Effect::Written);
         let is_one = self.answer.status.is_success() && is_written(self.asked.uri.path());
         let text_bytes = self.answer.meter.bytes().saturating_sub(ENVELOPE_BYTES);
         is_one.then(|| u32::try_from(text_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX))
