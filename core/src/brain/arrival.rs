@@ -67,7 +67,10 @@ impl Brain {
         self.explain_arrival(now, request, &parked);
         let (fingerprint, mu) = (parked.fingerprint.0, parked.estimate.work.as_mu());
         let admitted = self.let_in(now, request, parked, candidates, actions);
-        admitted.inspect_err(|refusal| self.count_refused(now, fingerprint, mu, *refusal))
+        admitted.inspect_err(|refusal| {
+            let mark = self.admission.count_refused(now, fingerprint, mu, *refusal);
+            self.tell_turned_away(mark);
+        })
     }
 
     fn let_in(
@@ -86,7 +89,6 @@ impl Brain {
             self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));
             return Err(refusal);
         }
-        self.count_offered(now, &parked);
         self.pass_or_join(now, request, parked, candidates, actions)
     }
 
@@ -98,7 +100,8 @@ impl Brain {
         let keeper = arrival.outline.kept_at.and_then(|_| candidates.ids().next());
         let home = keeper.or(home);
         let replica = home.and_then(|it| self.fleet.get(it)).or_else(|| self.fleet.iter().next());
-        let hardware = replica.map(|it| &it.hardware).or_else(|| self.admission.hardware_to_come());
+        let hardware =
+            replica.map(|it| &it.hardware).or_else(|| self.admission.capacity.hardware_to_come());
         let hardware = hardware.map_or_else(Arc::default, Arc::clone);
         let is_divided = placement.is_divided(candidates);
         let placement = &mut self.placement;
@@ -121,7 +124,7 @@ impl Brain {
         let is_free = candidates.is_bound() && !parked.waits_for_keeper();
         let passes = is_free || self.admission.admits(&parked, &fills);
         let done = if passes {
-            self.admission.pass(now, &parked);
+            self.admission.waiting.pass(now, &parked.estimate);
             self.place(now, request, parked, candidates, &fills, actions)
         } else {
             self.join_line(now, request, parked, &fills, actions)
@@ -152,11 +155,7 @@ impl Brain {
         }
         self.explain_joining(now, &ticket, &parked, fills);
         let mut displaced = Vec::new();
-        let waits = (parked.fingerprint.0, parked.estimate.work.as_mu());
         let joined = self.admission.join(now, ticket, parked, &mut displaced);
-        if joined.is_ok() {
-            self.sizing.offered.on_waiting(request, waits.0, waits.1);
-        }
         for (request, refusal) in displaced {
             self.turn_away(now, request, refusal, actions);
         }
@@ -171,11 +170,10 @@ impl Brain {
                 if is_waited_out && self.is_down() { self.no_replica(now) } else { refusal };
             self.turn_away(now, request, refusal, actions);
         }
-        while !self.admission.is_line_empty() {
+        while !self.admission.waiting.line().is_empty() {
             let fills = self.look(now);
             let Some((request, parked)) = self.admission.next(now, &fills) else { break };
             self.explaining.on_waited(request, |it| it.go(now));
-            self.sizing.offered.on_left(request);
             let work = parked.estimate.work;
             // Replicas may have died under copies of it while it waited.
             let placed = if let Some(scope) = self.examine(now, parked.key, parked.fingerprint) {
@@ -189,7 +187,7 @@ impl Brain {
             };
             self.admission.recycle(fills);
             match placed {
-                Ok(()) => self.admission.on_moved(now, work),
+                Ok(()) => self.admission.waiting.on_moved(now, work),
                 Err(refusal) => actions.push(Action::Refuse { request, refusal }),
             }
         }
@@ -303,7 +301,8 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.explaining.on_waited(request, |it| it.left_at = now);
-        self.count_turned_away(now, request);
+        let mark = self.admission.offered.on_turned_away(now, request);
+        self.tell_turned_away(mark);
         actions.push(Action::Refuse { request, refusal });
     }
 
@@ -322,7 +321,7 @@ impl Brain {
         let is_passing =
             |it: &Replica| it.leaving || it.is_joining() || self.placement.is_drained(it.place);
         self.settings.line.holds
-            && self.admission.ready_in().is_some()
+            && self.admission.capacity.ready_in().is_some()
             && self.fleet.iter().all(is_passing)
     }
 
@@ -344,7 +343,7 @@ impl Brain {
 
     /// Says when a replica may be there again.
     fn no_replica(&self, now: Moment) -> Refusal {
-        if let Some(ready_in) = self.admission.ready_in().filter(|_| self.awaits_start()) {
+        if let Some(ready_in) = self.admission.capacity.ready_in().filter(|_| self.awaits_start()) {
             return Refusal::NoReplica { retry_after: ready_in.max(RETRY_AFTER) };
         }
         let soonest = self.fleet.iter().filter(|it| !it.leaving).filter_map(|it| {

@@ -51,9 +51,9 @@ impl Brain {
                 let [offered_mu, beyond_contract_mu, refused_mu] =
                     [offered, beyond, refused].map(|it| Work::from_parts(it).as_mu());
                 let work = OfferedWork { offered_mu, beyond_contract_mu, refused_mu };
-                self.sizing.offered.on_elsewhere(work);
+                self.admission.offered.on_elsewhere(work);
             }
-            FoundOut::TurnedAway { mark } => self.sizing.offered.remember_refused(now, mark),
+            FoundOut::TurnedAway { mark } => self.admission.offered.remember_refused(now, mark),
             // One concerns no pool, and the other the driver.
             FoundOut::Kept { .. } | FoundOut::Sized { .. } => {}
         }
@@ -76,7 +76,7 @@ impl Brain {
 
     /// Tells what was asked for since the last time.
     pub(super) fn tell_demand(&mut self) {
-        let came = self.sizing.offered.take_untold();
+        let came = self.admission.offered.take_untold();
         if self.peers.own().is_some() && !came.is_none() {
             let OfferedWork { offered_mu, beyond_contract_mu, refused_mu } = came;
             let [offered, beyond, refused] =
@@ -86,8 +86,8 @@ impl Brain {
     }
 
     /// Tells of a request that was refused for lack of room.
-    pub(super) fn tell_turned_away(&mut self, mark: u64) {
-        if mark != 0 {
+    pub(super) fn tell_turned_away(&mut self, mark: Option<u64>) {
+        if let Some(mark) = mark.filter(|it| *it != 0) {
             self.peers.tell_found(FoundOut::TurnedAway { mark });
         }
     }

@@ -139,7 +139,7 @@ impl Brain {
             self.admission.spend_elsewhere(now, tenant, spent);
             if !tells_demand {
                 let offered_mu = spent.0.as_mu();
-                self.sizing
+                self.admission
                     .offered
                     .on_elsewhere(OfferedWork { offered_mu, ..OfferedWork::default() });
             }

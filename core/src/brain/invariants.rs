@@ -93,8 +93,8 @@ pub fn books_are_empty(brain: &Brain) -> bool {
             && it.ledger.counts() == it.ledger.elsewhere().counts()
             && it.ledger.own_load() == Load::default()
     });
-    let nobody_waits = brain.admission.is_line_empty() && brain.poison.hold.is_empty();
-    let line = brain.admission.line();
+    let nobody_waits = brain.admission.waiting.line().is_empty() && brain.poison.hold.is_empty();
+    let line = brain.admission.waiting.line();
     let is_clear = line.work() == Work::ZERO && line.bytes() == 0;
     let settled = brain.admission.reserved().0 == 0 && contracts_match_requests(brain);
     brain.books.len() == 0 && is_idle && nobody_waits && is_clear && settled
@@ -126,9 +126,10 @@ pub fn nobody_waits_in_vain(brain: &Brain, now: Moment) -> bool {
 /// The line holds exactly the requests that wait, and none of them, nor of the suspects that wait, is
 /// in flight.
 pub fn line_matches_requests(brain: &Brain) -> bool {
-    let mut waiting =
-        brain.admission.waiting().chain(brain.poison.hold.iter().map(|it| it.request));
-    brain.admission.is_sound() && waiting.all(|it| brain.books.get(it).is_none())
+    let waiting = &brain.admission.waiting;
+    let held = brain.poison.hold.iter().map(|it| it.request);
+    let mut all = waiting.requests().map(|it| it.0).chain(held);
+    waiting.is_sound() && all.all(|it| brain.books.get(it).is_none())
 }
 
 /// Nothing is sent that by prediction is too late already, as far as the policy predicts.

@@ -9,7 +9,7 @@ use crate::queue::ClassSnapshot;
 
 use super::{Brain, MoveTotals};
 
-pub use super::admission::waiting::WaitingGroup;
+pub use super::admission::groups::WaitingGroup;
 
 /// One pool at one moment, in figures.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +89,7 @@ impl Brain {
                 kv_tokens: it.ledger.own_load().kv_tokens,
             }
         });
-        let line = self.admission.line();
+        let line = self.admission.waiting.line();
         LiveView {
             requests_in_flight: self.books.len(),
             quarantined: self.poison.held().0,
@@ -97,14 +97,14 @@ impl Brain {
             waiting: line.len(),
             waiting_bytes: line.bytes(),
             classes: self.settings.line.classes.iter().map(|(id, _)| line.class(id)).collect(),
-            mu_per_min: self.admission.mu_per_min(),
+            mu_per_min: self.admission.waiting.mu_per_min(),
             replicas: replicas.collect(),
         }
     }
 
     /// Counts the requests that wait.
     pub fn waiting_count(&self) -> usize {
-        self.admission.line().len()
+        self.admission.waiting.line().len()
     }
 
     /// Groups the requests that wait by class, tenant and cause.

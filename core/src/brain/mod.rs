@@ -71,7 +71,6 @@ use notice::Notices;
 use peers::Peers;
 use placement::Placement;
 use poison::Poison;
-use sizing::Sizing;
 
 /// How often the session table is swept a little.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -97,7 +96,6 @@ pub struct Brain {
     peers: Peers,
     explaining: Explaining,
     notices: Notices,
-    sizing: Sizing,
     swept_at: Moment,
 }
 
@@ -122,7 +120,6 @@ impl Brain {
             peers: Peers::new(settings.router),
             explaining: Explaining::default(),
             notices: Notices::default(),
-            sizing: Sizing::default(),
             swept_at: Moment::ZERO,
             settings,
         }
@@ -196,7 +193,7 @@ impl Brain {
             Event::Elected { leads } => self.placement.lead(leads),
             Event::Scaling { ready_in, hardware } => {
                 self.placement.set_starts_replicas(ready_in.is_some());
-                self.admission.expect_start(ready_in, hardware);
+                self.admission.capacity.expect_start(ready_in, hardware);
             }
         }
         self.finish(now, before, actions);
@@ -257,7 +254,7 @@ impl Brain {
     /// Finds a broken invariant, for debug builds. A check goes through all requests in flight and in the
     /// line, so a busy brain is not checked at every event; the swarm and the property of a hostile driver do.
     fn broken(&self, now: Moment, actions: &[Action]) -> Option<&'static str> {
-        let is_busy = CHECKED_ALWAYS < self.books.len() + self.admission.line().len();
+        let is_busy = CHECKED_ALWAYS < self.books.len() + self.admission.waiting.line().len();
         if is_busy && !self.books.changes().is_multiple_of(CHECKED_EVERY) {
             return None;
         }

@@ -124,7 +124,6 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) {
         self.explaining.forget(request);
-        self.sizing.offered.on_left(request);
         if self.admission.leave(request) || self.on_left_hold(now, request) {
             return;
         }
@@ -188,18 +187,15 @@ impl Brain {
             return self.admission.on_unserved(now, booking);
         };
         let came = Computed::new(now, booking, replica, usage, is_whole);
-        let cost = &replica.hardware.cost;
+        let priced = came.priced(&replica.hardware.cost);
         let bill = Bill {
-            cost_ms: cost.cost_ms(came.new, came.cached, came.output, came.context()),
+            cost_ms: priced.cost_ms,
             tokens: came.tokens(),
             prompt_tokens: came.prompt(),
             output_tokens: usage.output,
         };
-        let predicted = booking.estimate.work.as_mu();
-        let hardware = std::sync::Arc::clone(&replica.hardware);
-        self.sizing.offered.on_settled(predicted, replica.hardware.mu(bill.cost_ms));
-        self.admission.settle(now, booking.key, &booking.estimate, &hardware, bill);
-        self.learn_usual(&hardware.cost, &came);
+        self.admission.settle(now, booking.key, &booking.estimate, &replica.hardware, bill);
+        self.learning.learn_usual(priced);
         self.tell_ended(request, booking, &bill);
     }
 }

@@ -3,31 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::cost::{Hardware, MeanRequest, RequestCost};
-use crate::domain::{Moment, ReplicaId, RequestId, float};
+use crate::cost::Hardware;
+use crate::domain::{Moment, ReplicaId, float};
 use crate::fleet::{Replica, Standing};
-use crate::queue::Use;
-use crate::scaling::{Holding, Offered, Sample, cache_value};
+use crate::scaling::{Holding, Sample, cache_value};
 
 use super::Brain;
-use super::admission::Parked;
-use super::books::Computed;
-use super::event::Refusal;
 
 /// A replica that was sent fewer requests than this is cold: what it shows says little of what it can do.
 const WARM_AFTER: u64 = 64;
-/// How much the newest request counts in what requests take.
-const NEW_SHARE: f64 = 1.0 / 256.0;
-
-/// What is counted for the one that sizes the pool.
-#[derive(Debug, Default)]
-pub(super) struct Sizing {
-    /// The work that is asked for.
-    pub(super) offered: Offered,
-    /// What requests take, in the mean.
-    usual: MeanRequest,
-}
-
 impl Brain {
     /// Takes what the pool was like since this was asked last. For one asker: it is counted anew afterwards.
     pub fn take_sample(&mut self, now: Moment) -> Sample {
@@ -39,7 +23,7 @@ impl Brain {
                 Standing::Out { .. } | Standing::Trial { .. } => &mut sample.unhealthy,
             }) += 1;
         }
-        let came = self.sizing.offered.take();
+        let came = self.admission.offered.take();
         let sessions = self.admission.sessions();
         let counted = sample.ready + sample.unhealthy;
         let is_worked = |it: &&Replica| 0 < it.sent.in_flight() && !it.leaving;
@@ -50,7 +34,7 @@ impl Brain {
             offered_mu: came.offered_mu,
             beyond_contract_mu: came.beyond_contract_mu,
             refused_mu: came.refused_mu,
-            held_mu: self.admission.held_mu() * self.sizing.offered.correction(),
+            held_mu: self.admission.held_mu() * self.admission.offered.correction(),
             kv_tokens_needed: sessions.tokens,
             kv_tokens_per_replica: sessions
                 .tokens_max
@@ -69,14 +53,15 @@ impl Brain {
         let warm = there().filter(|it| WARM_AFTER <= it.sent.total());
         let shown = mean(warm.map(|it| self.within_promises(&it.hardware) / it.pace.factor()));
         let told = || mean(there().map(|it| self.within_promises(&it.hardware)));
-        let to_come = || self.admission.hardware_to_come().map(|it| self.within_promises(it));
+        let to_come =
+            || self.admission.capacity.hardware_to_come().map(|it| self.within_promises(it));
         shown.or_else(told).or_else(to_come)
     }
 
     /// What a replica of this hardware does in a minute: up to its knee, and no more than keeps the time between
     /// tokens that is promised, for requests as they come.
     fn within_promises(&self, hardware: &Hardware) -> f64 {
-        let (usual, gap_ms) = (&self.sizing.usual, self.settings.line.classes.token_gap_ms());
+        let (usual, gap_ms) = (self.learning.usual(), self.settings.line.classes.token_gap_ms());
         let at_knee = hardware.capacity_mu_per_min;
         if usual.cost_ms <= 0.0 {
             return at_knee;
@@ -114,63 +99,6 @@ impl Brain {
             in_flight_mu: it.in_flight_mu(),
         };
         stay.map(holding).collect()
-    }
-
-    /// Learns what a request took.
-    pub(super) fn learn_usual(&mut self, cost: &RequestCost, came: &Computed) {
-        let newest = MeanRequest {
-            prefill_ms: cost.prefill_ms(came.new, came.cached),
-            output_tokens: f64::from(came.output),
-            context_tokens: f64::from(came.context()),
-            cost_ms: cost.cost_ms(came.new, came.cached, came.output, came.context()),
-        };
-        let is_first = self.sizing.usual.cost_ms <= 0.0;
-        self.sizing.usual.learn(newest, if is_first { 1.0 } else { NEW_SHARE });
-    }
-
-    /// Counts a request that came, by what it was given of its contract.
-    pub(super) fn count_offered(&mut self, now: Moment, parked: &Parked) {
-        let mu = parked.estimate.work.as_mu();
-        if parked.estimate.held.is_some_and(|it| it.usage == Use::BestEffort) {
-            self.sizing.offered.on_beyond(mu);
-        } else {
-            self.sizing.offered.on_arrival(now, parked.fingerprint.0, mu);
-        }
-    }
-
-    /// Counts a request that has waited in vain.
-    pub(super) fn count_turned_away(&mut self, now: Moment, request: RequestId) {
-        if let Some(mark) = self.sizing.offered.on_turned_away(now, request) {
-            self.tell_turned_away(mark);
-        }
-    }
-
-    /// Counts a request that is refused before it could wait.
-    pub(super) fn count_refused(
-        &mut self,
-        now: Moment,
-        fingerprint: u64,
-        mu: f64,
-        refusal: Refusal,
-    ) {
-        match refusal {
-            Refusal::OverContract { .. } => self.sizing.offered.on_beyond(mu),
-            Refusal::NoReplica { .. }
-            | Refusal::LineFull { .. }
-            | Refusal::DeadlineUnmeetable { .. }
-            | Refusal::DeadlinePassed { .. }
-            | Refusal::WaitedOut { .. }
-            | Refusal::SessionsFull { .. } => {
-                self.sizing.offered.on_refused(now, fingerprint, mu);
-                self.tell_turned_away(fingerprint);
-            }
-            Refusal::TriesSpent
-            | Refusal::BudgetSpent
-            | Refusal::Quarantined { .. }
-            | Refusal::Suspected { .. }
-            | Refusal::Restarted { .. }
-            | Refusal::NotKept => {}
-        }
     }
 }
 

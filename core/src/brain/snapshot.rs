@@ -135,13 +135,13 @@ impl Brain {
     }
 
     fn queue(&self) -> QueueSnapshot {
-        let line = self.admission.line();
+        let line = self.admission.waiting.line();
         let classes = self.settings.line.classes.iter();
         QueueSnapshot {
             waiting: line.len(),
             bytes: line.bytes(),
             classes: classes.map(|(id, it)| (it.name.clone(), line.class(id))).collect(),
-            mu_per_min: self.admission.mu_per_min(),
+            mu_per_min: self.admission.waiting.mu_per_min(),
             sessions: self.admission.sessions(),
         }
     }

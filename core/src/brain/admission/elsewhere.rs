@@ -9,6 +9,7 @@ use crate::domain::{Moment, RouterId};
 use crate::queue::{CLASSES_MAX, ClassId, Tenant, Work};
 
 use super::Admission;
+use super::turns::RoomTurns;
 
 /// What waits is told again when it has changed by one part in this many.
 const CHANGED_PARTS: u64 = 8;
@@ -32,14 +33,23 @@ impl WaitingLine {
     }
 }
 
-/// What waits at other routers, by class.
-#[derive(Debug, Default)]
+/// What waits at other routers, by class, and whose turn it is where several have a line.
+#[derive(Debug)]
 pub(super) struct LinesElsewhere {
     lines: BTreeMap<RouterId, [WaitingLine; CLASSES_MAX]>,
     sums: [Work; CLASSES_MAX],
+    /// What waits here, as the others were told last.
+    told: [WaitingLine; CLASSES_MAX],
+    pub(super) turns: RoomTurns,
 }
 
 impl LinesElsewhere {
+    pub(super) fn new(seed: u64) -> Self {
+        let nothing = [WaitingLine::default(); CLASSES_MAX];
+        let (lines, sums) = (BTreeMap::new(), [Work::ZERO; CLASSES_MAX]);
+        Self { lines, sums, told: nothing, turns: RoomTurns::new(seed) }
+    }
+
     /// Takes in what waits at a router now; where nothing does, it is forgotten.
     fn set(&mut self, now: Moment, router: RouterId, classes: &[WaitingClass]) {
         let mut line = [WaitingLine::default(); CLASSES_MAX];
@@ -55,6 +65,18 @@ impl LinesElsewhere {
         for (class, sum) in self.sums.iter_mut().enumerate() {
             *sum = self.lines.values().map(|it| it[class].work).sum();
         }
+        if self.is_empty() {
+            self.turns.clear();
+        }
+    }
+
+    /// Tells whether the others should hear that this waits here now, and notes that they do.
+    fn is_news(&mut self, now: Moment, own: [WaitingLine; CLASSES_MAX]) -> bool {
+        let is_news = self.told.iter().zip(own).any(|(told, own)| told.differs(now, own));
+        if is_news {
+            self.told = own;
+        }
+        is_news
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -112,13 +134,14 @@ impl Admission {
 
     /// Says what waits at all routers, in model units.
     pub(in crate::brain) fn held_mu(&self) -> f64 {
-        self.line.work().as_mu() + self.elsewhere.all().as_mu()
+        self.waiting.line().work().as_mu() + self.elsewhere.all().as_mu()
     }
 
     /// Says what waits here of a class.
     pub(super) fn own_line(&self, class: ClassId) -> WaitingLine {
-        let in_time = self.line.last_due(class).unwrap_or(Moment::ZERO);
-        WaitingLine { work: self.line.class(class).work, in_time }
+        let line = self.waiting.line();
+        let in_time = line.last_due(class).unwrap_or(Moment::ZERO);
+        WaitingLine { work: line.class(class).work, in_time }
     }
 
     /// Tells whether other routers should hear what waits here now, and notes that they do.
@@ -126,11 +149,7 @@ impl Admission {
         let classes = self.settings.classes.iter().map(|it| it.0);
         let mut own = [WaitingLine::default(); CLASSES_MAX];
         classes.for_each(|it| own[it.index()] = self.own_line(it));
-        let is_news = self.told.iter().zip(own).any(|(told, own)| told.differs(now, own));
-        if is_news {
-            self.told = own;
-        }
-        is_news
+        self.elsewhere.is_news(now, own)
     }
 
     /// Lists what waits here by class, as others are told.
@@ -153,14 +172,11 @@ impl Admission {
         classes: &[WaitingClass],
     ) {
         self.elsewhere.set(now, router, classes);
-        if self.elsewhere.is_empty() {
-            self.turns.clear();
-        }
     }
 
     /// Tells whether requests wait here and at other routers.
     pub(super) fn takes_turns(&self) -> bool {
-        self.settings.holds && !self.line.is_empty() && !self.elsewhere.is_empty()
+        self.settings.holds && !self.waiting.line().is_empty() && !self.elsewhere.is_empty()
     }
 
     /// Says which part of all that waits is this router's. Classes count by their weight, whatever waits of each.
@@ -213,7 +229,7 @@ mod tests {
 
     #[test]
     fn lines_of_other_routers_are_added_up_and_end_with_them() {
-        let mut lines = LinesElsewhere::default();
+        let mut lines = LinesElsewhere::new(0);
         lines.set(at(0), RouterId(1), &[line(0, 0), line(3, 10)]);
         lines.set(at(0), RouterId(2), &[line(0, 0), line(4, 10)]);
         assert_eq!(lines.work(SECOND), Work::from_mu(7.0));
@@ -227,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_does_not_count_while_something_can_be_in_time() {
-        let mut lines = LinesElsewhere::default();
+        let mut lines = LinesElsewhere::new(0);
         lines.set(at(0), RouterId(1), &[line(8, 0)]);
         lines.set(at(0), RouterId(2), &[line(2, 100)]);
         let own = WaitingLine { work: Work::from_mu(5.0), in_time: at(50) };

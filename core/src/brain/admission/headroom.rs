@@ -15,8 +15,7 @@ use crate::domain::{Moment, span_of_ms};
 use crate::queue::{CLASSES_MAX, Class, ClassId, Classes, Line, Work};
 
 use super::super::request::PromptSize;
-use super::lanes::{Fill, LaneKey};
-use super::limit::{Limit, RoomLimits};
+use super::lanes::{Fill, LaneKey, Limit, RoomLimits};
 use super::reading;
 
 /// A prompt may wait at a replica for this part of its class's first-token target.

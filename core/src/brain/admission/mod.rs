@@ -4,50 +4,44 @@
 //! candidates look like, and carries the answer to placement.
 
 mod assess;
+mod capacity;
 mod cause;
 mod elsewhere;
+pub(super) mod groups;
 mod headroom;
 mod knee;
 mod lanes;
-mod limit;
 mod reach;
 mod reading;
 mod retry_budget;
 mod settle;
-mod start;
 mod turns;
-pub(super) mod waiting;
+mod waiting;
 
 use std::time::Duration;
 
-use indexmap::IndexMap;
-use rustc_hash::FxBuildHasher;
-
 use crate::domain::{Moment, Promise, RequestId, span_of_ms};
 use crate::fleet::Replica;
-use crate::queue::{
-    CLASSES_MAX, Claim, ClassId, Contracts, DrainRate, Gate, Line, Ticket, Use, Work,
-};
+use crate::queue::{Claim, ClassId, Contracts, Gate, Ticket, Use, Work};
+use crate::scaling::Offered;
 
 use super::event::Refusal;
 use super::request::CostEstimate;
 use super::settings::{LineSettings, RetrySettings};
 
 pub(super) use assess::{Arrival, Parked};
+use capacity::FleetCapacity;
 pub use cause::Cause;
-use elsewhere::{LinesElsewhere, WaitingLine};
+use elsewhere::LinesElsewhere;
 use headroom::Headroom;
 use knee::Knees;
-pub(super) use lanes::Fills;
-use lanes::{Fill, LaneKey, Scene};
-use limit::Limit;
-pub(super) use limit::RoomLimits;
+use lanes::{Fill, LaneKey, Limit, Scene};
+pub(super) use lanes::{Fills, RoomLimits};
 pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
 pub(super) use settle::Bill;
-use start::Starting;
-use turns::RoomTurns;
+use waiting::Waiting;
 
 /// Capacity is idle below this part of a class's limits: requests beyond their contract may use it.
 const IDLE_PART: f64 = 0.5;
@@ -58,25 +52,19 @@ const HOME_PART: f64 = 1.5;
 #[derive(Debug)]
 pub(super) struct Admission {
     settings: LineSettings,
-    line: Line,
+    pub(super) waiting: Waiting,
     contracts: Contracts,
     gate: Gate,
     knees: Knees,
-    drain_rate: DrainRate,
     headroom: Headroom,
     reaches: Reaches,
-    /// The requests in the line, one for each ticket there, so bounded as the line is.
-    parked: IndexMap<RequestId, Parked, FxBuildHasher>,
     /// The buffer of an earlier look, to be used again.
     spare: Vec<Fill>,
     /// What waits at other routers, and whose turn it is where several have a line.
     elsewhere: LinesElsewhere,
-    turns: RoomTurns,
-    /// What waits here, as other routers were told last.
-    told: [WaitingLine; CLASSES_MAX],
-    capacity_per_min: Work,
-    /// Where replicas are started when work waits.
-    starting: Option<Starting>,
+    pub(super) capacity: FleetCapacity,
+    /// The work that is asked for, which the pool is sized by.
+    pub(super) offered: Offered,
     /// What retries may add to the load.
     pub(super) retries: RetryBudget,
 }
@@ -93,20 +81,16 @@ impl Admission {
     pub(super) fn new(settings: &LineSettings, retries: RetrySettings, seed: u64) -> Self {
         let headroom = Headroom::new(&settings.classes);
         Self {
-            line: Line::new(settings.limits, &settings.classes),
+            waiting: Waiting::new(settings),
             contracts: Contracts::default(),
             gate: Gate::new(settings.gate),
             knees: Knees::new(headroom.replica_wait_min()),
-            drain_rate: DrainRate::new(Work::ZERO),
             headroom,
             reaches: Reaches::default(),
-            parked: IndexMap::default(),
             spare: Vec::new(),
-            elsewhere: LinesElsewhere::default(),
-            turns: RoomTurns::new(seed),
-            told: [WaitingLine::default(); CLASSES_MAX],
-            capacity_per_min: Work::ZERO,
-            starting: None,
+            elsewhere: LinesElsewhere::new(seed),
+            capacity: FleetCapacity::default(),
+            offered: Offered::default(),
             retries: RetryBudget::new(retries),
             settings: settings.clone(),
         }
@@ -118,7 +102,7 @@ impl Admission {
         classes.promise(claim.class.unwrap_or(classes.default_id()))
     }
 
-    /// Reserves what a request will use of its contract. It may go to `replicas`: a request beyond its
+    /// Reserves what a request will use of its contract, and counts it. It may go to `replicas`: a request beyond its
     /// contract may use idle capacity there.
     pub(super) fn reserve<'a>(
         &mut self,
@@ -141,6 +125,11 @@ impl Admission {
             }
         }
         parked.estimate.held = Some(held);
+        if held.usage == Use::BestEffort {
+            self.offered.on_beyond(work.as_mu());
+        } else {
+            self.offered.on_arrival(now, parked.fingerprint.0, work.as_mu());
+        }
         Ok(())
     }
 
@@ -154,7 +143,8 @@ impl Admission {
         let limit = self.headroom.limit(class.index()).times(IDLE_PART);
         let level = |it: &Replica| self.knees.fill(now, it);
         let fill = |it: &Replica, wait_ms| Fill { level: level(it), wait_ms, ..Fill::empty(it.id) };
-        self.line.is_empty() && replicas.any(|(it, wait_ms)| limit.admits(&fill(it, wait_ms)))
+        self.waiting.line().is_empty()
+            && replicas.any(|(it, wait_ms)| limit.admits(&fill(it, wait_ms)))
     }
 
     /// Works out what each class may take now, and how full these replicas are, in order of id: each with how long
@@ -164,13 +154,13 @@ impl Admission {
         now: Moment,
         replicas: impl Iterator<Item = (&'a Replica, f64)>,
     ) -> Fills {
-        let elsewhere = &self.elsewhere;
-        self.headroom.look(now, &self.line, |it| elsewhere.work(it), self.capacity_per_min);
+        let (line, elsewhere) = (self.waiting.line(), &self.elsewhere);
+        self.headroom.look(now, line, |it| elsewhere.work(it), self.capacity.per_min());
         let mut fills = std::mem::take(&mut self.spare);
         self.fill_all(now, replicas, &mut fills);
         if self.takes_turns() {
             let share = self.share(now);
-            self.turns.take(now, self.headroom.widest(), share, &mut fills);
+            self.elsewhere.turns.take(now, self.headroom.widest(), share, &mut fills);
         }
         Fills(fills)
     }
@@ -207,15 +197,9 @@ impl Admission {
 
     /// Tells whether a request may go to one of these without joining the line.
     pub(super) fn admits(&self, parked: &Parked, fills: &Fills) -> bool {
-        let is_first = self.line.is_empty() && !self.elsewhere.has_equal(parked.estimate.class);
+        let nobody_waits = self.waiting.line().is_empty();
+        let is_first = nobody_waits && !self.elsewhere.has_equal(parked.estimate.class);
         is_first && self.scene(&fills.0).admits(parked.lane(), fills.0.iter())
-    }
-
-    /// Counts a request that does not join the line.
-    pub(super) fn pass(&mut self, now: Moment, parked: &Parked) {
-        let CostEstimate { class, tenant, weight, work, .. } = parked.estimate;
-        self.line.pass(class, tenant, weight, work);
-        self.drain_rate.on_sent(now, work, false);
     }
 
     /// Makes the ticket of a request that is to join the line.
@@ -245,25 +229,25 @@ impl Admission {
         parked: Parked,
         displaced: &mut Vec<(RequestId, Refusal)>,
     ) -> Result<(), Refusal> {
-        let wait = self.predict_wait(now, &ticket);
+        let wait = self.waiting.predict(now, &ticket);
         if parked.estimate.due.sent_by.is_some_and(|it| it < now + wait) {
             self.refund(&parked.estimate);
             return Err(Refusal::DeadlineUnmeetable {
-                retry_after: self.retry_after(now, &ticket),
+                retry_after: self.waiting.retry_after(now, &ticket),
             });
         }
-        let mut tickets = Vec::new();
-        let joined = self.line.join(ticket, &mut tickets);
-        for it in tickets {
-            let retry_after = self.retry_after(now, &it);
-            self.leave(it.request);
-            displaced.push((it.request, Refusal::LineFull { retry_after }));
-        }
-        if joined.is_err() {
+        let (mark, mu) = (parked.fingerprint.0, parked.estimate.work.as_mu());
+        let mut gone = Vec::new();
+        let rejected = self.waiting.join(now, ticket, parked, &mut gone);
+        for (request, parked, retry_after) in gone {
             self.refund(&parked.estimate);
-            return Err(Refusal::LineFull { retry_after: self.retry_after(now, &ticket) });
+            displaced.push((request, Refusal::LineFull { retry_after }));
         }
-        self.parked.insert(ticket.request, parked);
+        if let Some(parked) = rejected {
+            self.refund(&parked.estimate);
+            return Err(Refusal::LineFull { retry_after: self.waiting.retry_after(now, &ticket) });
+        }
+        self.offered.on_waiting(ticket.request, mark, mu);
         Ok(())
     }
 
@@ -284,14 +268,14 @@ impl Admission {
         let opens_ms = fills.map(|it| (it.wait_ms - limit.wait_ms).max(0.0));
         let opens_ms = opens_ms.fold(f64::INFINITY, f64::min);
         let opens = if opens_ms.is_finite() { opens_ms } else { 0.0 };
-        let wait = self.predict_wait(now, ticket) + span_of_ms(opens);
-        Prospect { cause, ahead: self.line.ahead(now, ticket), wait }
+        let wait = self.waiting.predict(now, ticket) + span_of_ms(opens);
+        Prospect { cause, ahead: self.waiting.line().ahead(now, ticket), wait }
     }
 
     /// Takes out a request whose time is over, and says why it is refused.
     pub(super) fn expired(&mut self, now: Moment) -> Option<(RequestId, Refusal)> {
-        let ticket = self.line.expired(now)?;
-        let retry_after = self.retry_after(now, &ticket);
+        let (ticket, parked) = self.waiting.expired(now)?;
+        let retry_after = self.waiting.retry_after(now, &ticket);
         let refusal = if ticket.deadline.is_some_and(|it| it <= ticket.expires_at) {
             Refusal::DeadlinePassed { retry_after }
         } else if LaneKey::from(ticket.lane).is_fresh && !self.gate.is_open() {
@@ -299,55 +283,65 @@ impl Admission {
         } else {
             Refusal::WaitedOut { retry_after }
         };
-        self.leave(ticket.request);
+        parked.into_iter().for_each(|it| self.refund(&it.estimate));
         Some((ticket.request, refusal))
     }
 
     /// Says when a request is to be looked at again: it leaves unserved, or its turn comes.
     pub(super) fn next_wakeup(&self) -> Option<Moment> {
-        let turn = if self.takes_turns() { self.turns.next() } else { None };
-        [self.line.next_expiry(), turn].into_iter().flatten().min()
+        let turn = if self.takes_turns() { self.elsewhere.turns.next() } else { None };
+        [self.waiting.line().next_expiry(), turn].into_iter().flatten().min()
     }
 
-    /// Takes out the request that goes next, if any may go to one of these: first among those that can go
-    /// where their cache is or have none, then among all, so that no capacity is idle while a request waits. One
-    /// that would be late even where the next one waits the least is taken for lost.
+    /// Takes out the request that goes next, if any may go to one of these.
     pub(super) fn next(&mut self, now: Moment, open: &Fills) -> Option<(RequestId, Parked)> {
         if self.takes_turns() {
-            self.turns.keep(open);
+            self.elsewhere.turns.keep(open);
         }
-        let Self { line, gate, headroom, reaches, parked, .. } = self;
-        let fills = &open.0;
-        let scene = Scene { gate, headroom, reaches, fills };
-        while scene.has_room() {
-            let soonest_ms = fills.iter().map(|it| it.wait_ms).fold(f64::INFINITY, f64::min);
-            let now = now + span_of_ms(soonest_ms);
-            let has_home = |it: &Ticket| LaneKey::from(it.lane).home.is_some();
-            let ticket = line.next(now, |it| scene.is_open(it.into()), has_home)?;
-            if let Some(it) = parked.swap_remove(&ticket.request) {
-                return Some((ticket.request, it));
-            }
-        }
-        None
+        let Self { waiting, gate, headroom, reaches, .. } = self;
+        let (request, parked) =
+            waiting.next(now, Scene { gate, headroom, reaches, fills: &open.0 })?;
+        self.offered.on_left(request);
+        Some((request, parked))
     }
 
-    /// Counts a request that was taken out of the line and sent.
-    pub(super) fn on_moved(&mut self, now: Moment, work: Work) {
-        self.drain_rate.on_sent(now, work, !self.line.is_empty());
-    }
-
-    /// Takes a request out of the line and gives back what it holds; tells whether it was there.
+    /// Takes a request out of the line whose client left, and gives back what it holds; tells whether it was there.
     pub(super) fn leave(&mut self, request: RequestId) -> bool {
-        self.line.remove(request);
-        let parked = self.parked.swap_remove(&request);
+        self.offered.on_left(request);
+        let parked = self.waiting.take(request);
         if let Some(parked) = &parked {
             self.refund(&parked.estimate);
         }
         parked.is_some()
     }
 
-    pub(super) fn is_line_empty(&self) -> bool {
-        self.line.is_empty()
+    /// Counts a request that is refused before it could wait. Returns what marks it if that is for lack of room.
+    pub(super) fn count_refused(
+        &mut self,
+        now: Moment,
+        mark: u64,
+        mu: f64,
+        refusal: Refusal,
+    ) -> Option<u64> {
+        match refusal {
+            Refusal::OverContract { .. } => self.offered.on_beyond(mu),
+            Refusal::NoReplica { .. }
+            | Refusal::LineFull { .. }
+            | Refusal::DeadlineUnmeetable { .. }
+            | Refusal::DeadlinePassed { .. }
+            | Refusal::WaitedOut { .. }
+            | Refusal::SessionsFull { .. } => {
+                self.offered.on_refused(now, mark, mu);
+                return Some(mark);
+            }
+            Refusal::TriesSpent
+            | Refusal::BudgetSpent
+            | Refusal::Quarantined { .. }
+            | Refusal::Suspected { .. }
+            | Refusal::Restarted { .. }
+            | Refusal::NotKept => {}
+        }
+        None
     }
 
     /// Says how far a request may fill a replica, and its own replica.
@@ -355,7 +349,10 @@ impl Admission {
         let mut limits = self.headroom.limits_in(parked.lane());
         if parked.estimate.held.is_some_and(|it| it.usage == Use::BestEffort) {
             limits = limits.times(IDLE_PART);
-        } else if self.headroom.is_alone() && self.line.is_empty() && self.elsewhere.is_empty() {
+        } else if self.headroom.is_alone()
+            && self.waiting.line().is_empty()
+            && self.elsewhere.is_empty()
+        {
             // There is no other class to leave room for, and the policy knows what a full replica costs.
             limits = RoomLimits { anywhere: Limit::NONE, at_home: Limit::NONE, ..limits };
         }
@@ -365,25 +362,5 @@ impl Admission {
     fn scene<'a>(&'a self, fills: &'a [Fill]) -> Scene<'a> {
         let Self { gate, headroom, reaches, .. } = self;
         Scene { gate, headroom, reaches, fills }
-    }
-
-    /// Predicts how long a request that joins now waits; nothing where nothing is known.
-    fn predict_wait(&self, now: Moment, ticket: &Ticket) -> Duration {
-        self.drain_rate.wait(self.line.ahead(now, ticket)).unwrap_or(Duration::ZERO)
-    }
-
-    /// Says when a request that is turned away should come back: when what waits before it will be gone.
-    fn retry_after(&self, now: Moment, ticket: &Ticket) -> Duration {
-        self.drain_rate.retry_after(self.line.ahead(now, ticket))
-    }
-
-    /// Lists the requests that wait.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
-        self.parked.keys().copied()
-    }
-
-    /// Tells whether the line and the requests kept for it are the same.
-    pub(super) fn is_sound(&self) -> bool {
-        self.parked.len() == self.line.len() && self.waiting().all(|it| self.line.get(it).is_some())
     }
 }

@@ -65,7 +65,7 @@ impl Admission {
         if !parked.is_divided || self.reaches.table.contains_key(&parked.key.workload()) {
             return false;
         }
-        if SPARE + 2 * self.line.len() < self.reaches.table.len() {
+        if SPARE + 2 * self.waiting.line().len() < self.reaches.table.len() {
             self.forget_reaches();
         }
         true
@@ -100,7 +100,7 @@ impl Admission {
 
     /// Forgets the workloads of which no request waits.
     fn forget_reaches(&mut self) {
-        let lanes = self.line.lanes().map(LaneKey::from);
+        let lanes = self.waiting.line().lanes().map(LaneKey::from);
         let waiting: FxHashSet<u32> = lanes.filter_map(|it| it.workload).collect();
         self.reaches.table.retain(|workload, _| waiting.contains(workload));
     }

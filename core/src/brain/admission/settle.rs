@@ -4,7 +4,7 @@
 use crate::cost::Hardware;
 use crate::domain::{Moment, ReplicaId, SliceKey, span_ms};
 use crate::fleet::Replica;
-use crate::queue::{ContractUsage, GateSnapshot, Limits, Line, Tenant, Work};
+use crate::queue::{ContractUsage, GateSnapshot, Limits, Tenant, Work};
 
 use super::super::request::{Booking, CostEstimate};
 use super::Admission;
@@ -24,7 +24,7 @@ pub(in crate::brain) struct Bill {
 impl Admission {
     /// Books a request that goes to a replica for the first time.
     pub(in crate::brain) fn on_sent(&mut self, now: Moment, booking: &Booking) {
-        self.turns.on_sent(booking.replica);
+        self.elsewhere.turns.on_sent(booking.replica);
         if booking.past.tried.is_empty() {
             self.gate.on_sent(now, booking.key, booking.estimate.tokens);
         }
@@ -40,8 +40,9 @@ impl Admission {
         bill: Bill,
     ) {
         let real = work_of(hardware, bill.cost_ms);
-        let CostEstimate { class, tenant, work, held, .. } = *estimate;
-        self.line.settle(class, tenant, work, real);
+        let CostEstimate { tenant, work, held, .. } = *estimate;
+        self.waiting.settle(estimate, real);
+        self.offered.on_settled(work.as_mu(), hardware.mu(bill.cost_ms));
         if let Some(held) = held {
             self.contracts.holder(tenant, &held).settle(held, real, bill.tokens);
         }
@@ -91,7 +92,7 @@ impl Admission {
     /// Takes back what a request was charged and holds: it was let go and could not be sent.
     pub(in crate::brain) fn take_back(&mut self, estimate: &CostEstimate) {
         self.refund(estimate);
-        self.line.settle(estimate.class, estimate.tenant, estimate.work, Work::ZERO);
+        self.waiting.settle(estimate, Work::ZERO);
     }
 
     pub(in crate::brain) fn on_joined(&mut self, replica: &Replica) {
@@ -105,27 +106,6 @@ impl Admission {
 
     pub(in crate::brain) fn on_left(&mut self, replica: ReplicaId) {
         self.knees.on_left(replica);
-    }
-
-    /// Measures the capacity and KV memory of the replicas that take new sessions and stay.
-    pub(in crate::brain) fn measure<'a>(
-        &mut self,
-        there: impl Iterator<Item = &'a Replica> + Clone,
-    ) {
-        let capacity: f64 = there.clone().map(|it| it.hardware.capacity_mu_per_min).sum();
-        // Memory of a replica that never came up is none.
-        let there = there.filter(|it| !it.is_joining());
-        let told = there.clone().filter_map(|it| it.reported.report()?.kv_tokens_max);
-        // Replicas that report no memory are assumed to have as much as those that do, on average.
-        let count = u64::try_from(told.clone().count()).unwrap_or(0);
-        let all = u64::try_from(there.count()).unwrap_or(0);
-        let kv_tokens = told.sum::<u64>() * all / count.max(1);
-        let capacity_per_min = Work::from_mu(capacity);
-        if capacity_per_min != self.capacity_per_min {
-            self.drain_rate.expect(self.capacity_per_min, capacity_per_min);
-            self.capacity_per_min = capacity_per_min;
-        }
-        self.gate.on_room((0 < count).then_some(kv_tokens), capacity_per_min);
     }
 
     pub(in crate::brain) fn on_time(&mut self, now: Moment) {
@@ -142,8 +122,8 @@ impl Admission {
 
     /// Takes over what tenants have used by the books of an earlier brain, whose requests are all over.
     pub(in crate::brain) fn inherit(&mut self, old: &mut Self) {
-        for parked in std::mem::take(&mut old.parked).values() {
-            old.refund(&parked.estimate);
+        for estimate in old.waiting.requests().map(|it| it.1.estimate).collect::<Vec<_>>() {
+            old.refund(&estimate);
         }
         self.contracts = old.contracts.clone();
         self.contracts.forget_reserved();
@@ -168,16 +148,7 @@ impl Admission {
         &self,
     ) -> impl Iterator<Item = (Tenant, usize, ContractUsage)> + '_ {
         let accounts = self.contracts.iter();
-        accounts.map(|(tenant, it)| (tenant, self.line.waiting_of(tenant), it.usage()))
-    }
-
-    /// What the line holds: requests, bytes, and by class; and the model units that leave it in a minute.
-    pub(in crate::brain) const fn line(&self) -> &Line {
-        &self.line
-    }
-
-    pub(in crate::brain) fn mu_per_min(&self) -> f64 {
-        self.drain_rate.mu_per_min()
+        accounts.map(|(tenant, it)| (tenant, self.waiting.line().waiting_of(tenant), it.usage()))
     }
 
     pub(in crate::brain) fn sessions(&self) -> GateSnapshot {
@@ -191,7 +162,7 @@ impl Admission {
 
     /// Counts what contracts hold for requests, and those of the requests that wait.
     pub(in crate::brain) fn reserved(&self) -> (u64, usize) {
-        let waiting = self.parked.values().filter(|it| it.estimate.is_held()).count();
+        let waiting = self.waiting.requests().filter(|it| it.1.estimate.is_held()).count();
         (self.contracts.reserved(), waiting)
     }
 }

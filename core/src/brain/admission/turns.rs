@@ -12,8 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::domain::{Moment, ReplicaId, span_of_ms};
 
-use super::lanes::{Fill, Fills};
-use super::limit::Limit;
+use super::lanes::{Fill, Fills, Limit};
 
 /// How long the first of the routers waits on average. Several times what news takes from one to the other, so
 /// that two seldom go at once.

@@ -3,7 +3,7 @@
 //! the time that passed. If that were free, a client could have any prompt computed and leave before the
 //! first byte.
 
-use crate::cost::StepWork;
+use crate::cost::{MeanRequest, RequestCost, StepWork};
 use crate::domain::{Moment, Usage, span_ms, whole_u32};
 use crate::fleet::Replica;
 use crate::tokens::{Possible, Seen};
@@ -38,6 +38,17 @@ pub(in crate::brain) fn believed(now: Moment, booking: &Booking, usage: Usage) -
 }
 
 impl Computed {
+    /// Says what of it takes how long.
+    pub(in crate::brain) fn priced(&self, cost: &RequestCost) -> MeanRequest {
+        let Self { new, cached, output } = *self;
+        MeanRequest {
+            prefill_ms: cost.prefill_ms(new, cached),
+            output_tokens: f64::from(output),
+            context_tokens: f64::from(self.context()),
+            cost_ms: cost.cost_ms(new, cached, output, self.context()),
+        }
+    }
+
     /// Works out what was computed at `replica`, where it was sent last. `usage` is believed, and
     /// `is_whole` tells that the answer came to its end.
     pub(in crate::brain) fn new(

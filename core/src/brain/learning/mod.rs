@@ -13,13 +13,15 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::cost::Hardware;
 use crate::cost::learned::{Learned, Learner, Sighting, SightingKind};
+use crate::cost::{Hardware, MeanRequest};
 use crate::domain::{Moment, ReplicaId, RequestId};
 use crate::fleet::{Fleet, Replica};
 
 use super::request::PromptsRead;
 
+/// How much the newest request counts in what requests take.
+const NEW_SHARE: f64 = 1.0 / 256.0;
 /// Classes of which something is remembered, those without replicas included.
 const CLASSES_MAX: usize = 64;
 
@@ -30,6 +32,8 @@ pub(super) struct Learning {
     members: FxHashMap<ReplicaId, Member>,
     /// What an earlier run has learned.
     recalled: Vec<Learned>,
+    /// What requests take, in the mean.
+    usual: MeanRequest,
 }
 
 /// One replica, by what was seen of it.
@@ -96,6 +100,17 @@ impl Learning {
             None if self.recalled.len() < CLASSES_MAX => self.recalled.push(learned.clone()),
             Some(_) | None => {}
         }
+    }
+
+    /// Learns what a request took.
+    pub(super) fn learn_usual(&mut self, newest: MeanRequest) {
+        let is_first = self.usual.cost_ms <= 0.0;
+        self.usual.learn(newest, if is_first { 1.0 } else { NEW_SHARE });
+    }
+
+    /// What requests take, in the mean.
+    pub(super) const fn usual(&self) -> &MeanRequest {
+        &self.usual
     }
 
     /// What was learned of each class that has replicas.
