@@ -8,12 +8,11 @@ use std::time::Duration;
 use crate::domain::{Moment, Outline, Place, RequestId, span_of_ms};
 use crate::fleet::{Reason, Replica, Standing};
 use crate::policy::Ask;
-use crate::queue::Ticket;
 
 use super::admission::{Arrival, Fills, Parked, Reach};
 use super::placement::{Candidates, Unpicked, candidate, keeper};
-use super::request::{Booking, CostEstimate};
-use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, Waited, books};
+use super::request::Booking;
+use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, books};
 
 /// How long a request waits for a replica to come back, where none takes anything.
 const REPLICA_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -356,42 +355,6 @@ impl Brain {
             }
         });
         Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }
-    }
-
-    /// Begins to write down what a marked request goes through.
-    fn explain_arrival(&mut self, now: Moment, request: RequestId, parked: &Parked) {
-        let CostEstimate { class, tenant, first_token_ms, due, .. } = parked.estimate;
-        let classes = &self.settings.line.classes;
-        self.explaining.on_arrival(request, || Waited {
-            class: classes.get(class).name.clone(),
-            tenant,
-            arrived_at: now,
-            left_at: now,
-            cause: None,
-            ahead_mu: 0.0,
-            wait_expected: Duration::ZERO,
-            first_token_ms,
-            first_token_within: due.first_token_by.map(|it| it.since(now)),
-            sent_within: due.sent_by.map(|it| it.since(now)),
-        });
-    }
-
-    /// Writes down why a request cannot go at once: of one that is not marked too, because it will be asked why
-    /// it was slow.
-    fn explain_joining(&mut self, now: Moment, ticket: &Ticket, parked: &Parked, fills: &Fills) {
-        if !self.explaining.is_marked(ticket.request) {
-            if !self.explaining.mark_held(ticket.request) {
-                return;
-            }
-            self.explain_arrival(now, ticket.request, parked);
-        }
-        let open = self.placement.open(now, &self.fleet);
-        let prospect = self.admission.prospect(now, ticket, fills, open);
-        self.explaining.on_waited(ticket.request, |it| {
-            it.cause = Some(prospect.cause);
-            it.ahead_mu = prospect.ahead.as_mu();
-            it.wait_expected = prospect.wait;
-        });
     }
 }
 

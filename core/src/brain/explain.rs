@@ -8,7 +8,6 @@
 mod course;
 mod elsewhere;
 mod expected;
-mod waited;
 
 use indexmap::IndexMap;
 use rand::SeedableRng as _;
@@ -26,8 +25,7 @@ use super::{Beyond, Brain, Move};
 
 pub use course::{Course, End, Remark, TimedPart};
 pub use elsewhere::BookedElsewhere;
-pub use expected::Expected;
-pub use waited::Waited;
+pub use expected::{Expected, Waited};
 
 /// Requests that can be marked at once; beyond it a mark is without effect.
 const MARKED_MAX: usize = 1024;

@@ -5,14 +5,13 @@
 use std::time::Duration;
 
 use crate::cluster::{DeathWitness, FoundOut, News};
-use crate::domain::{Moment, ReplicaId, RouterId, SliceKey, Usage, whole_u32};
+use crate::domain::{Moment, ReplicaId, RouterId, SliceKey, whole_u32};
 use crate::queue::{Tenant, Work};
 use crate::scaling::OfferedWork;
-use crate::tokens::Lesson;
 
 use super::health::Health;
 use super::poison::Witness as Suspect;
-use super::request::{Booking, Fingerprint};
+use super::request::Fingerprint;
 use super::{Brain, Notice};
 
 impl Brain {
@@ -85,13 +84,6 @@ impl Brain {
         }
     }
 
-    /// Tells of a request that was refused for lack of room.
-    pub(super) fn tell_turned_away(&mut self, mark: Option<u64>) {
-        if let Some(mark) = mark.filter(|it| *it != 0) {
-            self.peers.tell_found(FoundOut::TurnedAway { mark });
-        }
-    }
-
     pub(super) fn tell_conviction(&mut self, key: SliceKey, fingerprint: Fingerprint) {
         self.peers.tell_found(quarantined(key, fingerprint, self.settings.quarantine.ttl));
     }
@@ -124,19 +116,6 @@ impl Brain {
     fn forget_cache(&mut self, replica: ReplicaId) {
         self.placement.on_restarted(replica);
         self.notices.push(Notice::Restarted { replica });
-    }
-
-    /// Tells what an answer teaches of lengths.
-    pub(super) fn tell_lesson(&mut self, booking: &Booking, usage: Usage, is_whole: bool) {
-        if self.peers.own().is_none() {
-            return;
-        }
-        let Booking { key, extent, outline, .. } = booking;
-        let lesson = Lesson::of(*key, extent, outline, usage, is_whole);
-        let is_empty = |it: &Lesson| it.text.is_none() && it.output_tokens.is_none();
-        if let Some(lesson) = lesson.filter(|it| !is_empty(it)) {
-            self.peers.tell_found(FoundOut::Taught(Box::new(lesson)));
-        }
     }
 
     /// Tells now and then what was learned of costs.

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
-use crate::cluster::{Came, News, Opened};
+use crate::cluster::{Came, FoundOut, News, Opened};
 use crate::domain::{
-    Moment, Outline, Place, PromptTail, ReplicaId, RequestId, RouterId, whole_u32,
+    Moment, Outline, Place, PromptTail, ReplicaId, RequestId, RouterId, Usage, whole_u32,
 };
 use crate::fleet::{Load, State};
 use crate::policy::Candidate;
 use crate::queue::Use;
 use crate::sharding::{Assignment, Generation};
+use crate::tokens::Lesson;
 
 use super::admission::Bill;
 use super::peers::Telling;
@@ -228,6 +229,26 @@ impl Brain {
             tokens,
         };
         self.peers.tell(News::Ended { request, came: Some(came) });
+    }
+
+    /// Tells what an answer teaches of lengths.
+    pub(super) fn tell_lesson(&mut self, booking: &Booking, usage: Usage, is_whole: bool) {
+        if self.peers.own().is_none() {
+            return;
+        }
+        let Booking { key, extent, outline, .. } = booking;
+        let lesson = Lesson::of(*key, extent, outline, usage, is_whole);
+        let is_empty = |it: &Lesson| it.text.is_none() && it.output_tokens.is_none();
+        if let Some(lesson) = lesson.filter(|it| !is_empty(it)) {
+            self.peers.tell_found(FoundOut::Taught(Box::new(lesson)));
+        }
+    }
+
+    /// Tells of a request that was refused for lack of room.
+    pub(super) fn tell_turned_away(&mut self, mark: Option<u64>) {
+        if let Some(mark) = mark.filter(|it| *it != 0) {
+            self.peers.tell_found(FoundOut::TurnedAway { mark });
+        }
     }
 
     pub(super) fn tell_state(&mut self, replica: ReplicaId, state: State) {

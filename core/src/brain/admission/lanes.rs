@@ -8,9 +8,9 @@ use crate::domain::ReplicaId;
 use crate::queue::{Gate, Lane};
 
 use super::super::request::PromptSize;
-use super::cause::Cause;
 use super::headroom::Headroom;
 use super::reach::Reaches;
+use super::waiting::Cause;
 
 const HOME_BITS: u32 = 23;
 

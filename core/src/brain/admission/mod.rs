@@ -5,7 +5,6 @@
 
 mod assess;
 mod capacity;
-mod cause;
 mod elsewhere;
 pub(super) mod groups;
 mod headroom;
@@ -31,7 +30,6 @@ use super::settings::{LineSettings, RetrySettings};
 
 pub(super) use assess::{Arrival, Parked};
 use capacity::FleetCapacity;
-pub use cause::Cause;
 use elsewhere::LinesElsewhere;
 use headroom::Headroom;
 use knee::Knees;
@@ -41,6 +39,7 @@ pub(super) use reach::Reach;
 use reach::Reaches;
 pub(super) use retry_budget::RetryBudget;
 pub(super) use settle::Bill;
+pub use waiting::Cause;
 use waiting::Waiting;
 
 /// Capacity is idle below this part of a class's limits: requests beyond their contract may use it.
@@ -67,14 +66,6 @@ pub(super) struct Admission {
     pub(super) offered: Offered,
     /// What retries may add to the load.
     pub(super) retries: RetryBudget,
-}
-
-/// What a request that joins the line has to expect, for its explanation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Prospect {
-    pub(super) cause: Cause,
-    pub(super) ahead: Work,
-    pub(super) wait: Duration,
 }
 
 impl Admission {
@@ -251,15 +242,15 @@ impl Admission {
         Ok(())
     }
 
-    /// Says what a request that joins the line has to expect, where it may go to one of these, and all that are
-    /// open are those.
+    /// Says what a request that joins the line waits for, how much goes before it and how long that takes, where it may
+    /// go to one of these, and all that are open are those.
     pub(super) fn prospect<'a>(
         &self,
         now: Moment,
         ticket: &Ticket,
         fills: &Fills,
         open: impl Iterator<Item = (&'a Replica, f64)>,
-    ) -> Prospect {
+    ) -> (Cause, Work, Duration) {
         let (fills, mut all) = (fills.0.iter(), Vec::new());
         self.fill_all(now, open, &mut all);
         let cause = self.scene(&all).cause(LaneKey::from(ticket.lane), fills.clone());
@@ -269,7 +260,7 @@ impl Admission {
         let opens_ms = opens_ms.fold(f64::INFINITY, f64::min);
         let opens = if opens_ms.is_finite() { opens_ms } else { 0.0 };
         let wait = self.waiting.predict(now, ticket) + span_of_ms(opens);
-        Prospect { cause, ahead: self.waiting.line().ahead(now, ticket), wait }
+        (cause, self.waiting.line().ahead(now, ticket), wait)
     }
 
     /// Takes out a request whose time is over, and says why it is refused.
@@ -283,7 +274,9 @@ impl Admission {
         } else {
             Refusal::WaitedOut { retry_after }
         };
-        parked.into_iter().for_each(|it| self.refund(&it.estimate));
+        if let Some(parked) = parked {
+            self.refund(&parked.estimate);
+        }
         Some((ticket.request, refusal))
     }
 

@@ -1,12 +1,50 @@
-//! What was expected of a request when it was sent. The books know it of every request, so a driver can say later
-//! what took longer than it should have, also of a request whose reasons were not written down. And what is
-//! known of the wait of a request that was held in the line.
+//! What happened to a request before it was sent anywhere, and what was expected of it: how long it waited, what for,
+//! and what was asked of it in time. Its wait is kept of a request that is marked or was held in the line, one that
+//! was refused included; what was expected of it the books know of every request, so a driver can say later what
+//! took longer than it should have. It changes nothing.
 
-use crate::domain::{ReplicaId, RequestId};
+use std::time::Duration;
 
-use super::super::request::Booking;
-use super::super::{Brain, Move};
-use super::{Explaining, HELD_MAX, Marked, Waited};
+use crate::domain::{Moment, ReplicaId, RequestId};
+use crate::queue::{Tenant, Ticket};
+
+use super::super::admission::{Fills, Parked};
+use super::super::request::{Booking, CostEstimate};
+use super::super::{Brain, Cause, Move};
+use super::{Explaining, HELD_MAX, Marked};
+
+/// What a request went through before it was sent or refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waited {
+    pub class: String,
+    pub tenant: Tenant,
+    pub arrived_at: Moment,
+    pub left_at: Moment,
+    /// What it waited for when it joined the line; `None` if it did not wait.
+    pub cause: Option<Cause>,
+    /// Model units that were to be sent before it when it came, and how long that was to take.
+    pub ahead_mu: f64,
+    pub wait_expected: Duration,
+    /// How long its first token was expected to take once it is sent: at a replica that has nothing
+    /// else to do, or, for one that came too late for every replica, where it would have come soonest.
+    pub first_token_ms: f64,
+    /// How long after its arrival its first token had to be there.
+    pub first_token_within: Option<Duration>,
+    /// How long after its arrival it had to be sent.
+    pub sent_within: Option<Duration>,
+}
+
+impl Waited {
+    pub fn span(&self) -> Duration {
+        self.left_at.since(self.arrived_at)
+    }
+
+    /// Notes that the request may be sent. One that may be sent on arrival has not waited.
+    pub(in super::super) fn go(&mut self, now: Moment) {
+        self.left_at = now;
+        self.cause = self.cause.filter(|_| self.arrived_at < now);
+    }
+}
 
 /// What was expected of one try when it was booked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -41,6 +79,59 @@ impl Expected {
 }
 
 impl Brain {
+    /// Begins to write down what a marked request goes through.
+    pub(in crate::brain) fn explain_arrival(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        parked: &Parked,
+    ) {
+        let CostEstimate { class, tenant, first_token_ms, due, .. } = parked.estimate;
+        let classes = &self.settings.line.classes;
+        self.explaining.on_arrival(request, || Waited {
+            class: classes.get(class).name.clone(),
+            tenant,
+            arrived_at: now,
+            left_at: now,
+            cause: None,
+            ahead_mu: 0.0,
+            wait_expected: Duration::ZERO,
+            first_token_ms,
+            first_token_within: due.first_token_by.map(|it| it.since(now)),
+            sent_within: due.sent_by.map(|it| it.since(now)),
+        });
+    }
+
+    /// Writes down why a request cannot go at once: of one that is not marked too, because it will be asked why
+    /// it was slow.
+    pub(in crate::brain) fn explain_joining(
+        &mut self,
+        now: Moment,
+        ticket: &Ticket,
+        parked: &Parked,
+        fills: &Fills,
+    ) {
+        if !self.explaining.is_marked(ticket.request) {
+            if !self.explaining.mark_held(ticket.request) {
+                return;
+            }
+            self.explain_arrival(now, ticket.request, parked);
+        }
+        let open = self.placement.open(now, &self.fleet);
+        let (cause, ahead, wait) = self.admission.prospect(now, ticket, fills, open);
+        self.explaining.on_waited(ticket.request, |it| {
+            it.cause = Some(cause);
+            it.ahead_mu = ahead.as_mu();
+            it.wait_expected = wait;
+        });
+    }
+
+    /// Takes what was written down of what a request went through before it was sent or refused; asked
+    /// before [`Brain::take_explanation`].
+    pub fn take_waited(&mut self, request: RequestId) -> Option<Waited> {
+        self.explaining.marked.get_mut(&request)?.waited.take()
+    }
+
     /// Says what is expected of a request that was just sent, and takes what was written down of its wait if it
     /// was held in the line without a mark. To be asked once for each verdict.
     pub fn take_expected(&mut self, request: RequestId) -> (Option<Expected>, Option<Waited>) {
@@ -49,6 +140,28 @@ impl Brain {
 }
 
 impl Explaining {
+    /// Begins to write down what a marked request goes through.
+    pub(in super::super) fn on_arrival(
+        &mut self,
+        request: RequestId,
+        begin: impl FnOnce() -> Waited,
+    ) {
+        if let Some(marked) = self.marked.get_mut(&request) {
+            marked.waited = Some(begin());
+        }
+    }
+
+    /// Adds to it.
+    pub(in super::super) fn on_waited(
+        &mut self,
+        request: RequestId,
+        add: impl FnOnce(&mut Waited),
+    ) {
+        if let Some(waited) = self.marked.get_mut(&request).and_then(|it| it.waited.as_mut()) {
+            add(waited);
+        }
+    }
+
     /// Has the wait of a request written down that is not marked; says whether there is room for it.
     pub(in super::super) fn mark_held(&mut self, request: RequestId) -> bool {
         let has_room = self.marked.len() < HELD_MAX;

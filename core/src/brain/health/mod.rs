@@ -5,12 +5,13 @@
 mod blame;
 mod probes;
 mod silence;
-mod slowness;
 
 use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, Usage};
-use crate::fleet::{Fleet, Replica, Silence, SilenceModel, Standing, State};
+use crate::fleet::{
+    Fleet, Reason, Replica, Silence, SilenceModel, SlowDetector, Standing, State, median,
+};
 
 pub(super) use blame::{blame_suspects, praise, take_outdone};
 pub(super) use probes::ask_after_loss;
@@ -81,13 +82,13 @@ impl Health {
         }
         for replica in &ids {
             if let Some(it) = fleet.get_mut(*replica) {
-                slowness::note_crowding(now, it);
+                silence::note_crowding(now, it);
             }
             let there = bookings.clone().filter(|it| it.replica == *replica);
             self.look_for_silence(now, fleet, *replica, there, found);
             self.ask_if_due(now, fleet, *replica, found);
         }
-        slowness::look(now, fleet, &ids, found);
+        look_for_slowness(now, fleet, &ids, found);
     }
 
     /// Learns how fast prompts are read, where the engine tells how much of one was cached.
@@ -97,6 +98,27 @@ impl Health {
         {
             let took = first.at.since(booking.account.sent_at);
             self.model.on_first_token(input.saturating_sub(cached), took);
+        }
+    }
+}
+
+/// Takes out replicas that write several times as slowly as the others of the pool for long, but keeps most of it.
+fn look_for_slowness(now: Moment, fleet: &mut Fleet, ids: &[ReplicaId], found: &mut Vec<Finding>) {
+    let up = |it: &&Replica| it.breaker.standing() == Standing::Up;
+    let mut ratios: Vec<f64> =
+        fleet.iter().filter(up).filter_map(|it| it.watch.slow.ratio()).collect();
+    let Some(median) = median(&mut ratios) else { return };
+    for replica in ids {
+        let Some(it) = fleet.get_mut(*replica).filter(|it| up(&&**it)) else { continue };
+        if !it.watch.slow.is_slow(now, median) {
+            continue;
+        }
+        // Its record starts again when it comes back.
+        it.watch.slow = SlowDetector::default();
+        // Most of the pool stays, whatever the figures say.
+        let out = fleet.iter().filter(|it| !it.admits_at_need(now)).count();
+        if 4 * (out + 1) <= ids.len() {
+            found.extend(change(fleet, *replica, |it| it.breaker.condemn(now, Reason::Slow)));
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::cost::StepWork;
 use crate::domain::{Extent, Moment, ReplicaId, span_ms};
 use crate::fleet::{
     ExpectedSilence, Fleet, HangVerdict, Reason, Replica, SilentWork, Standing, ms,
@@ -13,7 +14,6 @@ use crate::fleet::{
 
 use super::super::request::Booking;
 use super::probes::ask;
-use super::slowness::{note_crowding, step_ms};
 use super::{Finding, Health, change, change_for};
 
 /// A silence shorter than this is not looked into.
@@ -180,4 +180,19 @@ fn silent_work(booking: &Booking, it: &Replica, step_ms: f64) -> SilentWork {
         (true, false) => SilentWork::Reading { prompt_tokens, prefill_ms },
         (false, _) => SilentWork::Whole { prompt_tokens, prefill_ms, likely_ms, longest_ms },
     }
+}
+
+/// Notes whether what is booked at a replica, or what its engine says, is more than fits its memory: streams that stand
+/// still for want of it do not make a replica slow.
+pub(super) fn note_crowding(now: Moment, it: &mut Replica) {
+    let booked = it.ledger.load();
+    let kv_tokens = booked.kv_tokens + booked.growth_tokens;
+    let report = it.reported.report();
+    it.watch.on_booked(now, kv_tokens, report.as_ref());
+}
+
+/// Predicts a step of a replica with the requests in flight there, each with `context_tokens`.
+fn step_ms(it: &Replica, context_tokens: u32) -> f64 {
+    let batch = f64::from(it.booked().max(1));
+    it.hardware.step.step_ms(&StepWork::answers(batch, batch * f64::from(context_tokens)))
 }

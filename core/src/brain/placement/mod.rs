@@ -14,8 +14,9 @@ mod subsets;
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 
-use crate::domain::{Moment, Place, ReplicaId, RequestId, SliceKey};
+use crate::domain::{Moment, Outline, Place, ReplicaId, RequestId, SliceKey};
 use crate::policy::{Ask, Candidate, Policy, PolicyKind, Terms};
+use crate::prefix::PrefixIndex;
 
 use super::settings::SessionSettings;
 
@@ -96,6 +97,18 @@ impl Placement {
         let mut terms = Vec::new();
         self.policy.terms(ask, candidates, &mut terms);
         terms
+    }
+
+    /// What the policy believes to lie in caches, where it keeps track.
+    pub(super) fn index(&mut self) -> Option<&mut PrefixIndex> {
+        Some(self.policy.residency()?.index())
+    }
+
+    /// Counts the tokens of a prompt that lie in a replica's cache, as far as the policy keeps track: where it
+    /// does not, all may lie there.
+    pub(super) fn held_tokens(&mut self, prompt: &Outline, at: ReplicaId) -> u32 {
+        let held = self.index().map(|it| it.depth(&prompt.blocks, at));
+        held.map_or(prompt.prompt_tokens, |blocks| prompt.tokens_in(blocks))
     }
 
     /// Tells the policy where a request goes; returns how many leading blocks of its prompt are there already.

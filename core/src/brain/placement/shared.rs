@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::cluster::{SharedOrder, Stamp};
-use crate::domain::{Moment, Outline, PromptTail, ReplicaId, RouterId, SliceKey};
+use crate::domain::{Moment, PromptTail, ReplicaId, RouterId, SliceKey};
 use crate::fleet::Fleet;
 use crate::policy::{Candidate, lot_of};
-use crate::prefix::PrefixIndex;
 use crate::sharding::Assignment;
 
 use super::{Order, Placement};
@@ -15,18 +14,6 @@ use super::{Order, Placement};
 const HOMES_SEEN_MAX: usize = 50_000;
 
 impl Placement {
-    /// What the policy believes to lie in caches, where it keeps track.
-    pub(in crate::brain) fn index(&mut self) -> Option<&mut PrefixIndex> {
-        Some(self.policy.residency()?.index())
-    }
-
-    /// Counts the tokens of a prompt that lie in a replica's cache, as far as the policy keeps track: where it
-    /// does not, all may lie there.
-    pub(in crate::brain) fn held_tokens(&mut self, prompt: &Outline, at: ReplicaId) -> u32 {
-        let held = self.index().map(|it| it.depth(&prompt.blocks, at));
-        held.map_or(prompt.prompt_tokens, |blocks| prompt.tokens_in(blocks))
-    }
-
     /// Notes a request that another router sent; returns whether the beginning of its prompt is known here.
     pub(in crate::brain) fn on_heard(
         &mut self,

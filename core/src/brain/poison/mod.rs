@@ -8,7 +8,6 @@ mod death;
 mod flights;
 mod quarantine;
 mod retry_hold;
-mod scope;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use super::event::Refusal;
 use super::request::{Booking, Fingerprint};
 
 pub use quarantine::QuarantineSettings;
-pub use scope::QuarantineScope;
 
 pub(super) use death::Witness;
 use flights::{Flight, Flights};
@@ -33,6 +31,27 @@ pub(super) struct Poison {
     flights: Flights,
     /// The requests that may not be tried again yet.
     pub(super) hold: RetryHold,
+}
+
+/// How far a quarantine reaches: a prompt, and what is around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuarantineScope {
+    Request,
+    Session,
+    /// Sessions of the workload that were not there before.
+    NewSessions,
+    Workload,
+}
+
+impl QuarantineScope {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Session => "session",
+            Self::NewSessions => "new_sessions",
+            Self::Workload => "workload",
+        }
+    }
 }
 
 /// Whether a request may be sent.

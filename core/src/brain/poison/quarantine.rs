@@ -20,12 +20,12 @@ use rustc_hash::FxBuildHasher;
 use crate::brain::request::Fingerprint;
 use crate::domain::{Moment, ReplicaId, SliceKey};
 
+use super::QuarantineScope;
 use super::company::Company;
 use super::completions::CompletionCounts;
 #[cfg(test)]
 use super::death::WITNESSES_MAX;
 use super::death::{Death, Witness};
-use super::scope::QuarantineScope;
 
 /// Deaths remembered.
 const DEATHS_MAX: usize = 16;
