@@ -8,7 +8,7 @@ use crate::cluster::{SharedOrder, Stamp};
 use crate::domain::{Moment, Place, ReplicaId, RouterId, SliceKey};
 use crate::sharding::{Assignment, Slice};
 
-use super::{RETURN_MAX, Subsets};
+use super::Subsets;
 
 /// How many things orders of other routers may be about.
 const SUBJECTS_MAX: usize = 1 << 16;
@@ -216,7 +216,9 @@ impl Subsets {
     }
 
     pub(in crate::brain) fn obey_shared(&mut self, order: &SharedOrder, stamp: Stamp) {
-        self.stale |= self.orders.obey_shared(order, stamp);
+        if self.orders.obey_shared(order, stamp) {
+            self.rounds.touch();
+        }
     }
 
     pub(in crate::brain) const fn orders(&self) -> &Orders {
@@ -234,13 +236,13 @@ impl Subsets {
         if let Order::Restore { assignment } = order {
             self.restore(now, assignment);
         }
-        self.stale = true;
+        self.rounds.touch();
     }
 
     /// Takes on all orders of an earlier brain.
     pub(in crate::brain) fn take_on(&mut self, orders: Orders) {
         self.orders = orders;
-        self.stale = true;
+        self.rounds.touch();
     }
 
     fn restore(&mut self, now: Moment, assignment: Arc<Assignment>) {
@@ -250,11 +252,11 @@ impl Subsets {
                 let workload = SliceKey(held.slice.low).workload();
                 let size = u32::try_from(held.holders.len()).unwrap_or(u32::MAX);
                 if held.slice == Slice::of_prefix(workload) {
-                    self.sizer.seed(now, workload, size);
+                    self.demand.seed(now, workload, size);
                 }
             }
             self.assignment = assignment;
-            self.expected = Some(now + RETURN_MAX);
+            self.planned.expect_back(now);
         }
     }
 
@@ -264,7 +266,7 @@ impl Subsets {
         if is_newer {
             let told = Assignment::clone(assignment).settled_like(&self.assignment, now);
             self.restore(now, Arc::new(told));
-            self.stale = true;
+            self.rounds.touch();
         }
         is_newer
     }
@@ -276,7 +278,9 @@ impl Subsets {
 
     /// Notes whether this router plans for all.
     pub(in crate::brain) const fn lead(&mut self, leads: bool) {
-        self.stale |= self.leads != leads;
+        if self.leads != leads {
+            self.rounds.touch();
+        }
         self.leads = leads;
     }
 
@@ -292,6 +296,6 @@ impl Subsets {
     pub(in crate::brain) fn inherit(&mut self, now: Moment, old: &mut Self) {
         self.restore(now, Arc::clone(&old.assignment));
         self.troubles = std::mem::take(&mut old.troubles);
-        self.stale = true;
+        self.rounds.touch();
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::domain::{Moment, Place, ReplicaId, SliceKey};
 use crate::sharding::Slice;
 
+use super::Subsets;
 use super::steps::Step;
-use super::{OUT_MAX, Subsets};
 
 /// A request that waits longer inside than this part of what its class promises for the first token may ask
 /// beyond: a wait that long begins to show, and most of the promise is still there to be kept.
@@ -120,7 +120,7 @@ impl Subsets {
         (into.is_divided, into.inside) = (true, held.len());
         into.step = self.step_of(now, key.workload(), &look);
         let takes = |place: &&Place| {
-            let sight = self.replica_at(**place).and_then(|it| look(it.id));
+            let sight = self.planned.at(**place).and_then(|it| look(it.id));
             sight.is_some_and(|it| it.takes)
         };
         let missing = into.inside - into.chosen.iter().filter(takes).count();
@@ -141,7 +141,7 @@ impl Subsets {
         let workload = key.workload();
         let pinned = self.orders.pinned.get(&workload).map(Vec::as_slice);
         let confined = || self.troubles.confines(now, workload);
-        let is_there = |places: &&[Place]| places.iter().any(|it| !self.is_lost(now, *it));
+        let is_there = |places: &&[Place]| places.iter().any(|it| !self.planned.is_lost(now, *it));
         Some(pinned.or_else(|| confined().filter(is_there)).unwrap_or_else(|| lookup.holders(key)))
     }
 
@@ -155,10 +155,10 @@ impl Subsets {
         look: impl Fn(ReplicaId) -> Option<Sight>,
     ) -> Option<Step> {
         let step = self.steps.get(workload)?;
-        let sight = self.replica_at(step.place).and_then(|it| look(it.id));
+        let sight = self.planned.at(step.place).and_then(|it| look(it.id));
         let is_open = sight.is_some_and(|it| !it.out && !step.is_settled(it.heard_at));
         let is_bound = is_open || self.troubles.has(now, workload);
-        (is_bound && !self.is_lost(now, step.place)).then_some(step)
+        (is_bound && !self.planned.is_lost(now, step.place)).then_some(step)
     }
 
     /// Lets a session stay where its cache is, although its workload has left or only spilled there: the
@@ -199,7 +199,8 @@ impl Subsets {
 
     /// Tells whether a workload may leave its subset at all.
     fn may_leave(&self, workload: u32) -> bool {
-        self.own(workload).is_none_or(|it| it.spill) && !self.orders.pinned.contains_key(&workload)
+        self.settings.own(workload).is_none_or(|it| it.spill)
+            && !self.orders.pinned.contains_key(&workload)
     }
 
     /// Adds replicas beyond the subset, at most `count` in all, in an order that is the workload's
@@ -224,11 +225,6 @@ impl Subsets {
             let Some(next) = next else { return };
             into.chosen.push(next);
         }
-    }
-
-    /// Tells whether a replica has been out for [`OUT_MAX`]: its slices were given to others.
-    pub(super) fn is_lost(&self, now: Moment, place: Place) -> bool {
-        self.out_since.get(&place).is_some_and(|since| OUT_MAX <= now.since(*since))
     }
 
     /// Tells whether a workload has a replica to itself.

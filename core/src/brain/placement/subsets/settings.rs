@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::sharding::Bounds;
+
 /// How many replicas a workload may use, and when it may use others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubsetSettings {
@@ -42,6 +44,20 @@ impl SubsetSettings {
     /// Lets every workload use every replica.
     pub fn undivided() -> Self {
         Self { floor: Some(u32::MAX), ..Self::default() }
+    }
+
+    /// What is set for one workload instead.
+    pub(super) fn own(&self, workload: u32) -> Option<&WorkloadSettings> {
+        self.workloads.iter().find(|it| it.workload == workload)
+    }
+
+    /// How many replicas a workload has at least and at most; `floor` is what holds for most.
+    pub(super) fn bounds_of(&self, workload: u32, floor: u32) -> Bounds {
+        let common = Bounds { floor, cap: self.cap };
+        self.own(workload).map_or(common, |it| Bounds {
+            floor: it.floor.map_or(common.floor, |it| it.max(1)),
+            cap: it.cap.unwrap_or(common.cap),
+        })
     }
 
     /// Tells the fewest replicas a workload has in a pool of `replicas`: a sixteenth of them, since the

@@ -6,6 +6,7 @@ mod orders;
 use std::ops::{Deref, DerefMut};
 
 use super::*;
+use crate::domain::{Place, ReplicaId};
 
 /// Subsets, and what was selected for the request at hand.
 struct At {
@@ -125,7 +126,7 @@ fn load(subsets: &mut At, workload: u32, mu_per_min: f64, seconds: std::ops::Ran
             subsets.on_sent(at_s(second), key, mu_per_min / 600.0, 1000);
         }
         if subsets.is_due(at_s(second)) {
-            let planned = subsets.planned.clone();
+            let planned: Vec<PlannedReplica> = subsets.planned.iter().copied().collect();
             subsets.plan(at_s(second), planned.into_iter());
         }
     }

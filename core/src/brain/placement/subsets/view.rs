@@ -9,7 +9,8 @@ use crate::sharding::{
     SliceReason, expected_overlap,
 };
 
-use super::{DEMAND_HALF_LIFE, SubsetTotals, Subsets};
+use super::demand::SubsetDemand;
+use super::{SubsetTotals, Subsets};
 
 /// A session that asks for more than this part of a replica stands out.
 const HOT_PART: f64 = 0.1;
@@ -60,7 +61,7 @@ pub struct WorkloadView {
 
 impl Subsets {
     pub(crate) fn view(&self, now: Moment) -> AssignmentView {
-        let load = self.meter.map(now);
+        let load = self.demand.map(now);
         let divided = self.lookup.is_some();
         let slice = |it: Held<'_>| SliceView {
             slice: it.slice,
@@ -71,7 +72,7 @@ impl Subsets {
             mu_per_min: load.load_of(&it.slice) * 60.0,
         };
         let slices = if divided { self.assignment.iter().map(slice).collect() } else { Vec::new() };
-        let replicas = u32::try_from(self.planned.len()).unwrap_or(u32::MAX);
+        let replicas = u32::try_from(self.planned.iter().len()).unwrap_or(u32::MAX);
         AssignmentView {
             generation: self.assignment.generation(),
             divided,
@@ -81,9 +82,9 @@ impl Subsets {
             workloads: self.workload_views(now),
             hot_keys: if divided { self.hot_keys(&load) } else { Vec::new() },
             overlap_expected: expected_overlap(self.floor(), self.floor(), replicas),
-            balance: self.balance,
-            churn: self.churn,
-            deeds: self.deeds,
+            balance: self.rounds.balance,
+            churn: self.rounds.churn,
+            deeds: self.rounds.deeds,
             totals: self.totals,
             assignment: Arc::clone(&self.assignment),
         }
@@ -100,13 +101,12 @@ impl Subsets {
     }
 
     fn workload_views(&self, now: Moment) -> Vec<WorkloadView> {
-        let per_min = std::f64::consts::LN_2 / DEMAND_HALF_LIFE.as_secs_f64() * 60.0;
-        let demand = self.demand.top(now, 0.0, per_min);
+        let demand = self.demand.top(now, SubsetDemand::per_s() * 60.0);
         let view = |workload: u32, mu_per_min: f64| {
             let low = SliceKey(Slice::of_prefix(workload).low);
             let held = self.lookup.as_ref().map(|it| it.holders(low).to_vec());
             let pinned = self.orders.pinned.get(&workload);
-            let own = self.own(workload);
+            let own = self.settings.own(workload);
             WorkloadView {
                 workload,
                 name: own.map(|it| it.name.clone()),
