@@ -204,8 +204,9 @@ impl Brain {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         let has_room = fills.rooms(self.admission.limits(&parked));
+        let is_near = fills.rooms(self.admission.limits_if_cheaper(&parked));
         let (ask, due) = (parked.ask(now), parked.estimate.due);
-        match self.placement.choose(&ask, candidates, due, has_room) {
+        match self.placement.choose(&ask, candidates, due, has_room, is_near) {
             Ok(replica) => {
                 self.send(now, request, parked.booking(replica), candidates, actions);
                 Ok(())

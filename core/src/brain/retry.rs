@@ -132,11 +132,11 @@ impl Brain {
         let (ask, due) = (booking.ask(now), booking.estimate.due);
         let avoid = self.poison.places_to_avoid(now, booking, &self.fleet);
         let mut candidates = self.placement.gather(&ask, &self.fleet, &avoid);
-        let mut chosen = self.placement.choose(&ask, &mut candidates, due, |_| true);
+        let mut chosen = self.placement.choose(&ask, &mut candidates, due, |_| true, |_| true);
         if chosen.is_err() {
             self.placement.recycle(candidates);
             candidates = self.placement.gather(&ask, &self.fleet, &booking.past.tried);
-            chosen = self.placement.choose(&ask, &mut candidates, due, |_| true);
+            chosen = self.placement.choose(&ask, &mut candidates, due, |_| true, |_| true);
         }
         let replica = chosen.map_err(|it| match it {
             Unpicked::None if kept_at.is_some() => self.no_replica_for(now, kept_at),

@@ -5,9 +5,10 @@
 //! waits all the time nevertheless: then there is more of it than there is room, and weights decide.
 //!
 //! Which classes are about is seen from the work they bring. Where there is only one, its requests are held
-//! for no other class, but only while they would wait at a replica for a good part of their target. That
-//! part shrinks as the line grows: under overload a request that is sent must find a short wait, or all
-//! requests are late and not only those that must be. How much replicas may read then is for `reading`.
+//! for no other class, and yet as soon: what waits here can still go anywhere, and under overload a request that
+//! is sent must find a short wait, or all requests are late and not only those that must be. A replica that costs
+//! clearly less than those with room, most often because the prompt is cached there, may be waited for longer.
+//! How much replicas may read while there is a line is for `reading`.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ use super::reading;
 
 /// A prompt may wait at a replica for this part of its class's first-token target.
 const REPLICA_WAIT_PART: f64 = 8.0;
-/// The same where no other class is about and no request waits.
-const ALONE_PART: f64 = 2.0;
+/// The same at a replica that costs clearly less than all with room, where no other class is about.
+const CHEAPER_WAIT_PART: f64 = 2.0;
 /// Where a higher class is about, a prompt may wait for this part of what that class may wait.
 const COURTESY_PART: f64 = 8.0;
 /// How full lower classes may make a replica where a higher class is about.
@@ -97,9 +98,7 @@ impl Demand {
     /// The same when no other class is about and `waiting` of the class stands in line here.
     fn alone(&self, waiting: Work, capacity_per_min: Work) -> Limit {
         let line_ms = waiting.as_mu() / capacity_per_min.as_mu().max(f64::MIN_POSITIVE) * 60e3;
-        let grown = (line_ms / self.target_ms).min(1.0);
-        let wait_ms = self.target_ms / (ALONE_PART + grown * (REPLICA_WAIT_PART - ALONE_PART));
-        Limit { fill: 1.0, wait_ms, reading: reading::limit(line_ms, self.target_ms) }
+        Limit { reading: reading::limit(line_ms, self.target_ms), ..self.own() }
     }
 
     fn kept(&self, now: Moment) -> f64 {
@@ -215,6 +214,18 @@ impl Headroom {
         RoomLimits { anywhere, home: lane.home, at_home }
     }
 
+    /// The same at a replica that costs clearly less than all with room: beyond `limits` where no other class is
+    /// about.
+    pub(super) fn limits_if_cheaper(&self, lane: LaneKey, limits: RoomLimits) -> RoomLimits {
+        if !self.is_alone() {
+            return limits;
+        }
+        let wait_ms = self.demands[self.known(lane.class.into())].target_ms / CHEAPER_WAIT_PART;
+        let widened = |it: Limit| Limit { wait_ms: it.wait_ms.max(wait_ms), ..it };
+        let RoomLimits { anywhere, home, at_home } = limits;
+        RoomLimits { anywhere: widened(anywhere), home, at_home: widened(at_home) }
+    }
+
     /// Tells whether a prompt is long, so that it must leave some replicas free: its prefill takes longer
     /// than the first class may wait at a replica, or than its own target.
     pub(super) fn is_long(&self, class: usize, prefill_ms: f64) -> bool {
@@ -304,24 +315,25 @@ mod tests {
     fn a_class_that_is_alone_is_limited_by_its_own_target_only() {
         for shares in [[0.0, 0.9, 0.0], [0.0; 3]] {
             let headroom = busy(shares);
-            assert_eq!(headroom.limit(1), limit(1.0, 2_500.0));
+            assert_eq!(headroom.limit(1), limit(1.0, 625.0));
             assert!(headroom.has_door(&fills(&[9_000.0, 9_000.0, 9_000.0, 0.0])));
         }
     }
 
     #[test]
-    fn what_one_class_may_wait_at_a_replica_shrinks_as_its_line_grows() {
+    fn how_much_replicas_may_read_shrinks_as_the_line_of_one_class_grows() {
         let mut headroom = busy([0.0, 2.0, 0.0]);
         let mut line = empty();
         let mut limits = Vec::new();
         for number in 0..80 {
             assert!(line.join(waiting(number, 1), &mut Vec::new()).is_ok());
             headroom.look(at(119_500), &line, |_| Work::ZERO, CAPACITY);
-            limits.push(headroom.limit(1).wait_ms);
+            limits.push(headroom.limit(1));
         }
-        assert!(limits.is_sorted_by(|one, next| next <= one), "{limits:?}");
-        // Forty model units are six seconds of this fleet, and the target is five.
-        assert!(limits[0] < 2_500.0 && (limits[79] - 625.0).abs() < 1e-9, "{limits:?}");
+        assert!(limits.iter().all(|it| (it.wait_ms - 625.0).abs() < 1e-9), "{limits:?}");
+        assert!(limits.is_sorted_by(|one, next| next.reading <= one.reading), "{limits:?}");
+        // Eighty model units are twelve seconds of this fleet, and the target is five.
+        assert!(10.0 < limits[0].reading && (limits[79].reading - 1.0).abs() < 1e-9, "{limits:?}");
         let usual = LaneKey::from(waiting(0, 1).lane);
         let admit = |prompt, replica, reading| {
             let key = LaneKey { prompt, home: Some(ReplicaId(0)), ..usual };
@@ -337,6 +349,19 @@ mod tests {
         );
         let at_home = PromptSize::ShortAtHome;
         assert!(admit(at_home, 0, 9.0) && !admit(at_home, 1, 1.1), "elsewhere it is read whole");
+    }
+
+    #[test]
+    fn only_one_class_alone_may_wait_longer_where_it_costs_less() {
+        let lane = LaneKey::from(waiting(0, 1).lane);
+        let longest = |it: Headroom| {
+            let limits = it.limits_in(lane);
+            [limits, it.limits_if_cheaper(lane, limits)].map(|it| it.anywhere.wait_ms)
+        };
+        let [usual, cheaper] = longest(busy([0.0, 0.9, 0.0]));
+        assert!((usual - 625.0).abs() < 1e-9 && (cheaper - 2_500.0).abs() < 1e-9);
+        let [usual, cheaper] = longest(busy([0.2, 0.6, 0.2]));
+        assert!((usual - cheaper).abs() < 1e-9, "{usual} {cheaper}");
     }
 
     #[test]
@@ -388,6 +413,6 @@ mod tests {
     fn a_class_that_was_about_is_forgotten() {
         let mut headroom = busy([0.5, 0.5, 0.0]);
         headroom.look(at(119_500 + 300_000), &empty(), |_| Work::ZERO, CAPACITY);
-        assert_eq!(headroom.limit(1), limit(1.0, 2_500.0));
+        assert_eq!(headroom.limit(1), limit(1.0, 625.0));
     }
 }

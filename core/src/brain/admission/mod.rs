@@ -352,6 +352,15 @@ impl Admission {
         RoomLimits { at_home: limits.at_home.times(HOME_PART), ..limits }
     }
 
+    /// The same for a replica that costs clearly less than all with room.
+    pub(super) fn limits_if_cheaper(&self, parked: &Parked) -> RoomLimits {
+        let limits = self.limits(parked);
+        if parked.estimate.held.is_some_and(|it| it.usage == Use::BestEffort) {
+            return limits;
+        }
+        self.headroom.limits_if_cheaper(parked.lane(), limits)
+    }
+
     fn scene<'a>(&'a self, fills: &'a [Fill]) -> Scene<'a> {
         let Self { gate, headroom, reaches, .. } = self;
         Scene { gate, headroom, reaches, fills }

@@ -53,8 +53,17 @@ impl Candidates {
 
     /// Finds the first-token time by which the policy weighs a replica, if it was asked.
     pub(super) fn ttft_ms(&self, replica: ReplicaId) -> Option<f64> {
+        Some(self.terms_of(replica)?.ttft_ms)
+    }
+
+    /// Finds the price of a replica, if the policy was asked.
+    pub(super) fn price_ms(&self, replica: ReplicaId) -> Option<f64> {
+        Some(self.terms_of(replica)?.price_ms)
+    }
+
+    fn terms_of(&self, replica: ReplicaId) -> Option<&Terms> {
         let at = self.terms.binary_search_by_key(&replica, |it| it.replica).ok()?;
-        Some(self.terms[at].ttft_ms)
+        Some(&self.terms[at])
     }
 }
 

@@ -3,11 +3,14 @@
 
 use crate::domain::{Moment, Place, ReplicaId, span_ms};
 use crate::fleet::{Fleet, Replica};
-use crate::policy::Ask;
+use crate::policy::{Ask, Candidate};
 
 use super::super::request::Due;
 use super::subsets::Subsets;
 use super::{Candidates, Placement, candidate};
+
+/// A replica without room is worth the wait if its price is below this part of the lowest of those with room.
+const CHEAPER_PART: f64 = 0.8;
 
 /// Why no replica is chosen for a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,16 +102,24 @@ impl Placement {
     }
 
     /// Chooses among the candidates with room in the eyes of `has_room`, or among all where none has any, and of
-    /// these among those that would be in time. The only place where policies are asked.
+    /// these among those that would be in time. Where only some have room, one that `is_near` to having it may be
+    /// worth the wait. The only place where policies are asked.
     pub(in crate::brain) fn choose(
         &mut self,
         ask: &Ask<'_>,
         candidates: &mut Candidates,
         due: Due,
         has_room: impl Fn(ReplicaId) -> bool,
+        is_near: impl Fn(ReplicaId) -> bool,
     ) -> Result<ReplicaId, Unpicked> {
         if candidates.list.is_empty() {
             return Err(Unpicked::None);
+        }
+        if due == Due::default()
+            && let Some(it) = self.worth_the_wait(ask, candidates, &has_room, is_near)
+        {
+            self.subsets.on_picked(&candidates.selection, it.place);
+            return Ok(it.id);
         }
         if candidates.list.iter().any(|it| has_room(it.id)) {
             candidates.list.retain(|it| has_room(it.id));
@@ -124,6 +135,33 @@ impl Placement {
         let chosen = self.policy.pick(&ask, &candidates.list, &mut self.chance);
         self.subsets.on_picked(&candidates.selection, candidates.list[chosen].place);
         Ok(candidates.list[chosen].id)
+    }
+
+    /// Finds the candidate without room that costs clearly less than all with room, where the policy prices them. A
+    /// prompt that lies in its cache may cost ten times as much elsewhere; sent there, it and what it
+    /// pushes out of that cache would make the overload that it was to escape.
+    fn worth_the_wait(
+        &mut self,
+        ask: &Ask<'_>,
+        candidates: &mut Candidates,
+        has_room: impl Fn(ReplicaId) -> bool,
+        is_near: impl Fn(ReplicaId) -> bool,
+    ) -> Option<Candidate> {
+        let all = || candidates.list.iter().map(|it| it.id);
+        if !all().any(&has_room) || !all().any(|it| !has_room(it) && is_near(it)) {
+            return None;
+        }
+        self.weigh(ask, candidates);
+        let (mut with_room_ms, mut near_ms, mut nearest) = (f64::INFINITY, f64::INFINITY, None);
+        for it in &candidates.list {
+            let Some(price_ms) = candidates.price_ms(it.id) else { continue };
+            if has_room(it.id) {
+                with_room_ms = with_room_ms.min(price_ms);
+            } else if price_ms < near_ms && is_near(it.id) {
+                (near_ms, nearest) = (price_ms, Some(*it));
+            }
+        }
+        nearest.filter(|_| near_ms < CHEAPER_PART * with_room_ms)
     }
 
     /// Leaves out candidates that are predicted to be late; returns the shortest predicted TTFT.

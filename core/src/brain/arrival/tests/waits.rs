@@ -40,3 +40,42 @@ fn what_a_request_waited_for_is_known_without_a_mark() {
     assert_eq!(bench.brain.take_explanation(RequestId(held)), None, "its reasons are not written");
     assert_eq!(bench.brain.take_expected(RequestId(held)).1, None, "taken once");
 }
+
+/// Two replicas that both read for more than a second, of which one has session 7 in its cache; and a
+/// turn of that session and a new session, which both wait. Returns the replicas, first the one with the
+/// cache, then what is read at the other, then the two that wait.
+fn two_that_wait(bench: &mut Bench) -> ([ReplicaId; 2], u64, [u64; 2]) {
+    let (first, verdicts) = bench.arrive(7, LONG, of(1, 1));
+    let home = verdicts[0].1.unwrap();
+    bench.answer(first);
+    bench.end(first, Usage { input: Some(LONG), output: Some(1), cached: Some(0) });
+    let read: Vec<(u64, ReplicaId)> = [8, 9]
+        .map(|it| bench.arrive(it, 24_000, of(1, 1)).1[0])
+        .map(|(request, placed)| (request, placed.unwrap()))
+        .into();
+    let (elsewhere, other) = read.into_iter().find(|it| it.1 != home).expect("each reads one");
+    let waiting = [(7, LONG), (10, 1_000)].map(|(session, tokens)| {
+        let (request, verdicts) = bench.arrive(session, tokens, of(1, 1));
+        assert_eq!(verdicts, [], "both replicas read");
+        request
+    });
+    ([home, other], elsewhere, waiting)
+}
+
+#[test]
+fn a_request_waits_where_its_cache_is_rather_than_be_read_whole_elsewhere() {
+    let mut bench = Bench::new(2, holding());
+    let ([home, other], read, [turn, fresh]) = two_that_wait(&mut bench);
+    let mut verdicts = bench.answer(read);
+    verdicts.sort_by_key(|it| it.0);
+    assert_eq!(verdicts, [(turn, Ok(home)), (fresh, Ok(other))]);
+}
+
+#[test]
+fn a_request_whose_cache_is_gone_goes_where_there_is_room() {
+    let mut bench = Bench::new(2, holding());
+    let ([home, other], read, [turn, _]) = two_that_wait(&mut bench);
+    bench.tell(Event::Restarted { replica: home });
+    let verdicts = bench.answer(read);
+    assert!(verdicts.contains(&(turn, Ok(other))), "{verdicts:?}");
+}
