@@ -112,9 +112,9 @@ impl Admission {
         &mut self,
         there: impl Iterator<Item = &'a Replica> + Clone,
     ) {
-        let capacity: f64 = there.clone().map(|it| it.hardware.capacity_mu_per_min).sum();
-        // Memory of a replica that never came up is none.
+        // A replica that never came up has neither.
         let there = there.filter(|it| !it.is_joining());
+        let capacity: f64 = there.clone().map(|it| it.hardware.capacity_mu_per_min).sum();
         let told = there.clone().filter_map(|it| it.reported.report()?.kv_tokens_max);
         // Replicas that report no memory are assumed to have as much as those that do, on average.
         let count = u64::try_from(told.clone().count()).unwrap_or(0);
