@@ -12,7 +12,7 @@ use cleave_core::brain::{AssignmentView, Order, SliceView, WorkloadView};
 use cleave_core::domain::Place;
 use serde::Serialize;
 
-use crate::proxy::{NotAudited, Pool, Router, WorkloadNames};
+use crate::proxy::{NotOrdered, Pool, Router, WorkloadNames};
 
 use super::tokens::Operator;
 
@@ -229,24 +229,35 @@ pub(super) async fn undrain(
 }
 
 fn for_all(router: &Router, by: &Operator, order: impl Fn() -> Order, done: &str) -> Said {
+    let mut given = Vec::new();
     for pool in router.pools().iter() {
         if let Err(error) = router.order(pool, order(), &by.name) {
-            return refused(&error);
+            return refused(&error, &given);
         }
+        given.push(pool.name.clone());
     }
     (StatusCode::OK, format!("{done}{}", kept_note(router)))
 }
 
-/// Says so where an order is not kept over a restart of all routers, though it should be.
+/// Says so where an order is not kept over a restart of all routers, though it should be, or of this one.
 fn kept_note(router: &Router) -> String {
-    let store = router.sharing().and_then(|it| it.store()).filter(|it| !it.is_answering);
-    let Some(store) = store else { return String::new() };
+    let Some(sharing) = router.sharing() else {
+        let is_kept = router.state_dir().is_some();
+        let note = "kept in memory alone: a restart forgets it (subsets.state_dir)\n";
+        return if is_kept { "" } else { note }.to_owned();
+    };
+    let Some(store) = sharing.store().filter(|it| !it.is_answering) else { return String::new() };
     let trouble = store.trouble.as_deref().unwrap_or("it was not heard of yet");
     format!("kept in memory and written to the store when it answers again: {trouble}\n")
 }
 
-fn refused(error: &NotAudited) -> Said {
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
+/// Says why an order is refused; it was `given` to these pools before.
+fn refused(error: &NotOrdered, given: &[String]) -> Said {
+    let mut said = format!("{error}\n");
+    if !given.is_empty() {
+        said += &format!("it is in force in pools {}\n", given.join(", "));
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, said)
 }
 
 fn for_replica(
@@ -256,19 +267,19 @@ fn for_replica(
     order: impl Fn(cleave_core::domain::ReplicaId) -> Order,
     done: &str,
 ) -> Said {
-    let mut found = false;
+    let mut given = Vec::new();
     for pool in router.pools().iter() {
         if let Some(replica) = pool.find(address) {
             if let Err(error) = router.order(pool, order(replica), &by.name) {
-                return refused(&error);
+                return refused(&error, &given);
             }
-            found = true;
+            given.push(pool.name.clone());
         }
     }
-    if found {
-        (StatusCode::OK, format!("{address} {done}\n{}", kept_note(router)))
-    } else {
+    if given.is_empty() {
         (StatusCode::NOT_FOUND, format!("there is no replica {address}\n"))
+    } else {
+        (StatusCode::OK, format!("{address} {done}\n{}", kept_note(router)))
     }
 }
 
@@ -324,7 +335,7 @@ pub(super) async fn pin(
     };
     match router.order(pool, Order::Pin { workload: id, replicas }, &by.name) {
         Ok(()) => (StatusCode::OK, format!("{said}{}", kept_note(&router))),
-        Err(error) => refused(&error),
+        Err(error) => refused(&error, &[]),
     }
 }
 

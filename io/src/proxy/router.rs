@@ -9,7 +9,7 @@ mod probing;
 mod recording;
 mod scaling;
 
-pub use ordering::NotAudited;
+pub use ordering::{NotAudited, NotKept, NotOrdered};
 pub use recording::NotRecorded;
 
 use std::collections::{BTreeMap, BTreeSet};
