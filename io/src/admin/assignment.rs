@@ -12,8 +12,9 @@ use cleave_core::brain::{AssignmentView, Order, SliceView, WorkloadView};
 use cleave_core::domain::Place;
 use serde::Serialize;
 
-use crate::proxy::{NotOrdered, Pool, Router, WorkloadNames};
+use crate::proxy::{Given, NotOrdered, Pool, Router, WorkloadNames};
 
+use super::pins::{PinFigures, pins_of};
 use super::tokens::Operator;
 
 /// What `/assignment` answers.
@@ -30,6 +31,7 @@ pub struct PoolAssignment {
     pub divided: bool,
     pub frozen: bool,
     pub drained: Vec<String>,
+    pub pins: Vec<PinFigures>,
     /// Replicas that two of the smallest subsets share on average.
     pub overlap_expected: f64,
     pub balance: BalanceFigures,
@@ -84,6 +86,8 @@ pub struct WorkloadFigures {
     pub zones: Vec<String>,
     pub mu_per_min: f64,
     pub pinned: bool,
+    /// By which token it was pinned, and when.
+    pub pinned_by: Option<Given>,
     pub exclusive: bool,
 }
 
@@ -128,12 +132,16 @@ impl PoolAssignment {
         let (names, known) = (Names::of(pool), router.workload_names(pool));
         let view = pool.assignment();
         let AssignmentView { balance, totals, .. } = view;
+        let pins = pins_of(router, pool);
+        let workloads = view.workloads.iter().map(|it| workload(it, &names, &known, &pins));
+        let workloads = workloads.collect();
         Self {
             name: pool.name.clone(),
             generation: view.generation.to_string(),
             divided: view.divided,
             frozen: view.frozen,
             drained: names.names(&view.drained),
+            pins,
             overlap_expected: view.overlap_expected,
             balance: BalanceFigures {
                 mean: balance.mean,
@@ -159,25 +167,33 @@ impl PoolAssignment {
                 .map(|it| HotKey { key: format!("{:016x}", it.key), mu_per_min: it.load * 60.0 })
                 .collect(),
             zones: names.zones.clone(),
-            workloads: view.workloads.iter().map(|it| workload(it, &names, &known)).collect(),
+            workloads,
             slices: view.slices.iter().map(|it| slice(it, &names)).collect(),
         }
     }
 }
 
-fn workload(it: &WorkloadView, names: &Names, known: &WorkloadNames) -> WorkloadFigures {
+fn workload(
+    it: &WorkloadView,
+    names: &Names,
+    known: &WorkloadNames,
+    pins: &[PinFigures],
+) -> WorkloadFigures {
+    let workload = format!("{:08x}", it.workload);
+    let pin = pins.iter().find(|pin| it.pinned && pin.workload == workload);
     let replicas = names.names(&it.replicas);
     let mut zones: Vec<String> =
         replicas.iter().filter_map(|it| names.zones.get(it).cloned()).collect();
     zones.sort_unstable();
     zones.dedup();
     WorkloadFigures {
-        workload: format!("{:08x}", it.workload),
+        workload,
         name: it.name.clone().or_else(|| known.find(it.workload).map(str::to_owned)),
         replicas,
         zones,
         mu_per_min: it.mu_per_min,
         pinned: it.pinned,
+        pinned_by: pin.map(|it| it.given.clone()),
         exclusive: it.exclusive,
     }
 }

@@ -57,7 +57,7 @@ pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, R
 pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaFlow};
 pub(crate) use guard::{Guard, Socket};
 pub use listener::{BindError, Listener};
-pub use orders::{Given, StandingOrders};
+pub use orders::{Given, Pin, StandingOrders};
 pub(crate) use panics::{Panicked, contained};
 pub use peer_desk::{PeerDesk, PeerQuestion};
 pub use picked::{BodyState, Destination, HeaderChanges, OwnAnswer, PickedRequest, Picking};

@@ -28,11 +28,12 @@ impl Given {
     }
 }
 
+/// Which replicas, by address, a workload was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Pin {
-    replicas: Vec<String>,
+pub struct Pin {
+    pub replicas: Vec<String>,
     #[serde(flatten)]
-    given: Given,
+    pub given: Given,
 }
 
 /// The orders of one pool.
@@ -43,7 +44,7 @@ pub struct StandingOrders {
     /// By address.
     pub drained: BTreeMap<String, Given>,
     /// By workload, in eight hexadecimal digits.
-    pinned: BTreeMap<String, Pin>,
+    pub pinned: BTreeMap<String, Pin>,
 }
 
 impl StandingOrders {
@@ -236,6 +237,9 @@ mod tests {
         }
         let text = serde_json::to_string(&orders).unwrap();
         assert_eq!(serde_json::from_str::<StandingOrders>(&text).unwrap(), orders);
+        // As files have it since there are any.
+        let pinned = r#""pinned":{"0000001a":{"replicas":["http://gpu-2:8000","http://gpu-3:8000"],"by":"alice","at":"2026-01-01T00:00:00Z"}}"#;
+        assert!(text.contains(pinned), "{text}");
         // After a restart the same addresses have other numbers, and one is not there.
         let find = |it: &str| match it {
             "http://gpu-1:8000" => Some(ReplicaId(7)),
