@@ -107,7 +107,7 @@ impl PoolStatus {
                 url: it.name,
                 state: it.state,
                 reason: it.reason.or(trouble.as_ref().map(|it| it.word)),
-                detail: trouble.map(|it| it.detail),
+                detail: trouble.map(|of| of.beside(it.reason)),
                 drained,
                 weight: it.weight,
                 in_flight: it.in_flight,
