@@ -1,6 +1,7 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod certificates;
 mod flow;
 mod keeping;
 mod metering;
@@ -24,7 +25,6 @@ use cleave_core::cluster::{FoundOut, News};
 use cleave_core::domain::{Moment, RequestId, RouterId};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
@@ -213,33 +213,6 @@ impl Router {
             return;
         }
         self.events.publish(Incident { kind: "drain", state: "draining", ..Incident::default() });
-    }
-
-    /// Takes up a certificate that was read again. Whether there is TLS at all is settled at the start.
-    pub fn renew_certificate(&self, new: Option<&ServerTls>) {
-        if let (Some(_), Some(new)) = (&self.settings.tls, new) {
-            self.tls.store(Some(Arc::new(new.clone())));
-        }
-    }
-
-    /// Takes up the admin port's certificate at its start.
-    pub(crate) fn set_admin_certificate(&self, own: Option<&ServerTls>) {
-        self.admin_tls.store(own.cloned().map(Arc::new));
-    }
-
-    /// Takes up the admin port's certificate when it was read again.
-    pub fn renew_admin_certificate(&self, new: Option<&ServerTls>) {
-        if self.admin_tls.load().is_some() && new.is_some() {
-            self.set_admin_certificate(new);
-        }
-    }
-
-    pub(crate) fn admin_acceptor(&self) -> Option<TlsAcceptor> {
-        self.admin_tls.load().as_ref().map(|it| it.acceptor())
-    }
-
-    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
-        self.tls.load().as_ref().map(|it| it.acceptor())
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
