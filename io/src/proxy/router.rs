@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{AccessLog, AuditLog, Events, Incident, Metrics, Recorder, Traces};
-use crate::tls::ServerTls;
+use crate::tls::{ExpiryWatch, OwnCertificate, ServerTls};
 
 use super::announce::moved;
 use super::buffers::Buffers;
@@ -49,7 +49,7 @@ use super::workloads::{WorkloadNames, seeds};
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
-/// How many ticks pass between two events that tell of sessions which moved.
+/// How many ticks pass between two events that tell of sessions which moved, and two looks at certificates.
 const TICKS_TO_TELL: u32 = 240;
 /// How many ticks make a second.
 const TICKS_PER_SECOND: u32 = 4;
@@ -92,6 +92,9 @@ pub struct Router {
     tls: ArcSwapOption<ServerTls>,
     /// The same for operators.
     admin_tls: ArcSwapOption<ServerTls>,
+    /// Those of them and of all others that the router shows, as they were read, and which operators were told of.
+    certificates: ArcSwap<Vec<OwnCertificate>>,
+    certificate_watch: Mutex<ExpiryWatch>,
     /// What was said of each pool whose contracts cannot all be kept.
     overcommitted: Mutex<BTreeMap<String, String>>,
     pub(super) tasks: TaskTracker,
@@ -136,6 +139,8 @@ impl Router {
             requests: AtomicU64::new(0),
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
+            certificates: ArcSwap::default(),
+            certificate_watch: Mutex::default(),
             overcommitted: Mutex::default(),
             tasks: TaskTracker::new(),
             #[cfg(test)]
@@ -333,6 +338,7 @@ impl Router {
             }
             if tick.is_multiple_of(TICKS_TO_TELL) {
                 self.tell_moves(&mut told);
+                self.tell_certificates();
             }
         }
     }

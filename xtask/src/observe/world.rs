@@ -1,5 +1,5 @@
 //! Two routers, and a pool for each trouble: replicas that are gone, cut streams, fail, are slow or bring themselves down,
-//! a tenant beyond its contract, a program that adds no replicas.
+//! a tenant beyond its contract, a program that adds no replicas, a certificate that ends tomorrow.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,6 +12,7 @@ use anyhow::{Result, ensure};
 use super::load::{self, Client, Load};
 use super::servers::{Play, SmallServer};
 use crate::http1::{self, free_address};
+use crate::process::must;
 use crate::rig;
 use crate::server::Server;
 
@@ -79,12 +80,16 @@ impl World {
         let routers = [free_address()?, free_address()?];
         let admins = [free_address()?, free_address()?];
         let meeting = free_address()?;
+        let certificate = ending_certificate(folder)?;
         for number in 0..2 {
             let cluster = match number {
                 0 => format!("listen = \"{meeting}\"\n"),
                 _ => format!("listen = \"127.0.0.1:0\"\npeers = [\"{meeting}\"]\n"),
             };
-            let config = config(routers[number], admins[number], &cluster) + &common + &scaled;
+            let config = config(routers[number], admins[number], &cluster)
+                + &certificate
+                + &common
+                + &scaled;
             let file = folder.join(format!("router{number}.toml"));
             fs::write(&file, config)?;
             let mut command = Command::new(binary);
@@ -143,6 +148,15 @@ fn config(listen: SocketAddr, admin: SocketAddr, cluster: &str) -> String {
          [[tenants]]\nname = \"small\"\nkey_sha256 = [\"{KEY_SHA256}\"]\n\
          [tenants.contract]\nrequests_per_min = 1\nhard = true\n"
     )
+}
+
+/// Makes a certificate that ends tomorrow, and has it shown to engines that ask for one; none does.
+fn ending_certificate(folder: &Path) -> Result<String> {
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 \
+                     -subj /CN=router -keyout own.key -out own.crt";
+    must(Command::new("openssl").args(arguments.split_whitespace()).current_dir(folder))?;
+    let [cert, key] = ["own.crt", "own.key"].map(|it| folder.join(it).display().to_string());
+    Ok(format!("[engine_tls]\nca = \"{cert}\"\ncert = \"{cert}\"\nkey = \"{key}\"\n"))
 }
 
 fn pool(name: &str, replicas: &[SocketAddr], more: &str) -> String {

@@ -1,11 +1,13 @@
-//! The certificates that the router shows: taken up anew when their files change.
+//! The certificates that the router shows: taken up anew when their files change, and told of before they end.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
 
 use tokio_rustls::TlsAcceptor;
 
 use super::Router;
-use crate::tls::ServerTls;
+use crate::telemetry::Incident;
+use crate::tls::{Expiry, OwnCertificate, ServerTls};
 
 impl Router {
     /// Takes up a certificate that was read again. Whether there is TLS at all is settled at the start.
@@ -33,5 +35,33 @@ impl Router {
 
     pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
         self.tls.load().as_ref().map(|it| it.acceptor())
+    }
+
+    /// Takes in which certificates the router shows, as they were read, and tells operators of those that end soon.
+    pub fn set_certificates(&self, all: &[OwnCertificate]) {
+        let files: Vec<String> = all.iter().map(|it| it.file.display().to_string()).collect();
+        let ends = all.iter().zip(&files);
+        let ends = ends.map(|(it, file)| (it.shown_to.as_str(), file.as_str(), it.ends_s()));
+        self.metrics.set_certificates(ends);
+        self.certificates.store(Arc::new(all.to_vec()));
+        self.tell_certificates();
+    }
+
+    /// Tells operators of certificates that end soon or have ended, each at most once a day.
+    pub(super) fn tell_certificates(&self) {
+        let (all, now) = (self.certificates.load(), SystemTime::now());
+        let mut watch = self.certificate_watch.lock().unwrap_or_else(PoisonError::into_inner);
+        for (it, ending) in watch.due(now, &all) {
+            self.events.publish(Incident {
+                kind: "certificate",
+                state: match ending {
+                    Expiry::Soon => "expiring",
+                    Expiry::Over => "expired",
+                },
+                detail: Some(it.describe(now)),
+                alert: true,
+                ..Incident::default()
+            });
+        }
     }
 }

@@ -105,6 +105,7 @@ fn the_guide_lists_every_metric_and_no_other() {
         in_flight: 7,
     }]);
     metrics.on_router_refused("plain");
+    metrics.set_certificates([("clients", "/etc/cleave/tls.crt", 1_800_000_000)].into_iter());
     set_scale(&metrics);
     let text = metrics.write();
     let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
