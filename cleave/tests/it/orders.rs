@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::{
-    Authority, News, Request, Router, Scripted, Wire, ask, config, eventually, json_answer,
+    Authority, Json, News, Request, Router, Scripted, Wire, ask, config, eventually, json_answer,
 };
 
 const TOKENS: &str = "admin.tokens = [{ name = \"alice\", token = \"t-alice\", rights = \"order\" }, \
@@ -180,7 +180,7 @@ async fn an_order_that_a_restart_would_forget_is_refused_until_there_is_room_for
         assert_eq!(std::fs::read_to_string(&audit).unwrap_or_default(), lines);
         let page = ask(router.admin, &Request::get("/status")).await.json();
         let shown = page["pools"][0].pointer(mark);
-        assert!(shown.is_some_and(serde_json::Value::is_null), "it is not in force: {page}");
+        assert!(shown.is_some_and(Json::is_null), "it is not in force: {page}");
         assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
         assert_eq!(ask(router.admin, &order).await.status(), 200, "there is room again");
         assert_eq!(

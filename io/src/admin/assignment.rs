@@ -269,11 +269,11 @@ fn kept_note(router: &Router) -> String {
 
 /// Says why an order is refused; it was `given` to these pools before.
 fn refused(error: &NotOrdered, given: &[String]) -> Said {
-    let mut said = format!("{error}\n");
-    if !given.is_empty() {
-        said += &format!("it is in force in pools {}\n", given.join(", "));
-    }
-    (StatusCode::SERVICE_UNAVAILABLE, said)
+    let elsewhere = match given {
+        [] => String::new(),
+        pools => format!("it is in force in pools {}\n", pools.join(", ")),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n{elsewhere}"))
 }
 
 fn for_replica(

@@ -59,7 +59,9 @@ pub(super) async fn try_each(
 
 /// Reads what it means that there is no answer, and notes why where the replica cannot be connected to.
 fn failure_to_send(member: &Member, error: &SendError) -> Failure {
-    Trouble::of_try(error).iter().for_each(|it| member.note_trouble(it));
+    if let Some(it) = Trouble::of_try(error) {
+        member.note_trouble(&it);
+    }
     match error {
         SendError::Connect(_)
         | SendError::Tls(_)

@@ -59,7 +59,9 @@ impl Router {
                 let access = member.access();
                 let at = Target { origin: &member.origin, access: &access };
                 let (token, trouble) = ask_token(at, &model, limit).await;
-                trouble.iter().for_each(|it| member.note_trouble(it));
+                if let Some(it) = &trouble {
+                    member.note_trouble(it);
+                }
                 let probe = match token {
                     Token::Came => Probe::Generated,
                     Token::Unable => Probe::Unable,
