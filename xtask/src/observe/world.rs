@@ -71,6 +71,7 @@ impl World {
         let scaled = mocks("scaled", &[&[]])?;
         fs::write(&listed, format!("http://{}\n", scaled[0]))?;
         let common = pools.iter().map(|it| pool(it.0, &it.1, it.2)).collect::<String>();
+        let common = ending_certificate(folder)? + &common;
         // It should have two, and the program that adds them fails.
         let scaled = format!(
             "[[pools]]\nname = \"scaled\"\nmodels = [\"scaled\"]\ndiscover = \"file:{}\"\n[pools.scaling]\n\
@@ -80,16 +81,12 @@ impl World {
         let routers = [free_address()?, free_address()?];
         let admins = [free_address()?, free_address()?];
         let meeting = free_address()?;
-        let certificate = ending_certificate(folder)?;
         for number in 0..2 {
             let cluster = match number {
                 0 => format!("listen = \"{meeting}\"\n"),
                 _ => format!("listen = \"127.0.0.1:0\"\npeers = [\"{meeting}\"]\n"),
             };
-            let config = config(routers[number], admins[number], &cluster)
-                + &certificate
-                + &common
-                + &scaled;
+            let config = config(routers[number], admins[number], &cluster) + &common + &scaled;
             let file = folder.join(format!("router{number}.toml"));
             fs::write(&file, config)?;
             let mut command = Command::new(binary);
