@@ -37,12 +37,25 @@ struct Pool {
     divided: bool,
     frozen: bool,
     drained: Vec<String>,
+    /// Left out by an older router.
+    #[serde(default)]
+    pins: Vec<Pin>,
     overlap_expected: f64,
     balance: Balance,
     churn: Churn,
     spilled: u64,
     workloads: Vec<Workload>,
     slices: Vec<SliceLine>,
+}
+
+/// Which replicas a workload was given, by which token, and when.
+#[derive(Debug, Deserialize)]
+struct Pin {
+    workload: String,
+    name: Option<String>,
+    replicas: Vec<String>,
+    by: String,
+    at: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -111,6 +124,10 @@ fn write_pool(out: &mut String, pool: &Pool, slices_max: usize) -> std::fmt::Res
     if !pool.drained.is_empty() {
         writeln!(out, "  draining: {}", pool.drained.join(", "))?;
     }
+    for Pin { workload, name, replicas, by, at } in &pool.pins {
+        let (name, replicas) = (named(name.as_ref(), workload), replicas.join(" "));
+        writeln!(out, "  pinned by {by} at {at}: {name} to {replicas}")?;
+    }
     if !pool.divided {
         writeln!(out, "  not divided: every workload may use every replica\n")?;
         return Ok(());
@@ -136,8 +153,7 @@ fn write_pool(out: &mut String, pool: &Pool, slices_max: usize) -> std::fmt::Res
     )?;
     writeln!(out, "  two small workloads share {:.1} replicas on average", pool.overlap_expected)?;
     for it in &pool.workloads {
-        let digits = &it.workload;
-        let name = it.name.as_ref().map_or_else(|| digits.clone(), |it| format!("{it} ({digits})"));
+        let name = named(it.name.as_ref(), &it.workload);
         let zones = match it.zones.len() {
             0 => String::new(),
             count => format!(" in {count} zones"),
@@ -172,6 +188,11 @@ fn write_pool(out: &mut String, pool: &Pool, slices_max: usize) -> std::fmt::Res
         writeln!(out, "  and {more} slices more")?;
     }
     writeln!(out)
+}
+
+/// Names a workload by what people call it, if they do, and its digits.
+fn named(name: Option<&String>, digits: &str) -> String {
+    name.map_or_else(|| digits.to_owned(), |it| format!("{it} ({digits})"))
 }
 
 /// Draws the key space, as high as the load of each part.
@@ -224,6 +245,13 @@ mod tests {
             divided,
             frozen: true,
             drained: vec!["http://c:1".to_owned()],
+            pins: vec![Pin {
+                workload: "0123abcd".to_owned(),
+                name: Some("acme × chat".to_owned()),
+                replicas: vec!["http://a:1".to_owned(), "http://d:1".to_owned()],
+                by: "alice".to_owned(),
+                at: "2026-01-02T03:04:05Z".to_owned(),
+            }],
             overlap_expected: 0.5,
             balance: Balance {
                 mean: 0.5,
@@ -265,6 +293,9 @@ mod tests {
         }
         assert!(text.contains("acme × chat (0123abcd)") && text.contains("in 1 zones"), "{text}");
         assert!(text.contains("and 1 slices more") && text.contains("pinned"), "{text}");
-        assert!(table(&pool(false), 1).contains("not divided"));
+        let whole = table(&pool(false), 1);
+        assert!(whole.contains("not divided"));
+        let pin = "pinned by alice at 2026-01-02T03:04:05Z: acme × chat (0123abcd) to http://a:1 http://d:1\n";
+        assert!(text.contains(pin) && whole.contains(pin), "{text}");
     }
 }

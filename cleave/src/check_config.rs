@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use cleave_core::queue::{Class, Classes, Limits};
 use cleave_io::config::{self, Config, Flags};
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &CheckConfig) -> ExitCode {
 
 /// Writes what the configuration amounts to.
 fn summary(config: &Config) -> String {
-    let Config { proxy, pools, discover, tenants, admin, cluster, telemetry: _, files: _ } = config;
+    let Config { proxy, pools, discover, tenants, admin, cluster, certificates, .. } = config;
     let scheme = if proxy.tls.is_some() { "https" } else { "http" };
     let guard = match admin.tokens.len() {
         0 => "without a token".to_owned(),
@@ -112,6 +112,11 @@ fn summary(config: &Config) -> String {
             "warning: the admin port {address} is open beyond this machine and asks for no token"
         )
         .expect("text grows");
+    }
+    let now = SystemTime::now();
+    for certificate in certificates {
+        let warning = if certificate.ending(now).is_some() { "warning: " } else { "" };
+        writeln!(text, "{warning}{}", certificate.describe(now)).expect("text grows");
     }
     text
 }

@@ -65,6 +65,7 @@ impl Membership {
         if let (Some(sharing), Some(cluster)) = (self.router.sharing(), &config.cluster) {
             sharing.renew_tls(cluster.tls.as_ref());
         }
+        self.router.set_certificates(&config.certificates);
         self.router.apply(state.pools(), state.tenants.clone());
     }
 

@@ -54,7 +54,7 @@ function update() {
   const standing = [
     ...(frozen ? [{ kind: "frozen", what: "all assignments", ...frozen, undo: unfreeze }] : []),
     ...all.filter((it) => it.note?.drained).map((it) => ({ kind: "drained", what: short(it.url), ...it.note?.drained, undo: () => undrain(it.url) })),
-    ...pins.map((it) => ({ kind: "pinned", what: `${it.name ?? it.workload} to ${plural(it.replicas.length, "replica")}`, by: null, at: null, undo: () => pin(it.pool, it.workload, it.name ?? it.workload, []) })),
+    ...pins.map((it) => ({ kind: "pinned", what: `${it.name ?? it.workload} to ${plural(it.replicas.length, "replica")}`, by: it.by, at: it.at, undo: () => pin(it.pool, it.workload, it.name ?? it.workload, []) })),
   ];
   parts.setStanding(standing);
   const wanted = parts.filter.value.toLowerCase();
@@ -69,7 +69,7 @@ export const orders = {
       build(place);
       asking = poll(async () => {
         const told = await read("assignment");
-        pins = told.pools.flatMap((/** @type {any} */ pool) => pool.workloads.filter((/** @type {any} */ it) => it.pinned).map((/** @type {any} */ it) => ({ ...it, pool: pool.name })));
+        pins = told.pools.flatMap((/** @type {any} */ pool) => pool.pins.map((/** @type {any} */ it) => ({ ...it, pool: pool.name })));
         update();
       }, 3000, (error) => parts?.wrong.say(error));
     }

@@ -3,7 +3,7 @@
 import { read } from "../api.js";
 import { h, put, s } from "../dom.js";
 import { state } from "../feed.js";
-import { digits, percent, plural, short, whole } from "../format.js";
+import { ago, digits, percent, plural, short, whole } from "../format.js";
 import { freeze, mayOrder, orderButton, pin, unfreeze } from "../orders.js";
 import { badge, card, figures, head, pick, poll, table, trouble } from "../parts.js";
 
@@ -33,7 +33,7 @@ function build(place) {
     { name: "Load", of: (it) => `${digits(it.mu_per_min)} MU/min`, by: (it) => it.mu_per_min, figure: true },
     { name: "Replicas", of: (it) => [it.replicas.length ? plural(it.replicas.length, "replica") : "all", h("small", {}, it.replicas.slice(0, 6).map(short).join(", "), it.replicas.length > 6 ? ", …" : "")], by: (it) => it.replicas.length },
     { name: "Zones", of: (it) => h("span", { class: "nowrap" }, it.zones.join(", ") || "–") },
-    { name: "Marks", of: (it) => [it.pinned ? badge("pinned", "warn") : null, it.exclusive ? badge("exclusive", "calm") : null] },
+    { name: "Marks", of: (it) => [it.pinned ? badge("pinned", "warn") : null, it.pinned_by ? h("small", {}, `by ${it.pinned_by.by}, ${ago((Date.now() - Date.parse(it.pinned_by.at)) / 1000)}`) : null, it.exclusive ? badge("exclusive", "calm") : null] },
     { name: "Order", of: (it) => it.pinned ? orderButton(pin(it.pool, it.workload, nameOf(it), []), "Unpin", () => asking?.now()) : it.replicas.length ? orderButton(pin(it.pool, it.workload, nameOf(it), it.replicas), "Pin here", () => asking?.now()) : "" },
   ], { none: "No workload has sent anything lately.", most: 50 });
   const changed = card("What the last plan changed", "Slices of the key space whose replicas are new in this generation.");

@@ -54,6 +54,8 @@ pub(super) struct PoolStatus {
     pub(super) requests_in_flight: u64,
     pub(super) sessions: u64,
     pub(super) sessions_moved_total: u64,
+    pub(super) frozen: Option<Given>,
+    pub(super) pins: Vec<PinStatus>,
     pub(super) replicas: Vec<ReplicaStatus>,
 }
 
@@ -68,6 +70,17 @@ pub(super) struct ReplicaStatus {
     pub(super) sessions: u64,
     pub(super) sent_total: u64,
     pub(super) failed_total: u64,
+}
+
+/// The replicas of a workload, as an operator ordered them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PinStatus {
+    pub(super) workload: String,
+    pub(super) name: Option<String>,
+    pub(super) replicas: Vec<String>,
+    pub(super) by: String,
+    pub(super) at: String,
 }
 
 /// By which token an order was given.

@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::read::{Entry, LoadPage, PeerRouter, PoolStatus, ReplicaStatus, Routers, Status};
+use super::read::{
+    Entry, Given, LoadPage, PeerRouter, PinStatus, PoolStatus, ReplicaStatus, Routers, Status,
+};
 use crate::style::Style;
 
 const BAR_CELLS: u64 = 10;
 /// Lines kept for events at the foot.
 const EVENTS_MAX: usize = 10;
+/// Pins shown of each pool; `cleave assignment` has all.
+const PINS_MAX: usize = 5;
 
 /// One moment.
 #[derive(Debug, Default)]
@@ -129,6 +133,14 @@ impl TopFrame {
             pool.sessions_moved_total,
             style.dim(pool.models.join(", ")),
         ));
+        if let Some(Given { by }) = &pool.frozen {
+            lines.push(style.yellow(format!("frozen by {by}")));
+        }
+        lines.extend(pool.pins.iter().take(PINS_MAX).map(|it| style.yellow(pin(it))));
+        let more = pool.pins.len().saturating_sub(PINS_MAX);
+        if 0 < more {
+            lines.push(style.yellow(format!("and {more} pins more")));
+        }
         lines.push(style.dim(format!(
             "{:<30}{:<20}{:<15}{:>8}{:>8}{:>6}{:>10}{:>9}{:>8}",
             "replica", "state", "in flight", "wait", "run", "KV", "tokens", "req/s", "failed"
@@ -169,6 +181,12 @@ impl TopFrame {
             it.failed_total,
         )
     }
+}
+
+fn pin(it: &PinStatus) -> String {
+    let PinStatus { workload, name, replicas, by, at } = it;
+    let (name, count) = (name.as_ref().unwrap_or(workload), replicas.len());
+    format!("{name} pinned to {count} by {by} at {at}")
 }
 
 fn event(it: &Entry, style: Style) -> String {
@@ -231,6 +249,27 @@ mod tests {
         );
         assert!(lines.last().unwrap().starts_with("07:00:01.123  replica http://gpu-3"), "{text}");
         assert!(lines.iter().all(|it| it.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn orders_in_force_are_shown_with_who_gave_them() {
+        let mut it = frame(1);
+        let pool = &mut it.status.pools[0];
+        pool.frozen = Some(Given { by: "bob".to_owned() });
+        pool.pins = (0..7)
+            .map(|number| PinStatus {
+                workload: format!("0000000{number}"),
+                name: (number == 0).then(|| "acme × chat".to_owned()),
+                replicas: vec!["http://a:1".to_owned(), "http://b:1".to_owned()],
+                by: "alice".to_owned(),
+                at: "2026-01-02T03:04:05Z".to_owned(),
+            })
+            .collect();
+        let text = it.draw(Style::Plain, 100);
+        let pin =
+            "acme × chat pinned to 2 by alice at 2026-01-02T03:04:05Z\n00000001 pinned to 2 by";
+        assert!(text.contains("\nfrozen by bob\n") && text.contains(pin), "{text}");
+        assert!(text.contains("\nand 2 pins more\n"), "{text}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod support;
 
 mod any_router;
 mod bytes;
+mod certificates;
 mod cluster;
 mod cluster_tls;
 mod dashboards;

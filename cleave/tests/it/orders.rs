@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::{
-    Authority, News, Request, Router, Scripted, Wire, ask, config, eventually, json_answer,
+    Authority, Json, News, Request, Router, Scripted, Wire, ask, config, eventually, json_answer,
 };
 
 const TOKENS: &str = "admin.tokens = [{ name = \"alice\", token = \"t-alice\", rights = \"order\" }, \
@@ -146,6 +146,61 @@ async fn every_order_and_reload_is_written_down_and_one_that_cannot_be_is_refuse
     assert!(told.alert && told.by.as_deref() == Some("anonymous"));
     assert_eq!(router.status().await.count(|it| it.state == "up"), 1, "it was not carried out");
     assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn an_order_that_a_restart_would_forget_is_refused_until_there_is_room_for_it() {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let folder = Folder::new("kept");
+    let audit = folder.0.join("audit.jsonl");
+    let settings = format!(
+        "subsets.state_dir = \"{}\"\nadmin.audit_file = \"{}\"",
+        folder.0.display(),
+        audit.display()
+    );
+    let router = Router::start(&[replica.url()], &settings).await;
+    let mut news = News::after(router.admin, 0).await;
+    let file = folder.0.join("orders-0-default.json");
+    let drain = format!("/drain/{}", replica.address);
+    for (path, mark) in [("/assignment/freeze", "/frozen"), (&drain, "/replicas/0/drained")] {
+        // What is written beside the file meets a full disk, once.
+        std::os::unix::fs::symlink("/dev/full", file.with_extension("new")).unwrap();
+        let kept = std::fs::read(&file).ok();
+        let lines = std::fs::read_to_string(&audit).unwrap_or_default();
+        let order = Request::post(path, "");
+        let refused = ask(router.admin, &order).await;
+        assert_eq!(refused.status(), 503);
+        for part in ["not_kept: ", file.to_str().unwrap(), "not in force", "No space left", "room"]
+        {
+            assert!(refused.text().contains(part), "{part}: {}", refused.text());
+        }
+        let told = news.until(|it| it.state == "not_kept").await;
+        assert!(told.alert && told.by.as_deref() == Some("anonymous"), "{told:?}");
+        assert_eq!(std::fs::read(&file).ok(), kept, "what was kept before still is");
+        assert_eq!(std::fs::read_to_string(&audit).unwrap_or_default(), lines);
+        let page = ask(router.admin, &Request::get("/status")).await.json();
+        let shown = page["pools"][0].pointer(mark);
+        assert!(shown.is_some_and(Json::is_null), "it is not in force: {page}");
+        assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
+        assert_eq!(ask(router.admin, &order).await.status(), 200, "there is room again");
+        assert_eq!(
+            std::fs::read_to_string(&audit).unwrap().lines().count(),
+            lines.lines().count() + 1
+        );
+    }
+    assert_eq!(router.status().await.count(|it| it.state == "drained"), 1);
+
+    // A folder that is none, and no folder at all.
+    let settings = format!("subsets.state_dir = \"{}\"", audit.join("state").display());
+    let freeze = Request::post("/assignment/freeze", "");
+    for (settings, status, said) in
+        [(settings.as_str(), 503, "not_kept: "), ("", 200, "a restart forgets it")]
+    {
+        let router = Router::start(&[replica.url()], settings).await;
+        let answer = ask(router.admin, &freeze).await;
+        assert_eq!(answer.status(), status);
+        assert!(answer.text().contains(said), "{}", answer.text());
+    }
 }
 
 #[tokio::test]

@@ -153,6 +153,46 @@ async fn a_pin_counts_a_replica_once_and_refuses_what_is_not_there() {
     assert!(said.starts_with("400 ") && said.contains("as JSON"), "{said}");
 }
 
+#[tokio::test]
+async fn a_pin_shows_who_ordered_it_and_when_also_after_a_restart_and_of_a_quiet_workload() {
+    let (fleet, folder) = (fleet().await, Folder::new("pinned"));
+    let router = divided(&fleet, &folder).await;
+    let shown = assignment(&router).await;
+    let workload = shown["workloads"][0]["workload"].as_str().expect("it lists some").to_owned();
+    let (path, url) = (format!("/assignment/pin/default/{workload}"), fleet[0].url());
+    let pin = Request::post(&path, format!("[\"{url}\"]"));
+    assert_eq!(ask(router.admin, &pin).await.status(), 200);
+    let shown = assignment(&router).await;
+    let pins = shown["pins"].clone();
+    let [by, at] = ["by", "at"].map(|it| pins[0][it].as_str().expect("it is told"));
+    assert_eq!(by, "anonymous");
+    assert!(at.starts_with("20") && at.ends_with('Z'), "{at}");
+    let known = serde_json::json!({ "by": by, "at": at });
+    assert!(lists(&shown, "workloads", "pinned_by", known), "{shown}");
+    assert!(lists(&shown, "workloads", "pinned_by", Json::Null), "the other is not pinned");
+    drop(router);
+
+    let urls: Vec<String> = fleet.iter().map(Scripted::url).collect();
+    let router = Router::start(&urls, &format!("subsets.state_dir = {:?}", folder.0)).await;
+    let shown = assignment(&router).await;
+    assert_eq!(shown["workloads"], serde_json::json!([]), "nothing was asked yet");
+    assert_eq!(shown["pins"], pins);
+    let page = ask(router.admin, &Request::get("/status")).await.json();
+    assert_eq!(page["pools"][0]["pins"], pins);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cleave"));
+    command.args(["assignment", "--admin", &router.admin.to_string()]);
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = format!("pinned by {by} at {at}: {workload} to {url}\n");
+    assert!(said.contains(&line), "{said}");
+    assert_eq!(
+        ask(router.admin, &Request::post(&path, "")).await.status(),
+        200,
+        "it can be undone"
+    );
+    assert_eq!(assignment(&router).await["pins"], serde_json::json!([]));
+}
+
 /// Receives one request at either replica; says which, and which replica it was told served before.
 async fn received(one: &mut Requests, other: &mut Requests) -> (usize, Option<String>) {
     let (at, exchange) = tokio::select! {

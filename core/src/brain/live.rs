@@ -83,7 +83,7 @@ impl Brain {
                 failed_total: it.sent.failed_total(),
                 report: it.reported.report(),
                 in_flight_mu: it.in_flight_mu(),
-                capacity_mu_per_min: it.capacity_mu_per_min(),
+                capacity_mu_per_min: it.counted_mu_per_min(),
                 fill: self.admission.fill(now, it),
                 pace: it.pace.factor(),
                 kv_tokens: it.ledger.own_load().kv_tokens,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cost::Hardware;
 use crate::cost::learned::Learned;
 use crate::domain::{Moment, ReplicaId};
-use crate::fleet::{Fleet, Replica};
+use crate::fleet::{Fleet, Replica, Standing};
 
 use super::event::Action;
 use super::health::{self, Finding, Health};
@@ -81,6 +81,10 @@ impl Brain {
             match finding {
                 Finding::Changed { replica, before, now, silence } => {
                     self.tell_state(replica, now);
+                    if before.name == Standing::Joining.as_str() {
+                        // From now on it counts.
+                        self.measure();
+                    }
                     self.notices.push(Notice::Changed { replica, before, now, silence });
                 }
                 Finding::Hung { replica } => {

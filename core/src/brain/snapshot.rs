@@ -66,7 +66,7 @@ pub struct ReplicaSnapshot {
     pub report: Option<Report>,
     /// What this router has booked there, in model units.
     pub in_flight_mu: f64,
-    /// What it makes in a minute, in model units, as fast as it has shown itself to be.
+    /// What it makes in a minute, in model units, as fast as it has shown itself to be; nothing before it came up.
     pub capacity_mu_per_min: f64,
     /// The ratio of the time that work takes there to the time its hardware promises.
     pub pace: f64,
@@ -115,7 +115,7 @@ impl Brain {
                 failed_total: it.sent.failed_total(),
                 report: it.reported.report(),
                 in_flight_mu: it.in_flight_mu(),
-                capacity_mu_per_min: it.capacity_mu_per_min(),
+                capacity_mu_per_min: it.counted_mu_per_min(),
                 pace: it.pace.factor(),
                 drift: it.ledger.drift,
             }
@@ -187,7 +187,7 @@ impl Brain {
             class: it.hardware.class.clone(),
             booked: it.ledger.own_load(),
             in_flight_mu: it.in_flight_mu(),
-            capacity_mu_per_min: it.capacity_mu_per_min(),
+            capacity_mu_per_min: it.counted_mu_per_min(),
             pace: it.pace.factor(),
             elsewhere: it.ledger.elsewhere().load(),
             by_router: BTreeMap::new(),

@@ -2,6 +2,7 @@
 
 mod blame;
 mod books;
+mod capacity;
 mod figures;
 mod hangs;
 mod learning;

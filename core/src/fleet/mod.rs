@@ -186,6 +186,12 @@ impl Replica {
         self.hardware.capacity_mu_per_min / self.pace.factor()
     }
 
+    /// The same as its pool may count on it: nothing of one that never came up.
+    pub fn counted_mu_per_min(&self) -> f64 {
+        let never_up = self.breaker.standing() == Standing::Joining;
+        if never_up { 0.0 } else { self.capacity_mu_per_min() }
+    }
+
     /// Prices its work anew; by that, work takes `stretch` times as long as was thought.
     pub fn reprice(&mut self, hardware: Arc<Hardware>, stretch: f64) {
         self.hardware = hardware;

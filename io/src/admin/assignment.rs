@@ -12,8 +12,9 @@ use cleave_core::brain::{AssignmentView, Order, SliceView, WorkloadView};
 use cleave_core::domain::Place;
 use serde::Serialize;
 
-use crate::proxy::{NotAudited, Pool, Router, WorkloadNames};
+use crate::proxy::{Given, NotOrdered, Pool, Router, WorkloadNames};
 
+use super::pins::{PinFigures, pins_of};
 use super::tokens::Operator;
 
 /// What `/assignment` answers.
@@ -30,6 +31,7 @@ pub struct PoolAssignment {
     pub divided: bool,
     pub frozen: bool,
     pub drained: Vec<String>,
+    pub pins: Vec<PinFigures>,
     /// Replicas that two of the smallest subsets share on average.
     pub overlap_expected: f64,
     pub balance: BalanceFigures,
@@ -84,6 +86,8 @@ pub struct WorkloadFigures {
     pub zones: Vec<String>,
     pub mu_per_min: f64,
     pub pinned: bool,
+    /// By which token it was pinned, and when.
+    pub pinned_by: Option<Given>,
     pub exclusive: bool,
 }
 
@@ -128,12 +132,16 @@ impl PoolAssignment {
         let (names, known) = (Names::of(pool), router.workload_names(pool));
         let view = pool.assignment();
         let AssignmentView { balance, totals, .. } = view;
+        let pins = pins_of(router, pool);
+        let workloads = view.workloads.iter().map(|it| workload(it, &names, &known, &pins));
+        let workloads = workloads.collect();
         Self {
             name: pool.name.clone(),
             generation: view.generation.to_string(),
             divided: view.divided,
             frozen: view.frozen,
             drained: names.names(&view.drained),
+            pins,
             overlap_expected: view.overlap_expected,
             balance: BalanceFigures {
                 mean: balance.mean,
@@ -159,25 +167,33 @@ impl PoolAssignment {
                 .map(|it| HotKey { key: format!("{:016x}", it.key), mu_per_min: it.load * 60.0 })
                 .collect(),
             zones: names.zones.clone(),
-            workloads: view.workloads.iter().map(|it| workload(it, &names, &known)).collect(),
+            workloads,
             slices: view.slices.iter().map(|it| slice(it, &names)).collect(),
         }
     }
 }
 
-fn workload(it: &WorkloadView, names: &Names, known: &WorkloadNames) -> WorkloadFigures {
+fn workload(
+    it: &WorkloadView,
+    names: &Names,
+    known: &WorkloadNames,
+    pins: &[PinFigures],
+) -> WorkloadFigures {
+    let workload = format!("{:08x}", it.workload);
+    let pin = pins.iter().find(|pin| it.pinned && pin.workload == workload);
     let replicas = names.names(&it.replicas);
     let mut zones: Vec<String> =
         replicas.iter().filter_map(|it| names.zones.get(it).cloned()).collect();
     zones.sort_unstable();
     zones.dedup();
     WorkloadFigures {
-        workload: format!("{:08x}", it.workload),
+        workload,
         name: it.name.clone().or_else(|| known.find(it.workload).map(str::to_owned)),
         replicas,
         zones,
         mu_per_min: it.mu_per_min,
         pinned: it.pinned,
+        pinned_by: pin.map(|it| it.given.clone()),
         exclusive: it.exclusive,
     }
 }
@@ -229,24 +245,35 @@ pub(super) async fn undrain(
 }
 
 fn for_all(router: &Router, by: &Operator, order: impl Fn() -> Order, done: &str) -> Said {
+    let mut given = Vec::new();
     for pool in router.pools().iter() {
         if let Err(error) = router.order(pool, order(), &by.name) {
-            return refused(&error);
+            return refused(&error, &given);
         }
+        given.push(pool.name.clone());
     }
     (StatusCode::OK, format!("{done}{}", kept_note(router)))
 }
 
-/// Says so where an order is not kept over a restart of all routers, though it should be.
+/// Says so where an order is not kept over a restart of all routers, though it should be, or of this one.
 fn kept_note(router: &Router) -> String {
-    let store = router.sharing().and_then(|it| it.store()).filter(|it| !it.is_answering);
-    let Some(store) = store else { return String::new() };
+    let Some(sharing) = router.sharing() else {
+        let is_kept = router.state_dir().is_some();
+        let note = "kept in memory alone: a restart forgets it (subsets.state_dir)\n";
+        return if is_kept { "" } else { note }.to_owned();
+    };
+    let Some(store) = sharing.store().filter(|it| !it.is_answering) else { return String::new() };
     let trouble = store.trouble.as_deref().unwrap_or("it was not heard of yet");
     format!("kept in memory and written to the store when it answers again: {trouble}\n")
 }
 
-fn refused(error: &NotAudited) -> Said {
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
+/// Says why an order is refused; it was `given` to these pools before.
+fn refused(error: &NotOrdered, given: &[String]) -> Said {
+    let elsewhere = match given {
+        [] => String::new(),
+        pools => format!("it is in force in pools {}\n", pools.join(", ")),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n{elsewhere}"))
 }
 
 fn for_replica(
@@ -256,19 +283,19 @@ fn for_replica(
     order: impl Fn(cleave_core::domain::ReplicaId) -> Order,
     done: &str,
 ) -> Said {
-    let mut found = false;
+    let mut given = Vec::new();
     for pool in router.pools().iter() {
         if let Some(replica) = pool.find(address) {
             if let Err(error) = router.order(pool, order(replica), &by.name) {
-                return refused(&error);
+                return refused(&error, &given);
             }
-            found = true;
+            given.push(pool.name.clone());
         }
     }
-    if found {
-        (StatusCode::OK, format!("{address} {done}\n{}", kept_note(router)))
-    } else {
+    if given.is_empty() {
         (StatusCode::NOT_FOUND, format!("there is no replica {address}\n"))
+    } else {
+        (StatusCode::OK, format!("{address} {done}\n{}", kept_note(router)))
     }
 }
 
@@ -324,7 +351,7 @@ pub(super) async fn pin(
     };
     match router.order(pool, Order::Pin { workload: id, replicas }, &by.name) {
         Ok(()) => (StatusCode::OK, format!("{said}{}", kept_note(&router))),
-        Err(error) => refused(&error),
+        Err(error) => refused(&error, &[]),
     }
 }
 

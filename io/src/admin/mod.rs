@@ -10,6 +10,7 @@ mod keda;
 mod load;
 mod origin;
 mod page;
+mod pins;
 mod record;
 mod routers;
 mod scale;
@@ -35,6 +36,7 @@ pub use keda::{
     MetricSpec, MetricValue, ScaledObjectRef,
 };
 pub use load::{Booked, ElsewhereFigures, Load, PoolLoad, ReplicaFigures, ReportFigures};
+pub use pins::PinFigures;
 pub use routers::{RouterFigures, RouterList, StandingFigures, StoreFigures};
 pub use scale::{NeededReplicas, PointFigures, PoolScale, ScaleList, ScaleTerms, StepFigures};
 pub use server::{AdminBindError, AdminServer};

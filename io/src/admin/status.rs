@@ -6,6 +6,7 @@ use cleave_core::brain::{LeaveCause, QueueSnapshot, ReplicaSnapshot};
 use cleave_core::queue::ClassSnapshot;
 use serde::Serialize;
 
+use super::pins::{PinFigures, pins_of};
 use super::routers::StandingFigures;
 use crate::proxy::{Given, Pool, Router};
 
@@ -39,6 +40,7 @@ pub struct PoolStatus {
     pub queue: QueueStatus,
     /// By which token its assignment was ordered to stay as it is, and when.
     pub frozen: Option<Given>,
+    pub pins: Vec<PinFigures>,
     pub replicas: Vec<ReplicaStatus>,
 }
 
@@ -89,13 +91,13 @@ impl Status {
             draining: router.is_draining(),
             connections: router.metrics.connections.get(),
             cluster: StandingFigures::of(router),
-            pools: router.pools().iter().map(|it| PoolStatus::of(it)).collect(),
+            pools: router.pools().iter().map(|it| PoolStatus::of(router, it)).collect(),
         }
     }
 }
 
 impl PoolStatus {
-    fn of(pool: &Pool) -> Self {
+    fn of(router: &Router, pool: &Pool) -> Self {
         let (snapshot, mut troubles) = (pool.snapshot(), pool.troubles());
         let mut orders = pool.orders();
         let replica = |it: ReplicaSnapshot| {
@@ -105,7 +107,7 @@ impl PoolStatus {
                 url: it.name,
                 state: it.state,
                 reason: it.reason.or(trouble.as_ref().map(|it| it.word)),
-                detail: trouble.map(|it| it.detail),
+                detail: trouble.map(|of| of.beside(it.reason)),
                 drained,
                 weight: it.weight,
                 in_flight: it.in_flight,
@@ -129,6 +131,7 @@ impl PoolStatus {
             quarantined: snapshot.quarantined,
             queue: QueueStatus::of(snapshot.queue),
             frozen: orders.frozen,
+            pins: pins_of(router, pool),
             replicas,
         }
     }

@@ -12,7 +12,7 @@ use super::read_bytes;
 use super::trust::settle_secret;
 use crate::admin::Secret;
 use crate::replicas::{Access, EngineKey, Origin};
-use crate::tls::{EngineTls, EngineTlsFiles, ServerTls, TlsError};
+use crate::tls::{EngineTls, EngineTlsFiles, ServerTls, ShownTo, TlsError};
 
 /// What was said at one level of the file.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl AccessLevel {
         if origin.is_some() && !is_needed {
             return Access { key: self.key.clone(), tls: None };
         }
-        let tls = match book.read(&self.files, findings) {
+        let tls = match book.read(&self.files, ShownTo::Engines, findings) {
             Ok(tls) => Some(tls),
             Err(message) if is_needed => {
                 let at = if self.tls_path.is_empty() { path } else { &self.tls_path };
@@ -85,6 +85,7 @@ impl EngineTlsBook {
     fn read(
         &mut self,
         files: &EngineTlsFiles,
+        shown_to: ShownTo,
         findings: &mut Findings,
     ) -> Result<Arc<EngineTls>, String> {
         if let Some(known) = self.0.get(files) {
@@ -93,23 +94,25 @@ impl EngineTlsBook {
         let bundle = std::env::var_os("SSL_CERT_FILE").filter(|it| !it.is_empty());
         let read = EngineTls::read(files, bundle.map(PathBuf::from).as_deref());
         let read = read.map(Arc::new).map_err(|it: TlsError| it.to_string());
-        let identity = files.identity.iter().flat_map(|(cert, key)| [cert, key]);
-        for file in files.ca.iter().chain(identity) {
-            findings.watch(file);
+        if let Some((cert, key)) = &files.identity {
+            findings.show(shown_to, cert);
+            findings.watch(key);
         }
+        files.ca.iter().for_each(|it| findings.watch(it));
         self.0.insert(files.clone(), read.clone());
         read
     }
 }
 
-/// Reads how a collector is reached over TLS; nothing where its files do not serve.
+/// Reads how a collector or a store is reached over TLS; nothing where its files do not serve.
 pub(super) fn read_engine_tls(
     path: &str,
     section: EngineTlsSection,
+    shown_to: ShownTo,
     findings: &mut Findings,
 ) -> Option<Arc<EngineTls>> {
     let files = settle_files(section, path, findings);
-    let read = EngineTlsBook::default().read(&files, findings);
+    let read = EngineTlsBook::default().read(&files, shown_to, findings);
     let remedy = "give PEM files that can be read: ca for the CA that signs its certificate";
     read.map_err(|message| findings.report(path, Wrong::new(message, remedy))).ok()
 }
@@ -135,7 +138,7 @@ fn settle_files(raw: EngineTlsSection, path: &str, findings: &mut Findings) -> E
 
 /// Settles the certificate that clients or operators see, on a port that speaks the protocols `alpn`.
 pub(super) fn settle_tls(
-    path: &str,
+    (path, shown_to): (&str, ShownTo),
     raw: TlsSection,
     alpn: &[&str],
     findings: &mut Findings,
@@ -144,7 +147,7 @@ pub(super) fn settle_tls(
     match raw {
         TlsSection { cert: None, key: None } => None,
         TlsSection { cert: Some(cert), key: Some(key) } => {
-            findings.watch(&cert);
+            findings.show(shown_to, &cert);
             findings.watch(&key);
             let files = [(&cert_path, &cert), (&key_path, &key)];
             let unread = files.map(|(path, file)| Some((path, read_bytes(file).err()?)));

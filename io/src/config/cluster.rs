@@ -13,7 +13,7 @@ use crate::coordination::{
     ClusterSettings, EtcdSettings, EtcdUser, KubernetesStoreSettings, PeerAddress, StoreSettings,
 };
 use crate::discovery::{KubernetesSettings, Source};
-use crate::tls::{PeerTls, PeerTlsFiles, TlsError};
+use crate::tls::{PeerTls, PeerTlsFiles, ShownTo, TlsError};
 
 /// A shorter secret can be guessed.
 const SECRET_CHARS_MIN: usize = 16;
@@ -101,6 +101,7 @@ fn settle_tls(raw: PeerTlsSection, findings: &mut Findings) -> Option<PeerTls> {
     if !is_whole {
         return None;
     }
+    findings.show(ShownTo::Routers, &files.cert);
     let report = |error: TlsError| {
         let named = [("ca", &files.ca), ("cert", &files.cert), ("key", &files.key)];
         let at = named.iter().find(|it| error.concerns(it.1)).map_or("cert", |it| it.0);
@@ -229,7 +230,8 @@ fn settle_etcd(is_store: bool, raw: EtcdSection, findings: &mut Findings) -> Opt
         }
     };
     let is_secure = endpoints.iter().any(|it| it.scheme_str() == Some("https"));
-    let tls =
-        is_secure.then(|| access::read_engine_tls("cluster.etcd.tls", tls, findings)).flatten();
+    let tls = is_secure
+        .then(|| access::read_engine_tls("cluster.etcd.tls", tls, ShownTo::Store, findings))
+        .flatten();
     Some(EtcdSettings { endpoints, tls, user, prefix, lease: lease.0 })
 }

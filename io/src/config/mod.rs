@@ -38,6 +38,7 @@ pub use reference::reference;
 pub use reload::changes_static;
 
 use crate::discovery::Source;
+use crate::tls::OwnCertificate;
 use crate::{admin, coordination, proxy, telemetry};
 use overlay::Overlay;
 use problem::{Findings, Wrong};
@@ -61,6 +62,8 @@ pub struct Config {
     pub telemetry: telemetry::LogSettings,
     /// Files that were read beside the configuration: a change of one of them is a reload.
     pub files: Vec<PathBuf>,
+    /// Those that the router shows to others, as they were when they were read.
+    pub certificates: Vec<OwnCertificate>,
 }
 
 /// What the command line says beside the file, as it was typed.

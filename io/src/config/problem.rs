@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::tls::{OwnCertificate, ShownTo};
+
 /// Where a setting was given.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -52,6 +54,8 @@ pub(super) struct Findings {
     problems: Vec<Problem>,
     /// Files that were read, and matter when they change.
     files: BTreeSet<PathBuf>,
+    /// Those of them that hold certificates of the router's own.
+    shown: BTreeSet<(ShownTo, PathBuf)>,
 }
 
 impl fmt::Display for Place {
@@ -117,7 +121,13 @@ impl Findings {
     pub(super) fn new(file: Option<String>) -> Self {
         let whole =
             file.map_or(Place::Nowhere, |file| Place::File { file, line: None, column: None });
-        Self { places: BTreeMap::new(), whole, problems: Vec::new(), files: BTreeSet::new() }
+        Self {
+            places: BTreeMap::new(),
+            whole,
+            problems: Vec::new(),
+            files: BTreeSet::new(),
+            shown: BTreeSet::new(),
+        }
     }
 
     /// Remembers where a setting was given; what was known of it and its inside is superseded.
@@ -167,6 +177,17 @@ impl Findings {
 
     pub(super) fn watched(&self) -> Vec<PathBuf> {
         self.files.iter().cloned().collect()
+    }
+
+    /// Remembers the file of a certificate of the router's own; a change of it is a reload.
+    pub(super) fn show(&mut self, shown_to: ShownTo, file: &Path) {
+        self.watch(file);
+        self.shown.insert((shown_to, file.to_owned()));
+    }
+
+    /// Reads until when the router's own certificates hold.
+    pub(super) fn certificates(&self) -> Vec<OwnCertificate> {
+        self.shown.iter().filter_map(|(to, file)| OwnCertificate::read(*to, file)).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -23,6 +23,7 @@ use crate::admin::Secret;
 use crate::discovery::Source;
 use crate::proxy::{ExplainSettings, Hosting, Passing, PoolSettings, ReplicaSettings};
 use crate::replicas::ProbeSettings;
+use crate::tls::ShownTo;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::{admin, proxy};
 
@@ -33,7 +34,7 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
     let audit_file = raw.admin.audit_file.take();
     trust::check_audit(audit_file.as_deref(), findings);
     let admin = settle_admin(raw.admin, findings);
-    let tls = access::settle_tls("tls", raw.tls, &["h2", "http/1.1"], findings);
+    let tls = access::settle_tls(("tls", ShownTo::Clients), raw.tls, &["h2", "http/1.1"], findings);
     let watch = brain::WatchSettings { idle: raw.health.token_after.0 };
     let probe = ProbeSettings::from(raw.health);
     let line = tenancy::settle_line(raw.line, raw.classes, findings);
@@ -90,8 +91,9 @@ pub(super) fn settle(mut raw: Raw, findings: &mut Findings) -> Config {
         workload_header: raw.subsets.workload_header.map(|it| it.0),
         session_headers: raw.sessions.headers.into_iter().flatten().map(|it| it.0).collect(),
     };
-    let files = findings.watched();
-    Config { proxy, pools, discover, tenants, admin, cluster, telemetry: raw.log.into(), files }
+    let (files, certificates, telemetry) =
+        (findings.watched(), findings.certificates(), raw.log.into());
+    Config { proxy, pools, discover, tenants, admin, cluster, telemetry, files, certificates }
 }
 
 /// What every pool starts with.
@@ -149,7 +151,7 @@ fn settle_admin(raw: AdminSection, findings: &mut Findings) -> admin::AdminSetti
         listen: listen.0,
         keda_listen: keda_listen.map(|it| it.0),
         tokens: trust::settle_tokens(only, tokens, findings),
-        tls: access::settle_tls("admin.tls", tls, &["http/1.1"], findings),
+        tls: access::settle_tls(("admin.tls", ShownTo::Operators), tls, &["http/1.1"], findings),
         hosts: hosts.into_iter().flatten().map(|it| it.0.0).collect(),
         compared: Vec::new(),
         replayer: None,

@@ -6,6 +6,7 @@ use super::access;
 use super::problem::{Findings, Wrong, join};
 use super::raw::TracesSection;
 use crate::telemetry::TraceSettings;
+use crate::tls::ShownTo;
 
 /// Settles the section; nothing where there is no collector.
 pub(super) fn settle(raw: TracesSection, findings: &mut Findings) -> Option<TraceSettings> {
@@ -32,7 +33,9 @@ pub(super) fn settle(raw: TracesSection, findings: &mut Findings) -> Option<Trac
         return None;
     };
     let is_secure = endpoint.scheme_str() == Some("https");
-    let tls = is_secure.then(|| access::read_engine_tls("traces.tls", raw.tls, findings)).flatten();
+    let tls = is_secure
+        .then(|| access::read_engine_tls("traces.tls", raw.tls, ShownTo::Collector, findings))
+        .flatten();
     Some(TraceSettings {
         endpoint,
         protocol: raw.protocol.0,

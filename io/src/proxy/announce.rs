@@ -7,8 +7,14 @@ use cleave_core::fleet::{Reason, Silence, State};
 use crate::replicas::Trouble;
 use crate::telemetry::Incident;
 
-/// Makes of a notice what is told; `replica` is the address of the one it speaks of.
-pub(super) fn incident(pool: &str, replica: Option<String>, notice: &Notice) -> Incident {
+/// Makes of a notice what is told; `replica` is the address of the one it speaks of, and `trouble` what was last found
+/// wrong with it.
+pub(super) fn incident(
+    pool: &str,
+    replica: Option<String>,
+    trouble: Option<&Trouble>,
+    notice: &Notice,
+) -> Incident {
     let told =
         Incident { kind: "replica", pool: Some(pool.to_owned()), replica, ..Incident::default() };
     match notice {
@@ -18,7 +24,7 @@ pub(super) fn incident(pool: &str, replica: Option<String>, notice: &Notice) -> 
             state: now.name,
             before: Some(before.name),
             reason: now.reason.map(Reason::as_str),
-            detail: silence.map(describe),
+            detail: silence.map(describe).or_else(|| cause(*now, trouble?)),
             alert: is_alert(*now),
             ..told
         },
@@ -151,6 +157,15 @@ pub(super) fn never_up(pool: &str, replica: &str, trouble: &Trouble) -> Incident
 fn describe(silence: Silence) -> String {
     let (lasted, expected) = (silence.lasted.as_secs_f64(), silence.expected.as_secs_f64());
     format!("nothing came from it for {lasted:.1} s, with work that explains {expected:.1} s")
+}
+
+/// Says why a replica is in this state, where that is what asking it or sending to it finds out.
+fn cause(now: State, trouble: &Trouble) -> Option<String> {
+    let is_found = match now.reason? {
+        Reason::Unreachable | Reason::Unhealthy | Reason::WrongModel | Reason::Unauthorized => true,
+        Reason::Failing | Reason::Hung | Reason::Slow | Reason::NotReady => false,
+    };
+    is_found.then(|| trouble.beside(now.reason.map(Reason::as_str)))
 }
 
 /// Tells whether an operator should look at a replica in this state.

@@ -57,12 +57,12 @@ pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, R
 pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaFlow};
 pub(crate) use guard::{Guard, Socket};
 pub use listener::{BindError, Listener};
-pub use orders::{Given, StandingOrders};
+pub use orders::{Given, Pin, StandingOrders};
 pub(crate) use panics::{Panicked, contained};
 pub use peer_desk::{PeerDesk, PeerQuestion};
 pub use picked::{BodyState, Destination, HeaderChanges, OwnAnswer, PickedRequest, Picking};
 pub use pool::{LiveMember, Pool, ScaledReplica};
-pub use router::{NotAudited, NotRecorded, Router};
+pub use router::{NotAudited, NotKept, NotOrdered, NotRecorded, Router};
 pub use salts::CacheSecret;
 pub use scale::{
     Actuator, KubernetesScale, LedSize, ScaleBoard, ScaleCommand, ScaleKind, ScaleMode, ScalePoint,

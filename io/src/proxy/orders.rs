@@ -3,7 +3,9 @@
 //! assignment, by the replicas' addresses, so that a reload, a successor and a restart go on with them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use std::{fs, io};
 
 use cleave_core::brain::Order;
@@ -18,11 +20,20 @@ pub struct Given {
     pub at: String,
 }
 
+impl Given {
+    /// By this token, at this moment.
+    pub(super) fn now(by: String) -> Self {
+        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        Self { by, at }
+    }
+}
+
+/// Which replicas, by address, a workload was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Pin {
-    replicas: Vec<String>,
+pub struct Pin {
+    pub replicas: Vec<String>,
     #[serde(flatten)]
-    given: Given,
+    pub given: Given,
 }
 
 /// The orders of one pool.
@@ -33,7 +44,7 @@ pub struct StandingOrders {
     /// By address.
     pub drained: BTreeMap<String, Given>,
     /// By workload, in eight hexadecimal digits.
-    pinned: BTreeMap<String, Pin>,
+    pub pinned: BTreeMap<String, Pin>,
 }
 
 impl StandingOrders {
@@ -135,14 +146,40 @@ pub(super) fn read(file: &Path) -> io::Result<StandingOrders> {
     }
 }
 
-/// Writes them, beside the file first, so that a crash leaves the old ones whole.
-pub(super) fn write(file: &Path, orders: &StandingOrders) -> io::Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
+/// Orders that are on the disk beside their file: what could go wrong with a full disk has not. Dropped, they are
+/// gone again.
+#[must_use = "they do not hold until they are put in place"]
+#[derive(Debug)]
+pub(super) struct StagedOrders {
+    beside: PathBuf,
+    file: PathBuf,
+}
+
+impl StagedOrders {
+    /// Writes orders beside their file, so that a crash leaves the old ones whole.
+    pub(super) fn write(file: &Path, orders: &StandingOrders) -> io::Result<Self> {
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let staged = Self { beside: file.with_extension("new"), file: file.to_owned() };
+        let mut written = fs::File::create(&staged.beside)?;
+        written.write_all(&serde_json::to_vec_pretty(orders)?)?;
+        // Some file systems say only now that they are full.
+        written.sync_all()?;
+        Ok(staged)
     }
-    let beside = file.with_extension("new");
-    fs::write(&beside, serde_json::to_vec_pretty(orders)?)?;
-    fs::rename(&beside, file)
+
+    /// Puts them in place of the orders before.
+    pub(super) fn put_in_place(self) -> io::Result<()> {
+        fs::rename(&self.beside, &self.file)
+    }
+}
+
+impl Drop for StagedOrders {
+    fn drop(&mut self) {
+        // It is not there any more where it was put in place.
+        _ = fs::remove_file(&self.beside);
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +188,22 @@ mod tests {
 
     fn given(by: &str) -> Given {
         Given { by: by.to_owned(), at: "2026-01-01T00:00:00Z".to_owned() }
+    }
+
+    #[test]
+    fn orders_that_are_not_put_in_place_leave_the_old_ones_and_nothing_beside_them() {
+        let folder = std::env::temp_dir().join(format!("cleave-orders-{}", std::process::id()));
+        let file = folder.join("orders-8080-a.json");
+        assert!(read(&file).unwrap().is_empty());
+        let frozen = StandingOrders { frozen: Some(given("alice")), ..StandingOrders::default() };
+        StagedOrders::write(&file, &frozen).unwrap().put_in_place().unwrap();
+        assert_eq!(read(&file).unwrap(), frozen);
+        drop(StagedOrders::write(&file, &StandingOrders::default()).unwrap());
+        assert_eq!(read(&file).unwrap(), frozen, "the order was refused");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        // A file where a folder should be: nothing can be written there.
+        assert!(StagedOrders::write(&file.join("x.json"), &frozen).is_err());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
@@ -184,6 +237,9 @@ mod tests {
         }
         let text = serde_json::to_string(&orders).unwrap();
         assert_eq!(serde_json::from_str::<StandingOrders>(&text).unwrap(), orders);
+        // As files have it since there are any.
+        let pinned = r#""pinned":{"0000001a":{"replicas":["http://gpu-2:8000","http://gpu-3:8000"],"by":"alice","at":"2026-01-01T00:00:00Z"}}"#;
+        assert!(text.contains(pinned), "{text}");
         // After a restart the same addresses have other numbers, and one is not there.
         let find = |it: &str| match it {
             "http://gpu-1:8000" => Some(ReplicaId(7)),

@@ -1,6 +1,7 @@
 //! What all threads of the data plane share: pools, the table of models, limits and counters. A
 //! changed configuration is taken on here.
 
+mod certificates;
 mod flow;
 mod keeping;
 mod metering;
@@ -9,7 +10,7 @@ mod probing;
 mod recording;
 mod scaling;
 
-pub use ordering::NotAudited;
+pub use ordering::{NotAudited, NotKept, NotOrdered};
 pub use recording::NotRecorded;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,12 +25,11 @@ use cleave_core::cluster::{FoundOut, News};
 use cleave_core::domain::{Moment, RequestId, RouterId};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::telemetry::{AccessLog, AuditLog, Events, Incident, Metrics, Recorder, Traces};
-use crate::tls::ServerTls;
+use crate::tls::{ExpiryWatch, OwnCertificate, ServerTls};
 
 use super::announce::moved;
 use super::buffers::Buffers;
@@ -49,7 +49,7 @@ use super::workloads::{WorkloadNames, seeds};
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks pass between two looks whether an assignment has changed.
 const TICKS_TO_KEEP: u32 = 8;
-/// How many ticks pass between two events that tell of sessions which moved.
+/// How many ticks pass between two events that tell of sessions which moved, and two looks at certificates.
 const TICKS_TO_TELL: u32 = 240;
 /// How many ticks make a second.
 const TICKS_PER_SECOND: u32 = 4;
@@ -92,6 +92,9 @@ pub struct Router {
     tls: ArcSwapOption<ServerTls>,
     /// The same for operators.
     admin_tls: ArcSwapOption<ServerTls>,
+    /// Those of them and of all others that the router shows, as they were read, and which operators were told of.
+    certificates: ArcSwap<Vec<OwnCertificate>>,
+    certificate_watch: Mutex<ExpiryWatch>,
     /// What was said of each pool whose contracts cannot all be kept.
     overcommitted: Mutex<BTreeMap<String, String>>,
     pub(super) tasks: TaskTracker,
@@ -136,6 +139,8 @@ impl Router {
             requests: AtomicU64::new(0),
             replicas: AtomicU32::new(0),
             draining: AtomicBool::new(false),
+            certificates: ArcSwap::default(),
+            certificate_watch: Mutex::default(),
             overcommitted: Mutex::default(),
             tasks: TaskTracker::new(),
             #[cfg(test)]
@@ -213,33 +218,6 @@ impl Router {
             return;
         }
         self.events.publish(Incident { kind: "drain", state: "draining", ..Incident::default() });
-    }
-
-    /// Takes up a certificate that was read again. Whether there is TLS at all is settled at the start.
-    pub fn renew_certificate(&self, new: Option<&ServerTls>) {
-        if let (Some(_), Some(new)) = (&self.settings.tls, new) {
-            self.tls.store(Some(Arc::new(new.clone())));
-        }
-    }
-
-    /// Takes up the admin port's certificate at its start.
-    pub(crate) fn set_admin_certificate(&self, own: Option<&ServerTls>) {
-        self.admin_tls.store(own.cloned().map(Arc::new));
-    }
-
-    /// Takes up the admin port's certificate when it was read again.
-    pub fn renew_admin_certificate(&self, new: Option<&ServerTls>) {
-        if self.admin_tls.load().is_some() && new.is_some() {
-            self.set_admin_certificate(new);
-        }
-    }
-
-    pub(crate) fn admin_acceptor(&self) -> Option<TlsAcceptor> {
-        self.admin_tls.load().as_ref().map(|it| it.acceptor())
-    }
-
-    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
-        self.tls.load().as_ref().map(|it| it.acceptor())
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
@@ -360,6 +338,7 @@ impl Router {
             }
             if tick.is_multiple_of(TICKS_TO_TELL) {
                 self.tell_moves(&mut told);
+                self.tell_certificates();
             }
         }
     }

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tracing::debug;
 
 use crate::replicas::{
-    Access, Answer, Connection, OutgoingBody, Payload, SendError, Target, Upload,
+    Access, Answer, Connection, OutgoingBody, Payload, SendError, Target, Trouble, Upload,
 };
 
 use super::headers::{PREVIOUS_REPLICA, TRACEPARENT};
@@ -42,7 +42,7 @@ pub(super) async fn try_each(
                 None => return Ok(answer),
                 Some(failure) => (failure, Ok(answer)),
             },
-            Err(error) => (failure_to_send(&error), Err(error)),
+            Err(error) => (failure_to_send(&member, &error), Err(error)),
         };
         let reason = tried.as_ref().map_or_else(ToString::to_string, |it| it.status.to_string());
         debug!(replica = %member.origin, reason, "try failed");
@@ -57,8 +57,11 @@ pub(super) async fn try_each(
     }
 }
 
-/// Reads what it means that there is no answer.
-const fn failure_to_send(error: &SendError) -> Failure {
+/// Reads what it means that there is no answer, and notes why where the replica cannot be connected to.
+fn failure_to_send(member: &Member, error: &SendError) -> Failure {
+    if let Some(it) = Trouble::of_try(error) {
+        member.note_trouble(&it);
+    }
     match error {
         SendError::Connect(_)
         | SendError::Tls(_)
@@ -128,7 +131,7 @@ pub(super) async fn pass(
         match Connection::open(target, timeouts.connect).await {
             Ok(connection) => break (connection, access),
             Err(last) => {
-                let placed = visit.place_again(failure_to_send(&last)).await;
+                let placed = visit.place_again(failure_to_send(&member, &last)).await;
                 let tries = visit.tries();
                 member = placed.map_err(|it| ServeError::refused(it, tries, Some(last)))?;
             }

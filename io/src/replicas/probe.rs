@@ -72,12 +72,12 @@ pub async fn probe(at: Target<'_>, settings: &ProbeSettings) -> (Finding, Option
 }
 
 /// Asks the replica for one token of `model`, end to end: the engine itself must work for it. Nothing
-/// of it is booked or counted, because no client asked for it.
-pub async fn ask_token(at: Target<'_>, model: &str, limit: Duration) -> Token {
-    timeout(limit, ask_each(at, model, limit)).await.unwrap_or(Token::Missed)
+/// of it is booked or counted, because no client asked for it. Says why where it cannot be connected to.
+pub async fn ask_token(at: Target<'_>, model: &str, limit: Duration) -> (Token, Option<Trouble>) {
+    timeout(limit, ask_each(at, model, limit)).await.unwrap_or((Token::Missed, None))
 }
 
-async fn ask_each(at: Target<'_>, model: &str, limit: Duration) -> Token {
+async fn ask_each(at: Target<'_>, model: &str, limit: Duration) -> (Token, Option<Trouble>) {
     for (path, body) in token_requests(model) {
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: {}\r\n{}content-type: application/json\r\n\
@@ -87,21 +87,24 @@ async fn ask_each(at: Target<'_>, model: &str, limit: Duration) -> Token {
             body.len(),
         );
         let payload = Payload::whole(body.into());
-        match exchange(at, &Method::POST, &head, &payload, limit).await {
-            Ok((status, _)) if status.is_success() => return Token::Came,
+        let answered = exchange(at, &Method::POST, &head, &payload, limit).await;
+        let trouble = answered.as_ref().err().and_then(Trouble::of_try);
+        let token = match answered {
+            Ok((status, _)) if status.is_success() => Token::Came,
             // It may know the other path; a full queue is no illness either.
-            Ok((status, _)) if status.is_client_error() => {}
+            Ok((status, _)) if status.is_client_error() => continue,
             Ok((StatusCode::SERVICE_UNAVAILABLE, _)) | Err(SendError::Exhausted(_)) => {
-                return Token::Unable;
+                Token::Unable
             }
-            Err(SendError::NoAnswer | SendError::ConnectTimeout) => return Token::Missed,
+            Err(SendError::NoAnswer | SendError::ConnectTimeout) => Token::Missed,
             // A process that dies still takes connections for a moment, and drops them.
-            Err(SendError::Lost(_)) => return Token::Refused,
-            Err(SendError::Connect(error)) if is_refusal(&error) => return Token::Refused,
-            Ok(_) | Err(_) => return Token::Failed,
-        }
+            Err(SendError::Lost(_)) => Token::Refused,
+            Err(SendError::Connect(error)) if is_refusal(&error) => Token::Refused,
+            Ok(_) | Err(_) => Token::Failed,
+        };
+        return (token, trouble);
     }
-    Token::Unable
+    (Token::Unable, None)
 }
 
 fn is_refusal(error: &io::Error) -> bool {

@@ -202,7 +202,7 @@ impl PoolScaler {
         let Plan { drain, undrain, order } = made;
         let give = |order: Order| {
             // Orders are written down; one that cannot be is told of, and given again at the next look.
-            _ = router.order(pool, order, BY);
+            _ = router.order_for_size(pool, order, BY);
         };
         for replica in undrain {
             give(Order::Undrain { replica });

@@ -18,7 +18,8 @@ pub struct AuditLog(pub Option<PathBuf>);
 pub struct AuditEntry<'a> {
     /// The name of the token, or what caused it.
     pub by: &'a str,
-    /// `drain`, `undrain`, `freeze`, `unfreeze`, `pin`, `unpin`, `record`, `stop recording` or `reload`.
+    /// `drain`, `undrain`, `freeze`, `unfreeze`, `pin`, `unpin`, `record`, `stop recording` or `reload`; or `not kept`, of
+    /// the order before, which is not in force.
     pub order: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<&'a str>,

@@ -16,7 +16,7 @@ const KEPT_MAX: usize = 1024;
 /// Something that happened, before it has a number and a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Incident {
-    /// `replica`, `quarantine`, `order`, `reload`, `drain`, `pool`, `sessions`, `cluster`, or `task`.
+    /// `replica`, `quarantine`, `order`, `reload`, `drain`, `pool`, `sessions`, `cluster`, `certificate`, or `task`.
     pub kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,

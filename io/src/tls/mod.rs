@@ -3,14 +3,17 @@
 //! before anything runs; a reload reads them again. Nothing here opens a connection.
 
 mod client;
+mod expiry;
 mod peer;
 mod pem;
 mod server;
+mod validity;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use client::{EngineTls, EngineTlsFiles};
+pub use expiry::{Expiry, ExpiryWatch, OwnCertificate, ShownTo};
 pub use peer::{PeerTls, PeerTlsFiles};
 pub use server::ServerTls;
 

@@ -1,5 +1,5 @@
 //! Two routers, and a pool for each trouble: replicas that are gone, cut streams, fail, are slow or bring themselves down,
-//! a tenant beyond its contract, a program that adds no replicas.
+//! a tenant beyond its contract, a program that adds no replicas, a certificate that ends tomorrow.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,6 +12,7 @@ use anyhow::{Result, ensure};
 use super::load::{self, Client, Load};
 use super::servers::{Play, SmallServer};
 use crate::http1::{self, free_address};
+use crate::process::must;
 use crate::rig;
 use crate::server::Server;
 
@@ -70,6 +71,7 @@ impl World {
         let scaled = mocks("scaled", &[&[]])?;
         fs::write(&listed, format!("http://{}\n", scaled[0]))?;
         let common = pools.iter().map(|it| pool(it.0, &it.1, it.2)).collect::<String>();
+        let common = ending_certificate(folder)? + &common;
         // It should have two, and the program that adds them fails.
         let scaled = format!(
             "[[pools]]\nname = \"scaled\"\nmodels = [\"scaled\"]\ndiscover = \"file:{}\"\n[pools.scaling]\n\
@@ -143,6 +145,15 @@ fn config(listen: SocketAddr, admin: SocketAddr, cluster: &str) -> String {
          [[tenants]]\nname = \"small\"\nkey_sha256 = [\"{KEY_SHA256}\"]\n\
          [tenants.contract]\nrequests_per_min = 1\nhard = true\n"
     )
+}
+
+/// Makes a certificate that ends tomorrow, and has it shown to engines that ask for one; none does.
+fn ending_certificate(folder: &Path) -> Result<String> {
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 \
+                     -subj /CN=router -keyout own.key -out own.crt";
+    must(Command::new("openssl").args(arguments.split_whitespace()).current_dir(folder))?;
+    let [cert, key] = ["own.crt", "own.key"].map(|it| folder.join(it).display().to_string());
+    Ok(format!("[engine_tls]\nca = \"{cert}\"\ncert = \"{cert}\"\nkey = \"{key}\"\n"))
 }
 
 fn pool(name: &str, replicas: &[SocketAddr], more: &str) -> String {

@@ -1,7 +1,9 @@
 //! Engines behind `https://`, and certificates that change while the router runs.
 
+use std::sync::Arc;
+
 use crate::support::{
-    Authority, Exchange, Request, Router, Scripted, Tap, Wire, config, eventually, sse_head,
+    Authority, Exchange, News, Request, Router, Scripted, Tap, Wire, config, eventually, sse_head,
 };
 
 const NAME: &str = "engine.test";
@@ -72,6 +74,40 @@ async fn an_engine_whose_certificate_does_not_serve_is_sent_nothing() {
         let answer = router.ask(&Request::chat("hi")).await;
         assert!(500 <= answer.status(), "{}", answer.status());
         assert_eq!(door.forth(), "", "neither key nor prompt");
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_was_up_goes_out_with_the_words_for_its_expired_certificate() {
+    let authority = Authority::new();
+    let [valid, expired] =
+        [LATER, 2020].map(|until| authority.server(&authority.sign(NAME, until), false));
+    let engine = Scripted::start(keep).await;
+    // Found by probes, and by requests where no probe comes.
+    for interval in ["100ms", "1h"] {
+        let door = Tap::under_tls(engine.address, Arc::clone(&valid)).await;
+        let more = format!("health.interval = \"{interval}\"");
+        let url = format!("https://{}", door.address);
+        let router = Router::start(&[url], &settings(&authority, &more)).await;
+        let mut news = News::after(router.admin, 0).await;
+        door.renew(Arc::clone(&expired));
+        if interval == "1h" {
+            for _ in 0..4 {
+                router.ask(&Request::chat("hi")).await;
+            }
+        }
+        let told = news.until(|it| it.state == "out").await;
+        assert_eq!(told.before.as_deref(), Some("up"), "{told:?}");
+        let detail = told.detail.expect("it says why");
+        let is_why = |it: &str| it.starts_with("tls: ") && it.to_lowercase().contains("expired");
+        assert!(is_why(&detail), "{detail}");
+        let status = router.status().await;
+        let replica = status.replicas().next().unwrap();
+        // When it was looked at is in the words too.
+        let shown = replica.detail.as_deref().unwrap_or_default();
+        assert_eq!(replica.reason, told.reason);
+        assert!(is_why(shown), "{shown}");
+        router.says(&detail).await;
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) struct Tap {
     pub(crate) address: SocketAddr,
     forth: Heard,
     back: Heard,
+    tls: Arc<Mutex<Option<Arc<ServerConfig>>>>,
     _server: JoinSet<()>,
 }
 
@@ -35,33 +36,43 @@ impl Tap {
 
     /// The same, under TLS.
     pub(crate) async fn under_tls(to: SocketAddr, tls: Arc<ServerConfig>) -> Self {
-        Self::listen(to, Some(TlsAcceptor::from(tls))).await
+        Self::listen(to, Some(tls)).await
     }
 
-    async fn listen(to: SocketAddr, tls: Option<TlsAcceptor>) -> Self {
+    /// Speaks TLS otherwise to all that connect from now on.
+    pub(crate) fn renew(&self, tls: Arc<ServerConfig>) {
+        *self.tls.lock().unwrap() = Some(tls);
+    }
+
+    async fn listen(to: SocketAddr, tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (forth, back) = (Heard::default(), Heard::default());
         let ears = (Arc::clone(&forth), Arc::clone(&back));
+        let tls = Arc::new(Mutex::new(tls));
+        let renewed = Arc::clone(&tls);
         let mut server = JoinSet::new();
         server.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (near, _) = listener.accept().await.unwrap();
-                let (tls, (forth, back)) = (tls.clone(), ears.clone());
+                let tls = renewed.lock().unwrap().clone();
+                let (forth, back) = ears.clone();
                 connections.spawn(async move {
                     let Ok(far) = TcpStream::connect(to).await else { return };
                     match tls {
                         None => join(near, far, forth, back).await,
                         Some(tls) => {
-                            let Ok(near) = tls.accept(near).await else { return };
+                            let Ok(near) = TlsAcceptor::from(tls).accept(near).await else {
+                                return;
+                            };
                             join(near, far, forth, back).await;
                         }
                     }
                 });
             }
         });
-        Self { address, forth, back, _server: server }
+        Self { address, forth, back, tls, _server: server }
     }
 
     /// All that was sent through it.

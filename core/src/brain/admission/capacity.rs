@@ -52,6 +52,8 @@ impl Admission {
         &mut self,
         there: impl Iterator<Item = &'a Replica> + Clone,
     ) {
+        // A replica that never came up has neither.
+        let there = there.filter(|it| !it.is_joining());
         let capacity: f64 = there.clone().map(|it| it.hardware.capacity_mu_per_min).sum();
         let (before, per_min) = (self.capacity.per_min, Work::from_mu(capacity));
         if per_min != before {
@@ -82,8 +84,6 @@ impl Admission {
 
 /// Adds up the KV memory of these replicas; nothing where none reports it.
 fn kv_tokens<'a>(there: impl Iterator<Item = &'a Replica> + Clone) -> Option<u64> {
-    // Memory of a replica that never came up is none.
-    let there = there.filter(|it| !it.is_joining());
     let told = there.clone().filter_map(|it| it.reported.report()?.kv_tokens_max);
     // Replicas that report no memory are assumed to have as much as those that do, on average.
     let count = u64::try_from(told.clone().count()).unwrap_or(0);

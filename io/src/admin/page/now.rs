@@ -123,7 +123,8 @@ impl PoolNow {
             let Some(name) = pool.address_of(it.id) else { continue };
             let trouble = troubles.remove(&name);
             let reason = it.reason.or(trouble.as_ref().map(|it| it.word));
-            let (detail, drained) = (trouble.map(|it| it.detail), orders.drained.remove(&name));
+            let detail = trouble.map(|of| of.beside(it.reason));
+            let drained = orders.drained.remove(&name);
             notes.insert(at, ReplicaNote { reason, detail, drained });
         }
         Self {

@@ -47,6 +47,7 @@ pub(in crate::config) struct SubsetsSection {
     pub workload_header: Option<Text<HeaderName>>,
     /// Folder in which each pool's assignment is kept, so that after a restart the same sessions go
     /// to the same replicas. Without one it is planned anew, which gives the same where load is even.
+    /// Orders of operators are kept there too; one that cannot be written there is refused.
     #[schemars(extend("x-default" = "the state folder of the service or the user"))]
     pub state_dir: Option<PathBuf>,
 }

@@ -307,9 +307,10 @@ fn the_token_is_read_from_its_file() {
 
 #[test]
 fn what_nobody_sets_is_as_the_other_rooms_default_it() {
-    let Config { proxy, pools, discover, tenants, admin, cluster, telemetry, files } =
+    let Config { proxy, pools, discover, tenants, admin, cluster, telemetry, files, certificates } =
         load_text(ENOUGH).unwrap();
     assert!(discover.is_empty() && files.is_empty() && cluster.is_none());
+    assert!(certificates.is_empty());
     assert_eq!(proxy.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(proxy.limits, crate::proxy::Limits::default());
     assert_eq!(proxy.timeouts, crate::proxy::Timeouts::default());

@@ -171,7 +171,13 @@ impl Member {
         !self.was_up.load(Relaxed) && count.is_power_of_two()
     }
 
-    /// What the last probe found wrong.
+    /// Notes why it could not be connected to for something else than a probe.
+    pub(in crate::proxy) fn note_trouble(&self, found: &Trouble) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.1 = Some(found.clone());
+    }
+
+    /// What was last found wrong; nothing once a probe found nothing.
     pub(in crate::proxy) fn trouble(&self) -> Option<Trouble> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
     }

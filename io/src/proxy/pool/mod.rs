@@ -297,7 +297,8 @@ impl Pool {
         let members = self.members.load();
         let member = members.iter().find(|it| it.id == notice.replica());
         let replica = member.map(|it| it.origin.as_str().to_owned());
-        self.events.publish(incident(&self.name, replica, notice));
+        let trouble = member.and_then(|it| it.trouble());
+        self.events.publish(incident(&self.name, replica, trouble.as_ref(), notice));
     }
 
     /// Counts an answer by which a replica refused the router's key, and tells operators of the first in a

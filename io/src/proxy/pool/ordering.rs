@@ -1,7 +1,6 @@
 //! Orders that stand in a pool: given, given again to replicas that come, and told when they are carried out.
 
 use std::sync::{MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use cleave_core::brain::{Event, Order};
 use cleave_core::cluster::News;
@@ -14,16 +13,23 @@ use crate::telemetry::Incident;
 
 impl Pool {
     /// Passes an order on, notes it for later, and tells of it.
-    pub(in crate::proxy) fn order(&self, order: Order, by: &str) {
+    pub(in crate::proxy) fn order(&self, order: Order, given: Given) {
         let members = self.members.load();
         let address = |id| members.iter().find(|it| it.id == id).map(|it| it.origin.as_str());
-        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let given = Given { by: by.to_owned(), at };
-        self.standing().note(&order, |it| address(it).map(str::to_owned), given);
+        self.standing().note(&order, |it| address(it).map(str::to_owned), given.clone());
         if let Some(told) = ordered(&self.name, &order, address) {
-            self.events.publish(Incident { by: Some(by.to_owned()), ..told });
+            self.events.publish(Incident { by: Some(given.by), ..told });
         }
         self.tell(Event::Ordered(order));
+    }
+
+    /// The orders that would stand after this one.
+    pub(in crate::proxy) fn orders_with(&self, order: &Order, given: Given) -> StandingOrders {
+        let members = self.members.load();
+        let address = |id| members.iter().find(|it| it.id == id).map(|it| it.origin.to_string());
+        let mut standing = self.orders();
+        standing.note(order, address, given);
+        standing
     }
 
     /// Notes the orders that hold at all routers, after some were heard; tells whether any is new here.
@@ -34,12 +40,11 @@ impl Pool {
             let found = members.iter().find(|it| Place::of(it.origin.as_str()) == place);
             found.map(|it| it.origin.as_str().to_owned())
         };
-        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let mut standing = self.standing();
         let mut is_new = false;
         for it in orders {
             if let News::Ordered { order, stamp } = it {
-                let given = Given { by: format!("router {}", stamp.router), at: at.clone() };
+                let given = Given::now(format!("router {}", stamp.router));
                 is_new |= standing.learn(&order, address, given);
             }
         }

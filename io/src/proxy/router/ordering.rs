@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::Router;
 use crate::proxy::assignment_file;
-use crate::proxy::orders;
+use crate::proxy::orders::{self, Given, StagedOrders, StandingOrders};
 use crate::proxy::pool::Pool;
 use crate::proxy::scale::LedSize;
 use crate::telemetry::{AuditEntry, Incident};
@@ -21,32 +21,66 @@ const STORE: RouterId = RouterId(0);
 
 /// An order that could not be written down, and was not carried out.
 #[derive(Debug, thiserror::Error)]
-#[error("the order could not be written to the audit file, so it is not carried out: {0}")]
-pub struct NotAudited(io::Error);
+#[error(
+    "not_audited: the order could not be written to the audit file {}, so it is refused and not in force: {error}; \
+     make room there, or let the router write it",
+    file.display()
+)]
+pub struct NotAudited {
+    file: PathBuf,
+    error: io::Error,
+}
+
+/// An order that a restart would forget, and that was not carried out.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "not_kept: the order could not be written to {}, so it is refused and not in force: {error}; make room there, or set \
+     subsets.state_dir to a folder that the router can write, and restart",
+    file.display()
+)]
+pub struct NotKept {
+    file: PathBuf,
+    error: io::Error,
+}
+
+/// Why an order is not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOrdered {
+    #[error(transparent)]
+    NotAudited(#[from] NotAudited),
+    #[error(transparent)]
+    NotKept(#[from] NotKept),
+}
 
 impl Router {
-    /// Carries out an order about a pool, given by the token of that name.
-    pub fn order(&self, pool: &Pool, order: Order, by: &str) -> Result<(), NotAudited> {
-        let address = |id| {
-            let members = pool.members();
-            members.iter().find(|it| it.id == id).map(|it| it.origin.as_str().to_owned())
-        };
-        let (word, of) = match &order {
-            Order::Freeze => ("freeze", None),
-            Order::Unfreeze => ("unfreeze", None),
-            Order::Drain { replica } => ("drain", address(*replica)),
-            Order::Undrain { replica } => ("undrain", address(*replica)),
-            Order::Pin { workload, replicas } => {
-                let to: Vec<String> = replicas.iter().filter_map(|it| address(*it)).collect();
-                let word = if to.is_empty() { "unpin" } else { "pin" };
-                let of = format!("workload {workload:08x} {}", to.join(" "));
-                (word, Some(of.trim_end().to_owned()))
-            }
-            Order::Forget { .. } | Order::Zone { .. } | Order::Restore { .. } => return Ok(()),
-        };
-        self.write_down(&AuditEntry { by, order: word, pool: Some(&pool.name), of })?;
-        pool.order(order, by);
-        self.keep_orders(pool);
+    /// Carries out an order about a pool, given by the token of that name. One that cannot be written down, or that a
+    /// restart would forget, is not carried out.
+    pub fn order(&self, pool: &Pool, order: Order, by: &str) -> Result<(), NotOrdered> {
+        let Some(entry) = audit_entry(pool, &order, by) else { return Ok(()) };
+        let given = Given::now(by.to_owned());
+        let orders = pool.orders_with(&order, given.clone());
+        // On the disk before it is in the audit file, which is to have no order that is refused.
+        let staged = self.stage(pool, &orders).map_err(|it| self.told(it, &entry))?;
+        self.write_down(&entry)?;
+        if let Some(Err(error)) = staged.map(StagedOrders::put_in_place) {
+            _ = self.audit.write(&AuditEntry {
+                order: "not kept",
+                of: Some(words(&entry)),
+                ..entry.clone()
+            });
+            return Err(self.told(self.not_kept(pool, error), &entry).into());
+        }
+        pool.order(order, given);
+        Ok(())
+    }
+
+    /// Carries out an order of the one that sizes the pool. It is in force also where it cannot be kept: after a restart
+    /// the pool is sized anew.
+    pub fn order_for_size(&self, pool: &Pool, order: Order, by: &str) -> Result<(), NotAudited> {
+        let Some(entry) = audit_entry(pool, &order, by) else { return Ok(()) };
+        self.write_down(&entry)?;
+        pool.order(order, Given::now(by.to_owned()));
+        self.keep_orders(pool, &entry);
         Ok(())
     }
 
@@ -67,7 +101,8 @@ impl Router {
                 alert: true,
                 ..Incident::default()
             });
-            NotAudited(error)
+            // An audit log without a file never fails.
+            NotAudited { file: self.settings.audit_file.clone().unwrap_or_default(), error }
         })
     }
 
@@ -75,13 +110,47 @@ impl Router {
         assignment_file::file_of(folder, kind, self.settings.listen.port(), &pool.name)
     }
 
-    /// Writes the orders of a pool, so that a restart goes on with them.
-    fn keep_orders(&self, pool: &Pool) {
-        let Some(folder) = &self.settings.state_dir else { return };
-        let file = self.file_of(folder, "orders", pool);
-        if let Err(error) = orders::write(&file, &pool.orders()) {
-            warn!(pool = pool.name, file = %file.display(), %error, "orders not kept over a restart");
+    /// Writes orders of a pool beside those that are kept; nothing where none are.
+    fn stage(&self, pool: &Pool, orders: &StandingOrders) -> Result<Option<StagedOrders>, NotKept> {
+        let Some(folder) = &self.settings.state_dir else { return Ok(None) };
+        let staged = StagedOrders::write(&self.file_of(folder, "orders", pool), orders);
+        staged.map(Some).map_err(|error| self.not_kept(pool, error))
+    }
+
+    /// Writes the orders of a pool that are in force already, so that a restart goes on with them.
+    fn keep_orders(&self, pool: &Pool, last: &AuditEntry<'_>) {
+        let kept = self.stage(pool, &pool.orders()).and_then(|staged| {
+            let placed = staged.map_or(Ok(()), StagedOrders::put_in_place);
+            placed.map_err(|error| self.not_kept(pool, error))
+        });
+        if let Err(error) = kept {
+            self.told(error, last);
         }
+    }
+
+    fn not_kept(&self, pool: &Pool, error: io::Error) -> NotKept {
+        // Without a folder nothing is written.
+        let folder = self.settings.state_dir.as_deref().unwrap_or(Path::new(""));
+        NotKept { file: self.file_of(folder, "orders", pool), error }
+    }
+
+    /// Tells operators of an order that is not kept.
+    fn told(&self, not_kept: NotKept, order: &AuditEntry<'_>) -> NotKept {
+        self.events.publish(Incident {
+            kind: "order",
+            state: "not_kept",
+            pool: order.pool.map(str::to_owned),
+            by: Some(order.by.to_owned()),
+            detail: Some(format!(
+                "{}: {}: {}",
+                words(order),
+                not_kept.file.display(),
+                not_kept.error
+            )),
+            alert: true,
+            ..Incident::default()
+        });
+        not_kept
     }
 
     /// Takes in what another router told of a pool, and keeps the orders among it as its own.
@@ -91,6 +160,7 @@ impl Router {
         (router, news, is_whole): (RouterId, Vec<News>, bool),
     ) {
         let has_orders = news.iter().any(|it| matches!(it, News::Ordered { .. }));
+        let by = format!("router {router}");
         let sized = news.iter().rev().find_map(|it| {
             let News::Found(FoundOut::Sized { replicas, reason }) = it else { return None };
             Some((*replicas, *reason))
@@ -100,7 +170,8 @@ impl Router {
         }
         pool.on_heard(router, news, is_whole);
         if has_orders && pool.learn_orders() {
-            self.keep_orders(pool);
+            let heard = AuditEntry { by: &by, order: "heard", pool: Some(&pool.name), of: None };
+            self.keep_orders(pool, &heard);
         }
     }
 
@@ -148,4 +219,32 @@ impl Router {
         }
         *told = now;
     }
+}
+
+/// Says of an order what the audit file is to have; nothing of what the router orders by itself.
+fn audit_entry<'a>(pool: &'a Pool, order: &Order, by: &'a str) -> Option<AuditEntry<'a>> {
+    let address = |id| {
+        let members = pool.members();
+        members.iter().find(|it| it.id == id).map(|it| it.origin.as_str().to_owned())
+    };
+    let (word, of) = match order {
+        Order::Freeze => ("freeze", None),
+        Order::Unfreeze => ("unfreeze", None),
+        Order::Drain { replica } => ("drain", address(*replica)),
+        Order::Undrain { replica } => ("undrain", address(*replica)),
+        Order::Pin { workload, replicas } => {
+            let to: Vec<String> = replicas.iter().filter_map(|it| address(*it)).collect();
+            let word = if to.is_empty() { "unpin" } else { "pin" };
+            let of = format!("workload {workload:08x} {}", to.join(" "));
+            (word, Some(of.trim_end().to_owned()))
+        }
+        Order::Forget { .. } | Order::Zone { .. } | Order::Restore { .. } => return None,
+    };
+    Some(AuditEntry { by, order: word, pool: Some(&pool.name), of })
+}
+
+/// Names an order with what it is about.
+fn words(order: &AuditEntry<'_>) -> String {
+    let of = order.of.iter().map(String::as_str);
+    [order.order].into_iter().chain(of).collect::<Vec<_>>().join(" ")
 }

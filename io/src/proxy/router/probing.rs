@@ -58,7 +58,11 @@ impl Router {
                 let model = pool.model_of(&member);
                 let access = member.access();
                 let at = Target { origin: &member.origin, access: &access };
-                let probe = match ask_token(at, &model, limit).await {
+                let (token, trouble) = ask_token(at, &model, limit).await;
+                if let Some(it) = &trouble {
+                    member.note_trouble(it);
+                }
+                let probe = match token {
                     Token::Came => Probe::Generated,
                     Token::Unable => Probe::Unable,
                     Token::Failed => Probe::Failed,
@@ -119,8 +123,9 @@ impl Router {
         } else {
             (found, trouble)
         };
-        pool.tell(Event::Probed { replica: member.id, probe });
+        // Known before the brain acts on it: what it tells operators has the cause.
         pool.on_trouble(member, trouble.as_ref());
+        pool.tell(Event::Probed { replica: member.id, probe });
     }
 
     /// Takes in what a healthy replica says of its models, and tells what that makes of the probe.

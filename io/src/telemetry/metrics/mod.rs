@@ -3,6 +3,7 @@
 //! guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
 
 mod assignment;
+mod certificates;
 mod clients;
 mod decisions;
 mod gen_ai;
@@ -69,6 +70,7 @@ pub struct Metrics {
     scale: scale::ScaleFamilies,
     traces: traces::TraceFamilies,
     recording: recording::RecordingFamilies,
+    certificates: certificates::CertificateFamilies,
 }
 
 impl Default for Metrics {
@@ -91,6 +93,7 @@ impl Default for Metrics {
             scale: scale::ScaleFamilies::default(),
             traces: traces::TraceFamilies::default(),
             recording: recording::RecordingFamilies::default(),
+            certificates: certificates::CertificateFamilies::default(),
         };
         it.requests.register(&it.connections, &mut it.registry);
         it.clients.register(&mut it.registry);
@@ -106,6 +109,7 @@ impl Default for Metrics {
         it.scale.register(&mut it.registry);
         it.traces.register(&mut it.registry);
         it.recording.register(&mut it.registry);
+        it.certificates.register(&mut it.registry);
         it.registry.register(
             "cleave_log_lines_dropped",
             "Log lines that were dropped because standard error took no more",
@@ -130,6 +134,11 @@ impl Metrics {
     /// Makes the counters of recordings.
     pub fn record_counters(&self) -> RecordCounters {
         self.recording.counters()
+    }
+
+    /// Sets when the router's own certificates end: what each is shown to, its file, and the second of Unix time.
+    pub fn set_certificates<'a>(&self, all: impl Iterator<Item = (&'static str, &'a str, i64)>) {
+        self.certificates.set(all);
     }
 
     /// Counts an error that the router answered by itself.

@@ -32,7 +32,8 @@ fn idle() -> PoolGauges {
     }
 }
 
-fn set_scale(metrics: &Metrics) {
+fn set_scale_and_certificates(metrics: &Metrics) {
+    metrics.set_certificates([("clients", "/etc/cleave/tls.crt", 1_800_000_000)].into_iter());
     metrics.set_scale(
         "p",
         &ScaleGauges {
@@ -105,7 +106,7 @@ fn the_guide_lists_every_metric_and_no_other() {
         in_flight: 7,
     }]);
     metrics.on_router_refused("plain");
-    set_scale(&metrics);
+    set_scale_and_certificates(&metrics);
     let text = metrics.write();
     let written = text.lines().filter_map(|it| it.strip_prefix("# TYPE "));
     let mut written: Vec<&str> = written.filter_map(|it| it.split(' ').next()).collect();
