@@ -156,6 +156,7 @@ impl Brain {
         match refusal {
             Refusal::OverContract { .. } => self.sizing.offered.on_beyond(mu),
             Refusal::NoReplica { .. }
+            | Refusal::Unauthorized
             | Refusal::LineFull { .. }
             | Refusal::DeadlineUnmeetable { .. }
             | Refusal::DeadlinePassed { .. }

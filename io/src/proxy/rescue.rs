@@ -137,6 +137,7 @@ impl ServeError {
     pub(super) fn refused(refusal: Refusal, tries: u32, last: Option<SendError>) -> Self {
         match (refusal, last) {
             (Refusal::NoReplica { retry_after }, _) => Self::NoReplica { retry_after },
+            (Refusal::Unauthorized, _) => Self::ReplicaUnauthorized,
             (Refusal::Quarantined { scope }, _) => Self::Quarantined { scope: scope.as_str() },
             (
                 Refusal::Suspected { .. }
@@ -289,6 +290,7 @@ const fn status_of(refusal: Refusal) -> StatusCode {
         | Refusal::BudgetSpent => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Quarantined { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::NotKept => StatusCode::NOT_FOUND,
+        Refusal::Unauthorized => StatusCode::BAD_GATEWAY,
     }
 }
 
@@ -307,6 +309,7 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::OverContract { limit: "requests", .. } => "the requests per minute are used up",
         Refusal::OverContract { .. } => "the model units per minute are used up",
         Refusal::NotKept => "the replica that kept what the request names is gone",
+        Refusal::Unauthorized => "no replica takes the router's API key",
         Refusal::Suspected { .. } => {
             "a replica failed while it served this request, and another copy of it is being tried"
         }
