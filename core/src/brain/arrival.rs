@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::domain::{Moment, Outline, RequestId, span_of_ms};
 use crate::fleet::Standing;
 use crate::policy::Ask;
-use crate::queue::Ticket;
+use crate::queue::{OverContract, Ticket};
 
 use super::admission::{Arrival, Fills, Parked, Reach};
 use super::placement::{Candidates, Unpicked, candidate};
@@ -82,9 +82,10 @@ impl Brain {
             return Err(too_late(0.0));
         }
         let waits = candidates.waits(&self.fleet);
-        if let Err(refusal) = self.admission.reserve(now, &mut parked, waits) {
-            self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));
-            return Err(refusal);
+        if let Err(over) = self.admission.reserve(now, &mut parked, waits) {
+            self.explain_over(now, request, &parked, over);
+            let OverContract { limit, retry_after, .. } = over;
+            return Err(Refusal::OverContract { limit, retry_after });
         }
         self.count_offered(now, &parked);
         self.pass_or_join(now, request, parked, candidates, actions)
@@ -317,6 +318,7 @@ impl Brain {
             arrived_at: now,
             left_at: now,
             cause: None,
+            over: None,
             ahead_mu: 0.0,
             wait_expected: Duration::ZERO,
             first_token_ms,
@@ -325,14 +327,10 @@ impl Brain {
         });
     }
 
-    /// Writes down why a request cannot go at once: of one that is not marked too, because it will be asked why
-    /// it was slow.
+    /// Writes down why a request cannot go at once.
     fn explain_joining(&mut self, now: Moment, ticket: &Ticket, parked: &Parked, fills: &Fills) {
-        if !self.explaining.is_marked(ticket.request) {
-            if !self.explaining.mark_held(ticket.request) {
-                return;
-            }
-            self.explain_arrival(now, ticket.request, parked);
+        if !self.explain_delay(now, ticket.request, parked) {
+            return;
         }
         let open = self.placement.open(now, &self.fleet);
         let prospect = self.admission.prospect(now, ticket, fills, open);
@@ -341,6 +339,34 @@ impl Brain {
             it.ahead_mu = prospect.ahead.as_mu();
             it.wait_expected = prospect.wait;
         });
+    }
+
+    /// Writes down by which limit of its contract a request is refused.
+    fn explain_over(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        parked: &Parked,
+        over: OverContract,
+    ) {
+        if self.explain_delay(now, request, parked) {
+            self.explaining.on_waited(request, |it| {
+                (it.cause, it.over) = (Some(Cause::Contract), Some(over));
+            });
+        }
+    }
+
+    /// Begins to write down what a request goes through that does not go at once: of one that is not marked too,
+    /// because it will be asked why it was slow, or refused. Tells whether there is room for it.
+    fn explain_delay(&mut self, now: Moment, request: RequestId, parked: &Parked) -> bool {
+        if self.explaining.is_marked(request) {
+            return true;
+        }
+        let has_room = self.explaining.mark_held(request);
+        if has_room {
+            self.explain_arrival(now, request, parked);
+        }
+        has_room
     }
 }
 

@@ -26,7 +26,7 @@ use rustc_hash::FxBuildHasher;
 use crate::domain::{Moment, Promise, RequestId, span_of_ms};
 use crate::fleet::Replica;
 use crate::queue::{
-    CLASSES_MAX, Claim, ClassId, Contracts, DrainRate, Gate, Line, Ticket, Use, Work,
+    CLASSES_MAX, Claim, ClassId, Contracts, DrainRate, Gate, Line, OverContract, Ticket, Use, Work,
 };
 
 use super::event::Refusal;
@@ -125,7 +125,7 @@ impl Admission {
         now: Moment,
         parked: &mut Parked,
         replicas: impl Iterator<Item = (&'a Replica, f64)>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), OverContract> {
         let CostEstimate { class, tenant, work, tokens, .. } = parked.estimate;
         self.headroom.on_arrival(now, class.index(), work);
         let held = self.contracts.account(tenant).reserve(now, work, tokens);
@@ -135,9 +135,7 @@ impl Admission {
             if !is_idle {
                 let account = self.contracts.holder(tenant, &held);
                 account.cancel(held);
-                let over = account.over(work, tokens);
-                let (limit, retry_after) = (over.limit, over.retry_after);
-                return Err(Refusal::OverContract { limit, retry_after });
+                return Err(account.over(work, tokens));
             }
         }
         parked.estimate.held = Some(held);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::domain::{Moment, RequestId};
-use crate::queue::Tenant;
+use crate::queue::{OverContract, Tenant};
 
 use super::super::{Brain, Cause};
 use super::Explaining;
@@ -19,6 +19,8 @@ pub struct Waited {
     pub left_at: Moment,
     /// What it waited for when it joined the line; `None` if it did not wait.
     pub cause: Option<Cause>,
+    /// How it did not fit its tenant's contract, where that refused it.
+    pub over: Option<OverContract>,
     /// Model units that were to be sent before it when it came, and how long that was to take.
     pub ahead_mu: f64,
     pub wait_expected: Duration,

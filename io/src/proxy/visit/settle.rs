@@ -246,7 +246,8 @@ impl Visit {
         let tokens = usage.output.unwrap_or_else(|| self.streamed_tokens());
         let ended = Ended { total, tokens, stream: self.answer.stream, wait_expected, end };
         let course = self.life.course(&ended);
-        Course { line_cause: waited.and_then(|it| it.cause), ..course }
+        let (line_cause, over) = (waited.and_then(|it| it.cause), waited.and_then(|it| it.over));
+        Course { line_cause, over, ..course }
     }
 
     /// When the first token came: only a stream shows that.
