@@ -50,8 +50,8 @@ pub(super) enum ServeError {
     BuffersFull,
     #[error("a request names one host")]
     NotOneHost,
-    #[error("{method} is not supported")]
-    Method { method: http::Method },
+    #[error("{method} is not supported here")]
+    Method { method: http::Method, allow: String },
     #[error("this path is not served here; an operator can open it (paths.allow)")]
     ClosedPath,
     #[error("the model `{model}` does not exist; available: {available}")]
@@ -259,6 +259,11 @@ impl ServeError {
             // Rounded up: coming too early is answered no better.
             let seconds = wait.as_secs() + u64::from(0 < wait.subsec_nanos());
             answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Self::Method { allow, .. } = self
+            && let Ok(allow) = HeaderValue::try_from(allow)
+        {
+            answer.headers_mut().insert(header::ALLOW, allow);
         }
         answer
     }
