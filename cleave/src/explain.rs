@@ -111,7 +111,9 @@ fn life(stages: &[LifeStage]) -> Table {
 /// Says what it went through before it was sent or refused.
 fn waited(it: &LineSeen) -> String {
     let mut text = format!("class {}, tenant {}\n", it.class, it.tenant);
-    if let Some(because) = &it.because {
+    if let Some(contract) = &it.contract {
+        writeln!(text, "refused by its contract: {}", contract.because).expect("text grows");
+    } else if let Some(because) = &it.because {
         writeln!(
             text,
             "waited {:.1} ms, {:.1} ms expected behind {:.2} MU: {because}",

@@ -18,6 +18,7 @@ const REASONS = /** @type {Record<string, string>} */ ({
   deadline_unmeetable: "its deadline could not be met", deadline_passed: "its deadline passed while it waited",
   waited_out: "it waited as long as its class may", sessions_full: "KV memory was full for new sessions",
   pool_restarted: "the pool's decisions were rebuilt", id_not_found: "what it names is gone", over_contract: "beyond its contract",
+  replica_unauthorized: "no replica takes the router's key",
 });
 
 /** @param {HTMLElement} place */

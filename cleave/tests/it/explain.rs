@@ -296,3 +296,37 @@ async fn where_there_is_a_token_neither_port_shows_anything_without_it() {
     assert_eq!(ask(router.admin, &with).await.status(), 200);
     assert!(command(&router, &["r"]).1.contains("--token-file"));
 }
+
+#[tokio::test]
+async fn a_request_that_its_contract_refused_says_which_limit_and_when_there_is_room() {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    // The SHA-256 of `key-a`.
+    let key = "f10f781241e2246678b6b45c857069208152a53863e47fac33f607ab405006f4";
+    let settings = format!(
+        "explain.sample = 0\n[[tenants]]\nname = \"acme\"\nkey_sha256 = [\"{key}\"]\n\
+         contract = {{ requests_per_min = 1, hard = true }}\n"
+    );
+    let router = Router::start(&[replica.url()], &settings).await;
+    let of = |id: &str| {
+        Request::chat("hi").header("authorization", "Bearer key-a").header("x-request-id", id)
+    };
+    assert_eq!(router.ask(&of("c-1")).await.status(), 200);
+    assert_eq!(router.ask(&of("c-2")).await.refusal().code, "over_contract");
+    let it = explained(&router, "/explain/c-2").await.json();
+    let line = &it["line"];
+    assert_eq!(
+        (&line["tenant"], &line["waited_for"]),
+        (&"acme".into(), &"contract".into()),
+        "{it}"
+    );
+    let contract = &line["contract"];
+    assert_eq!((&contract["limit"], &contract["hard"]), (&"requests".into(), &true.into()), "{it}");
+    let figure = |name: &str| contract[name].as_f64().unwrap_or_else(|| panic!("{name}: {it}"));
+    assert_eq!((figure("per_min"), figure("needed")), (1.0, 1.0));
+    assert!(0.0 < figure("used") && figure("room_in_ms") <= 60_000.0, "{it}");
+    let (shown, _) = command(&router, &["c-2"]);
+    for wanted in ["class standard, tenant acme", "refused by its contract: 1 requests a minute"] {
+        assert!(shown.contains(wanted), "{wanted} is not in {shown}");
+    }
+    assert!(command(&router, &[]).0.contains("refused: over_contract: 1 requests a minute"));
+}

@@ -2,20 +2,20 @@
 //! are asked in turn, and each is handed what those before it said. A request that waits goes the same way when
 //! capacity shows, wherever is best then.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod nowhere;
 
-use crate::domain::{Moment, Outline, Place, RequestId, span_of_ms};
-use crate::fleet::{Reason, Replica, Standing};
+use std::sync::Arc;
+
+use crate::domain::{Moment, Outline, RequestId, span_of_ms};
+use crate::fleet::Standing;
 use crate::policy::Ask;
+use crate::queue::OverContract;
 
 use super::admission::{Arrival, Fills, Parked, Reach};
-use super::placement::{Candidates, Unpicked, candidate, keeper};
+use super::placement::{Candidates, Unpicked, candidate};
 use super::request::Booking;
-use super::{Action, Brain, Cause, RETRY_AFTER, Refusal, books};
-
-/// How long a request waits for a replica to come back, where none takes anything.
-const REPLICA_WAIT_MAX: Duration = Duration::from_secs(3);
+use super::{Action, Brain, RETRY_AFTER, Refusal, books};
+use nowhere::REPLICA_WAIT_MAX;
 
 /// Refuses a request that would be late. It may come back when what makes it wait now is done.
 pub(super) fn too_late(first_token_ms: f64) -> Refusal {
@@ -84,9 +84,10 @@ impl Brain {
             return Err(too_late(0.0));
         }
         let waits = candidates.waits(&self.fleet);
-        if let Err(refusal) = self.admission.reserve(now, &mut parked, waits) {
-            self.explaining.on_waited(request, |it| it.cause = Some(Cause::Contract));
-            return Err(refusal);
+        if let Err(over) = self.admission.reserve(now, &mut parked, waits) {
+            self.explain_over(now, request, &parked, over);
+            let OverContract { limit, retry_after, .. } = over;
+            return Err(Refusal::OverContract { limit, retry_after });
         }
         self.pass_or_join(now, request, parked, candidates, actions)
     }
@@ -304,58 +305,6 @@ impl Brain {
         let mark = self.admission.offered.on_turned_away(now, request);
         self.tell_turned_away(mark);
         actions.push(Action::Refuse { request, refusal });
-    }
-
-    /// Tells whether a replica that is out will be tried again so soon that a request had better wait for it.
-    fn expects_replica(&self, now: Moment) -> bool {
-        self.settings.line.holds
-            && self.fleet.iter().filter(|it| !it.leaving).any(|it| match it.breaker.standing() {
-                Standing::Out { until, .. } => until <= now + REPLICA_WAIT_MAX,
-                Standing::Trial { .. } => true,
-                Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
-            })
-    }
-
-    /// Tells whether the pool has no replica but such as start or go, and one is asked for when work waits.
-    fn awaits_start(&self) -> bool {
-        let is_passing =
-            |it: &Replica| it.leaving || it.is_joining() || self.placement.is_drained(it.place);
-        self.settings.line.holds
-            && self.admission.capacity.ready_in().is_some()
-            && self.fleet.iter().all(is_passing)
-    }
-
-    /// Tells whether no replica is up, so that requests wait for a replica and not for their turn.
-    fn is_down(&self) -> bool {
-        let mut standings = self.fleet.iter().map(|it| it.breaker.standing());
-        !standings.any(|it| matches!(it, Standing::Up | Standing::Suspect { .. }))
-    }
-
-    /// Says why no replica takes a request. What a replica kept that is gone is gone too: engines keep it in
-    /// their memory.
-    pub(super) fn no_replica_for(&self, now: Moment, kept_at: Option<Place>) -> Refusal {
-        let Some(place) = kept_at else { return self.no_replica(now) };
-        match keeper(&self.fleet, place).map(|it| it.breaker.standing().reason()) {
-            None | Some(Some(Reason::Unreachable | Reason::WrongModel)) => Refusal::NotKept,
-            Some(_) => self.no_replica(now),
-        }
-    }
-
-    /// Says when a replica may be there again.
-    fn no_replica(&self, now: Moment) -> Refusal {
-        if let Some(ready_in) = self.admission.capacity.ready_in().filter(|_| self.awaits_start()) {
-            return Refusal::NoReplica { retry_after: ready_in.max(RETRY_AFTER) };
-        }
-        let soonest = self.fleet.iter().filter(|it| !it.leaving).filter_map(|it| {
-            match it.breaker.standing() {
-                Standing::Out { until, .. } => Some(until.since(now)),
-                Standing::Joining
-                | Standing::Up
-                | Standing::Suspect { .. }
-                | Standing::Trial { .. } => None,
-            }
-        });
-        Refusal::NoReplica { retry_after: soonest.min().unwrap_or(RETRY_AFTER).max(RETRY_AFTER) }
     }
 }
 

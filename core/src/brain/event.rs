@@ -219,6 +219,8 @@ impl Action {
 pub enum Refusal {
     /// No replica can take it now.
     NoReplica { retry_after: Duration },
+    /// No replica that may take it takes the router's key, and nothing else is wrong.
+    Unauthorized,
     /// It was tried as often, or as widely, as it may be.
     TriesSpent,
     /// The retry budget is spent.
@@ -259,13 +261,18 @@ impl Refusal {
             | Self::DeadlineUnmeetable { retry_after }
             | Self::DeadlinePassed { retry_after }
             | Self::OverContract { retry_after, .. } => Some(retry_after),
-            Self::TriesSpent | Self::BudgetSpent | Self::Quarantined { .. } | Self::NotKept => None,
+            Self::Unauthorized
+            | Self::TriesSpent
+            | Self::BudgetSpent
+            | Self::Quarantined { .. }
+            | Self::NotKept => None,
         }
     }
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoReplica { .. } => "no_replica",
+            Self::Unauthorized => "replica_unauthorized",
             Self::TriesSpent => "tries_spent",
             Self::BudgetSpent => "retry_budget_spent",
             Self::Quarantined { .. } => "quarantined",

@@ -5,40 +5,51 @@
 use super::api::{ApiPath, Effect};
 
 /// What becomes of a request by its method and path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathVerdict {
     Open,
     /// The path is not served here.
     Closed,
-    /// The path is served, but not for this method.
-    Method,
+    /// The path is served, but not for this method: for these, as a header lists them.
+    Method {
+        allow: String,
+    },
 }
 
-/// Open paths beside those whose bodies are known, which take `POST`. `{id}` stands for one segment.
+/// What computes something takes `POST`. SGLang takes `PUT` there too, and no client needs it.
+const COMPUTES: &[&str] = &["POST"];
+/// What can be got can be asked for its head.
+const SHOWS: &[&str] = &["GET", "HEAD"];
+
+/// Open paths beside those whose bodies are known, which compute, with their methods as the APIs define them.
+/// `{id}` stands for one segment, `{name}` for all the rest. Nothing takes `OPTIONS`: pages of other origins are
+/// for what stands before the router.
 const OPEN: &[(&str, &[&str])] = &[
-    ("/v1/models", &["GET"]),
-    ("/v1/models/{id}", &["GET"]),
+    // The router's own.
+    ("/health", SHOWS),
+    ("/v1/models", SHOWS),
+    ("/v1/models/{name}", SHOWS),
     // Forms.
-    ("/v1/audio/transcriptions", &["POST"]),
-    ("/v1/audio/translations", &["POST"]),
-    ("/v1/audio/speech", &["POST"]),
-    ("/v1/images/generations", &["POST"]),
-    ("/v1/images/edits", &["POST"]),
-    ("/v1/images/variations", &["POST"]),
-    ("/audio/transcriptions", &["POST"]),
+    ("/v1/audio/transcriptions", COMPUTES),
+    ("/v1/audio/translations", COMPUTES),
+    ("/v1/audio/speech", COMPUTES),
+    ("/v1/images/generations", COMPUTES),
+    ("/v1/images/edits", COMPUTES),
+    ("/v1/images/variations", COMPUTES),
+    ("/audio/transcriptions", COMPUTES),
     // State that an engine keeps by id.
-    ("/v1/responses/{id}", &["GET", "DELETE"]),
+    ("/v1/responses/{id}", &["GET", "HEAD", "DELETE"]),
     ("/v1/responses/{id}/cancel", &["POST"]),
-    ("/v1/responses/{id}/input_items", &["GET"]),
+    ("/v1/responses/{id}/input_items", SHOWS),
     ("/v1/conversations", &["POST"]),
-    ("/v1/conversations/{id}", &["GET", "POST", "DELETE"]),
-    ("/v1/conversations/{id}/items", &["GET", "POST"]),
-    ("/v1/conversations/{id}/items/{id}", &["GET", "DELETE"]),
-    ("/v1/files", &["GET", "POST"]),
-    ("/v1/files/{id}", &["GET", "DELETE"]),
-    ("/v1/files/{id}/content", &["GET"]),
-    ("/v1/batches", &["GET", "POST"]),
-    ("/v1/batches/{id}", &["GET"]),
+    ("/v1/conversations/{id}", &["GET", "HEAD", "POST", "DELETE"]),
+    ("/v1/conversations/{id}/items", &["GET", "HEAD", "POST"]),
+    ("/v1/conversations/{id}/items/{id}", &["GET", "HEAD", "DELETE"]),
+    ("/v1/files", &["GET", "HEAD", "POST"]),
+    ("/v1/files/{id}", &["GET", "HEAD", "DELETE"]),
+    ("/v1/files/{id}/content", SHOWS),
+    ("/v1/batches", &["GET", "HEAD", "POST"]),
+    ("/v1/batches/{id}", SHOWS),
     ("/v1/batches/{id}/cancel", &["POST"]),
 ];
 
@@ -73,9 +84,12 @@ impl AllowedPath {
         format!("{method}{}{}", self.path, if self.is_beginning { "*" } else { "" })
     }
 
+    fn covers(&self, path: &str) -> bool {
+        if self.is_beginning { path.starts_with(&self.path) } else { path == self.path }
+    }
+
     fn admits(&self, method: &str, path: &str) -> bool {
-        let fits = if self.is_beginning { path.starts_with(&self.path) } else { path == self.path };
-        fits && self.method.as_deref().is_none_or(|it| it == method)
+        self.covers(path) && self.method.as_deref().is_none_or(|it| it == method)
     }
 }
 
@@ -87,23 +101,25 @@ pub fn path_verdict(
     allowed: &[AllowedPath],
 ) -> PathVerdict {
     // Of most requests the path was found before, so that nothing is looked for again.
-    let methods: &[&str] = if known.effect == Effect::Unknown {
+    let known: &[&str] = if known.effect == Effect::Unknown {
         OPEN.iter().find(|it| fits(it.0, path)).map_or(&[], |it| it.1)
     } else {
-        // SGLang takes `PUT` where it takes `POST`.
-        &["POST", "PUT"]
+        COMPUTES
     };
-    let asks = |it: &str| methods.contains(&it);
-    // A browser asks first whether it may ask; what can be got can be asked for its head.
-    let is_open = asks(method)
-        || method == "HEAD" && asks("GET")
-        || method == "OPTIONS" && !methods.is_empty()
-        || allowed.iter().any(|it| it.admits(method, path));
-    match (is_open, methods) {
-        (true, _) => PathVerdict::Open,
-        (false, []) => PathVerdict::Closed,
-        (false, [..]) => PathVerdict::Method,
+    if known.contains(&method) || allowed.iter().any(|it| it.admits(method, path)) {
+        return PathVerdict::Open;
     }
+    let mut methods = known.to_vec();
+    let opened = allowed.iter().filter(|it| it.covers(path)).filter_map(|it| it.method.as_deref());
+    for it in opened {
+        if !methods.contains(&it) {
+            methods.push(it);
+        }
+    }
+    if methods.is_empty() {
+        return PathVerdict::Closed;
+    }
+    PathVerdict::Method { allow: methods.join(", ") }
 }
 
 /// Tells whether a path has the form of a pattern.
@@ -112,6 +128,7 @@ fn fits(pattern: &str, path: &str) -> bool {
     loop {
         match (wanted.next(), there.next()) {
             (None, None) => return true,
+            (Some("{name}"), Some(segment)) => return !segment.is_empty(),
             (Some("{id}"), Some(segment)) if !segment.is_empty() => {}
             (Some(one), Some(other)) if one == other => {}
             _ => return false,
@@ -128,18 +145,27 @@ mod tests {
         path_verdict(method, path, ApiPath::read(path).unwrap(), &[])
     }
 
+    const METHODS: [&str; 9] =
+        ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"];
+
     #[test]
-    fn every_entry_is_open_for_its_methods_and_no_other() {
-        let known = API_PATHS.iter().map(|it| (it.0, &["POST", "PUT"][..]));
+    fn every_entry_is_open_for_its_methods_and_names_them_to_all_others() {
+        let known = API_PATHS.iter().map(|it| (it.0, COMPUTES));
         for (pattern, methods) in known.chain(OPEN.iter().copied()) {
-            let path = pattern.replace("{id}", "x_1");
-            for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
-                let want =
-                    if methods.contains(&method) { PathVerdict::Open } else { PathVerdict::Method };
+            let path = pattern.replace("{id}", "x_1").replace("{name}", "org/x-1");
+            assert_eq!(methods.contains(&"GET"), methods.contains(&"HEAD"), "{pattern}");
+            for method in METHODS {
+                let allow = methods.join(", ");
+                let want = if methods.contains(&method) {
+                    PathVerdict::Open
+                } else {
+                    PathVerdict::Method { allow }
+                };
                 assert_eq!(of(method, &path), want, "{method} {path}");
             }
-            assert_eq!(of("OPTIONS", &path), PathVerdict::Open, "{path}");
-            assert_eq!(of("GET", &format!("{path}/x/y/z")), PathVerdict::Closed, "{path}");
+            let is_name = pattern.ends_with("{name}") || pattern == "/v1/models";
+            let below = of("GET", &format!("{path}/x/y/z"));
+            assert_eq!(below == PathVerdict::Closed, !is_name, "{path}");
             assert_eq!(of("POST", &format!("/x{path}")), PathVerdict::Closed, "{path}");
         }
     }
@@ -165,7 +191,8 @@ mod tests {
 
     #[test]
     fn an_operator_opens_a_path_for_a_method_or_all_that_begins_alike() {
-        let allowed = ["/ping", "GET /version", "/docs/*"].map(|it| AllowedPath::read(it).unwrap());
+        let allowed = ["/ping", "GET /version", "/docs/*", "OPTIONS /generate"]
+            .map(|it| AllowedPath::read(it).unwrap());
         let of = |method: &str, path: &str| {
             path_verdict(method, path, ApiPath::read(path).unwrap(), &allowed)
         };
@@ -174,7 +201,10 @@ mod tests {
             (PathVerdict::Open, PathVerdict::Open)
         );
         assert_eq!(of("GET", "/version"), PathVerdict::Open);
-        assert_eq!(of("POST", "/version"), PathVerdict::Closed);
+        let only = |allow: &str| PathVerdict::Method { allow: allow.to_owned() };
+        assert_eq!(of("POST", "/version"), only("GET"));
+        assert_eq!(of("PUT", "/generate"), only("POST, OPTIONS"), "what it takes anyway too");
+        assert_eq!(of("OPTIONS", "/generate"), PathVerdict::Open);
         assert_eq!(of("GET", "/docs/a/b"), PathVerdict::Open);
         assert_eq!(
             (of("GET", "/docs"), of("GET", "/pingx")),

@@ -110,6 +110,11 @@ impl Allowance {
         }
     }
 
+    /// Counts what both buckets hold when they are full.
+    pub const fn at_once(&self) -> u64 {
+        self.base_max.saturating_add(self.burst_max)
+    }
+
     /// Says how much is missing until both buckets are full.
     pub fn missing(&self) -> u64 {
         let full = i128::from(self.base_max) + i128::from(self.burst_max);

@@ -12,10 +12,11 @@ use crate::domain::Moment;
 
 use super::bucket::{Allowance, Use};
 use super::line::Tenant;
+use super::over::{OverContract, Unit};
 use super::work::Work;
 
 /// A request in the unit its allowance counts in, so that a rate of one in some minutes works too.
-const REQUEST: u64 = 1_000;
+pub(super) const REQUEST: u64 = 1_000;
 
 /// What a tenant may use in a minute. What is not limited is not counted against anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,14 +49,6 @@ pub struct Reservation {
     uses: [Use; 3],
     /// The account that holds it, by its number.
     account: u64,
-}
-
-/// Why a request does not fit its contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OverContract {
-    /// `mu`, `tokens` or `requests`.
-    pub limit: &'static str,
-    pub retry_after: Duration,
 }
 
 /// Where a tenant stands.
@@ -160,14 +153,14 @@ impl ContractAccount {
 
     /// Says which limit such a request meets first and when it will fit.
     pub fn over(&self, work: Work, tokens: u64) -> OverContract {
-        let waits = [
-            ("mu", self.work.map(|it| it.ready_in(work.parts()))),
-            ("tokens", self.tokens.map(|it| it.ready_in(tokens))),
-            ("requests", self.requests.map(|it| it.ready_in(REQUEST))),
+        let asked = [
+            (Unit::Mu, self.work, work.parts()),
+            (Unit::Tokens, self.tokens, tokens),
+            (Unit::Requests, self.requests, REQUEST),
         ];
-        let longest = waits.into_iter().filter_map(|(limit, wait)| Some((limit, wait?)));
-        let (limit, wait) = longest.max_by_key(|it| it.1).unwrap_or(("mu", Duration::ZERO));
-        OverContract { limit, retry_after: wait.max(Duration::from_secs(1)) }
+        let over = asked.map(|(unit, it, amount)| Some(unit.over(&it?, amount)));
+        let first = over.into_iter().flatten().max_by_key(|it| it.retry_after);
+        OverContract { is_hard: self.limits.is_hard, ..first.unwrap_or_default() }
     }
 
     /// Counts a stream that has used `work` and `tokens` by now; it holds more once it is past its

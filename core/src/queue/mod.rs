@@ -15,6 +15,7 @@ mod drain_rate;
 mod fair;
 mod gate;
 mod line;
+mod over;
 mod tenant_queue;
 mod think_times;
 mod work;
@@ -22,12 +23,11 @@ mod work;
 pub use bucket::{Allowance, Use};
 pub use claim::Claim;
 pub use class::{CLASSES_MAX, Class, ClassId, Classes, ClassesError, Weight};
-pub use contract::{
-    ContractAccount, ContractUsage, Contracts, Limits, OverContract, Reservation, Used,
-};
+pub use contract::{ContractAccount, ContractUsage, Contracts, Limits, Reservation, Used};
 pub use drain_rate::DrainRate;
 pub use gate::{Gate, GateAnswer, GateSettings, GateSnapshot};
 pub use line::{ClassSnapshot, Full, Lane, Line, QueueLimits, Tenant, Ticket};
+pub use over::OverContract;
 pub use work::{Work, WorkSum};
 
 #[cfg(test)]

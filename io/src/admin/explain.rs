@@ -1,6 +1,7 @@
 //! Decisions as JSON, for `/explain` and `cleave explain`: times in milliseconds, replicas by their
 //! address. Both ends of the wire are this one definition.
 
+mod contract;
 mod elsewhere;
 mod life;
 
@@ -15,6 +16,7 @@ use super::asking::{PeerQuery, ask};
 use super::costs::CostFigures;
 use crate::proxy::{KeptDecision, KeptTry, RequestOutcome, Router, Tenants, WorkloadNames};
 
+pub use contract::ContractSeen;
 pub use elsewhere::RouterShare;
 pub use life::LifeStage;
 
@@ -63,6 +65,9 @@ pub struct LineSeen {
     pub waited_for: Option<String>,
     /// The same in a sentence.
     pub because: Option<String>,
+    /// How it did not fit its tenant's contract; null for one that this did not refuse.
+    #[serde(default)]
+    pub contract: Option<ContractSeen>,
     /// How long it was expected to wait when it came, and what was to be sent before it.
     pub wait_expected_ms: f64,
     pub ahead_mu: f64,
@@ -267,6 +272,7 @@ impl LineSeen {
             waited_ms: ms(it.span()),
             waited_for: it.cause.map(|it| it.as_str().to_owned()),
             because: it.cause.map(|it| it.sentence().to_owned()),
+            contract: it.over.as_ref().map(ContractSeen::of),
             wait_expected_ms: ms(it.wait_expected),
             ahead_mu: it.ahead_mu,
             first_token_within_ms: it.first_token_within.map(ms),

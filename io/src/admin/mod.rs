@@ -29,7 +29,8 @@ pub use assignment::{
 };
 pub use costs::{CostErrors, CostFigures};
 pub use explain::{
-    Candidate, Explained, LifeStage, LineSeen, OutcomeSeen, RouterShare, Terms, Try, WhatIf,
+    Candidate, ContractSeen, Explained, LifeStage, LineSeen, OutcomeSeen, RouterShare, Terms, Try,
+    WhatIf,
 };
 pub use keda::{
     GetMetricSpecResponse, GetMetricsRequest, GetMetricsResponse, IsActiveResponse, KedaServer,

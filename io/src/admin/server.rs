@@ -194,8 +194,8 @@ async fn scale(State(router): State<Arc<Router>>) -> Json<ScaleList> {
 
 /// Writes what the scraper takes: `OpenMetrics` where it asks for that, else Prometheus' text.
 async fn metrics(State(router): State<Arc<Router>>, headers: HeaderMap) -> impl IntoResponse {
-    let accept = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());
-    let format = MetricsFormat::accepted(accept);
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|it| it.to_str().ok());
+    let format = MetricsFormat::accepted(&accept.collect::<Vec<_>>());
     ([(header::CONTENT_TYPE, format.content_type())], format.write(router.write_metrics()))
 }
 

@@ -88,9 +88,12 @@ pub(super) fn own_answer(
         return Some(Err(ServeError::NotOneHost));
     }
     match (&parts.method, parts.uri.path()) {
-        (&Method::CONNECT, _) => Some(Err(ServeError::Method { method: Method::CONNECT })),
+        (&Method::CONNECT, _) => {
+            let (method, allow) = (Method::CONNECT, String::new());
+            Some(Err(ServeError::Method { method, allow }))
+        }
         (&Method::GET | &Method::HEAD, "/health") => Some(Ok(health(router))),
-        (&Method::GET, path) => {
+        (&Method::GET | &Method::HEAD, path) => {
             let listed = router.table().answer(path)?;
             Some(listed.map(|it| json(StatusCode::OK, it)))
         }
@@ -164,7 +167,9 @@ pub(super) fn open_path(router: &Router, parts: &Parts) -> Result<ApiPath, Serve
     match path_verdict(parts.method.as_str(), parts.uri.path(), path, allowed) {
         PathVerdict::Open => Ok(path),
         PathVerdict::Closed => Err(ServeError::ClosedPath),
-        PathVerdict::Method => Err(ServeError::Method { method: parts.method.clone() }),
+        PathVerdict::Method { allow } => {
+            Err(ServeError::Method { method: parts.method.clone(), allow })
+        }
     }
 }
 

@@ -50,8 +50,8 @@ pub(super) enum ServeError {
     BuffersFull,
     #[error("a request names one host")]
     NotOneHost,
-    #[error("{method} is not supported")]
-    Method { method: http::Method },
+    #[error("{method} is not supported here")]
+    Method { method: http::Method, allow: String },
     #[error("this path is not served here; an operator can open it (paths.allow)")]
     ClosedPath,
     #[error("the model `{model}` does not exist; available: {available}")]
@@ -137,6 +137,7 @@ impl ServeError {
     pub(super) fn refused(refusal: Refusal, tries: u32, last: Option<SendError>) -> Self {
         match (refusal, last) {
             (Refusal::NoReplica { retry_after }, _) => Self::NoReplica { retry_after },
+            (Refusal::Unauthorized, _) => Self::ReplicaUnauthorized,
             (Refusal::Quarantined { scope }, _) => Self::Quarantined { scope: scope.as_str() },
             (
                 Refusal::Suspected { .. }
@@ -259,6 +260,11 @@ impl ServeError {
             let seconds = wait.as_secs() + u64::from(0 < wait.subsec_nanos());
             answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if let Self::Method { allow, .. } = self
+            && let Ok(allow) = HeaderValue::try_from(allow)
+        {
+            answer.headers_mut().insert(header::ALLOW, allow);
+        }
         answer
     }
 }
@@ -289,6 +295,7 @@ const fn status_of(refusal: Refusal) -> StatusCode {
         | Refusal::BudgetSpent => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Quarantined { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::NotKept => StatusCode::NOT_FOUND,
+        Refusal::Unauthorized => StatusCode::BAD_GATEWAY,
     }
 }
 
@@ -307,6 +314,7 @@ fn held_back(refusal: Refusal) -> &'static str {
         Refusal::OverContract { limit: "requests", .. } => "the requests per minute are used up",
         Refusal::OverContract { .. } => "the model units per minute are used up",
         Refusal::NotKept => "the replica that kept what the request names is gone",
+        Refusal::Unauthorized => "no replica takes the router's API key",
         Refusal::Suspected { .. } => {
             "a replica failed while it served this request, and another copy of it is being tried"
         }

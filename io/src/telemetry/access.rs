@@ -40,7 +40,8 @@ pub struct AccessRecord<'a> {
     pub waited: Duration,
     /// As the engine says.
     pub usage: Usage,
-    /// Tokens of the answer where the engine says nothing.
+    /// What the request was priced by, and the tokens of the answer, where the engine says nothing of them.
+    pub input_estimated: Option<u32>,
     pub output_estimated: Option<u32>,
     pub events: u64,
     pub first_byte: Option<Duration>,
@@ -168,20 +169,13 @@ impl AccessRecord<'_> {
             fields.number(field!("events"), self.events);
         }
         let Usage { input, output, cached } = self.usage;
-        let tokens = [
-            (field!("input_tokens"), input),
-            (field!("cached_tokens"), cached),
-            (field!("output_tokens"), output),
-        ];
-        for (name, count) in tokens {
-            if let Some(count) = count {
-                fields.number(name, count.into());
-            }
+        let read = [field!("input_tokens"), field!("input_tokens_estimated")];
+        fields.tokens(read, input, self.input_estimated);
+        if let Some(count) = cached {
+            fields.number(field!("cached_tokens"), count.into());
         }
-        if let Some(count) = self.output_estimated {
-            fields.number(field!("output_tokens"), count.into());
-            fields.word(field!("output_tokens_estimated"), "true");
-        }
+        let written = [field!("output_tokens"), field!("output_tokens_estimated")];
+        fields.tokens(written, output, self.output_estimated);
         fields.millis(field!("waited_ms"), self.waited);
         if let Some(first_byte) = self.first_byte {
             fields.millis(field!("first_byte_ms"), first_byte);
@@ -219,6 +213,7 @@ mod tests {
             stream: true,
             waited: Duration::from_millis(2),
             usage: Usage { input: Some(10), output: Some(4), cached: None },
+            input_estimated: None,
             output_estimated: None,
             events: 6,
             first_byte: Some(Duration::from_micros(1500)),
@@ -266,7 +261,8 @@ mod tests {
     fn the_guide_lists_every_field_and_no_other() {
         let full = AccessRecord {
             code: Some("no_replica"),
-            usage: Usage { input: Some(10), output: None, cached: Some(3) },
+            usage: Usage { input: None, output: None, cached: Some(3) },
+            input_estimated: Some(11),
             output_estimated: Some(4),
             ..record()
         };

@@ -142,6 +142,34 @@ async fn a_key_is_taken_up_when_its_file_changes() {
 }
 
 #[tokio::test]
+async fn while_a_refused_key_is_why_no_replica_is_left_every_request_is_told_so() {
+    let engines = [Scripted::guarded(KEY, answer).await, Scripted::guarded(KEY, answer).await];
+    let file = KeyFile::new("all", KEY);
+    let settings = format!("api_key_file = \"{}\"", file.0.display());
+    let router = Router::start(&engines.each_ref().map(Scripted::url), &settings).await;
+    let told = async || {
+        let answer = router.ask(&Request::chat("hi")).await;
+        let is_timed = answer.header("retry-after").is_some();
+        (answer.status(), answer.refusal().code, is_timed)
+    };
+    let denied = (502, "replica_unauthorized".to_owned(), false);
+    file.write("ek-of-tomorrow");
+    // From the first refusal of the engines on, while their replicas go out one after the other.
+    let refused = async || router.ask(&Request::chat("hi")).await.status() != 200;
+    eventually("the new key is refused", refused).await;
+    let mut out = 0;
+    while out < 2 {
+        assert_eq!(told().await, denied);
+        out = router.status().await.count(|it| it.state == "out");
+    }
+    assert_eq!(told().await, denied);
+    assert!(0 < router.counter("cleave_refused_total").await, "this one reached no engine");
+    file.write(KEY);
+    router.until("they are back", |it| it.count(|it| it.state == "up") == 2).await;
+    assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
+}
+
+#[tokio::test]
 async fn a_replica_has_the_key_of_its_own_before_its_pool_s_and_that_of_all() {
     let one = Scripted::guarded("ek-of-all", answer).await;
     let two = Scripted::guarded("ek-of-pool", answer).await;

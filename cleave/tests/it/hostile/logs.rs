@@ -51,10 +51,12 @@ async fn an_access_line_says_what_was_asked_for_and_why_it_was_refused() {
         stream.len()
     );
     let replica = Scripted::answering(answer).await;
-    let mut router = Router::start(&[replica.url()], "log.format = \"json\"").await;
+    let settings = "log.format = \"json\"\nexplain.sample = 1";
+    let mut router = Router::start(&[replica.url()], settings).await;
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let asked = Request::stream("hi").header("traceparent", trace).header("x-request-id", "r-1");
     assert_eq!(router.ask(&asked).await.status(), 200);
+    let decision = ask(router.admin, &Request::get("/explain/r-1")).await.json();
     let unknown = Request::post("/v1/chat/completions", "{\"model\":\"no-such\"}");
     assert_eq!(router.ask(&unknown.header("x-request-id", "r-2")).await.status(), 404);
     router.process.signal("TERM");
@@ -70,6 +72,8 @@ async fn an_access_line_says_what_was_asked_for_and_why_it_was_refused() {
     assert_eq!((&served["client"], &served["tries"]), (&"127.0.0.1".into(), &1.into()));
     assert_eq!(served["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
     assert_eq!(served["output_tokens_estimated"], true);
+    assert_eq!(served["input_tokens_estimated"], true);
+    assert_eq!(served["input_tokens"], decision["tries"][0]["prompt_tokens"], "as it was priced");
     assert!(served["output_tokens"].as_u64().is_some_and(|it| (1..=5).contains(&it)), "{served}");
     assert!(served["first_byte_ms"].as_f64() <= served["total_ms"].as_f64());
     let refused = line("r-2");

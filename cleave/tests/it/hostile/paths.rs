@@ -185,5 +185,59 @@ async fn an_operator_opens_paths_by_name_and_method() {
     let router = Router::start(&[replica.url()], settings).await;
     assert_eq!(router.ask(&Request::get("/version")).await.status(), 200);
     let answer = router.ask(&Request::post("/version", "{}")).await;
+    assert_eq!((answer.status(), answer.refusal().code.as_str()), (405, "method_not_allowed"));
+    assert_eq!(answer.header("allow"), Some("GET"));
+    let answer = router.ask(&Request::get("/versions")).await;
     assert_eq!((answer.status(), answer.refusal().code.as_str()), (404, "path_not_served"));
+}
+
+#[tokio::test]
+async fn a_method_that_a_path_does_not_take_is_told_those_it_takes_and_reaches_no_engine() {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let settings = "paths.allow = [\"OPTIONS /v1/completions\"]";
+    let router = Router::start(&[replica.url()], settings).await;
+    let asked = async |method: &str, path: &str| {
+        let mut client = Wire::connect(router.address).await;
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: r\r\n\r\n");
+        client.send(head.as_bytes()).await;
+        let head = client.head().await.unwrap();
+        (head.status(), head.header("allow").map(str::to_owned))
+    };
+    let mut refused = 0;
+    for (path, allow) in [
+        ("/v1/chat/completions", "POST"),
+        ("/v1/completions", "POST, OPTIONS"),
+        ("/v1/responses/resp_1", "GET, HEAD, DELETE"),
+        ("/v1/models", "GET, HEAD"),
+        ("/v1/models/org/m", "GET, HEAD"),
+        ("/health", "GET, HEAD"),
+    ] {
+        for method in ["PUT", "PATCH", "DELETE", "OPTIONS"] {
+            if !allow.contains(method) {
+                assert_eq!(asked(method, path).await, (405, Some(allow.to_owned())), "{path}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(replica.hits(), 0);
+    assert_eq!(router.counter("cleave_router_errors_total").await, refused);
+    // The operator has opened this one for a browser's first question, and the engine answers it.
+    assert_eq!(asked("OPTIONS", "/v1/completions").await.0, 200);
+    assert_eq!(replica.hits(), 1);
+}
+
+#[tokio::test]
+async fn the_head_of_what_the_router_answers_itself_is_its_own_too() {
+    let (router, replica) = sound("").await;
+    for path in ["/v1/models", "/v1/models/m", "/health"] {
+        let got = router.ask(&Request::get(path)).await;
+        let mut client = Wire::connect(router.address).await;
+        let head = format!("HEAD {path} HTTP/1.1\r\nhost: r\r\nconnection: close\r\n\r\n");
+        client.send(head.as_bytes()).await;
+        let head = client.head().await.unwrap();
+        assert_eq!((head.status(), got.status()), (200, 200), "{path}");
+        assert_eq!(head.header("content-length"), got.header("content-length"), "{path}");
+        client.closed().await;
+    }
+    assert_eq!(replica.hits(), 0);
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use crate::domain::{Moment, Promise, RequestId, span_of_ms};
 use crate::fleet::Replica;
-use crate::queue::{Claim, ClassId, Contracts, Gate, Ticket, Use, Work};
+use crate::queue::{Claim, ClassId, Contracts, Gate, OverContract, Ticket, Use, Work};
 use crate::scaling::Offered;
 
 use super::event::Refusal;
@@ -100,7 +100,7 @@ impl Admission {
         now: Moment,
         parked: &mut Parked,
         replicas: impl Iterator<Item = (&'a Replica, f64)>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), OverContract> {
         let CostEstimate { class, tenant, work, tokens, .. } = parked.estimate;
         self.headroom.on_arrival(now, class.index(), work);
         let held = self.contracts.account(tenant).reserve(now, work, tokens);
@@ -110,9 +110,7 @@ impl Admission {
             if !is_idle {
                 let account = self.contracts.holder(tenant, &held);
                 account.cancel(held);
-                let over = account.over(work, tokens);
-                let (limit, retry_after) = (over.limit, over.retry_after);
-                return Err(Refusal::OverContract { limit, retry_after });
+                return Err(account.over(work, tokens));
             }
         }
         parked.estimate.held = Some(held);
@@ -319,6 +317,7 @@ impl Admission {
         match refusal {
             Refusal::OverContract { .. } => self.offered.on_beyond(mu),
             Refusal::NoReplica { .. }
+            | Refusal::Unauthorized
             | Refusal::LineFull { .. }
             | Refusal::DeadlineUnmeetable { .. }
             | Refusal::DeadlinePassed { .. }

@@ -27,7 +27,7 @@ pub enum Cause {
     Sessions,
     /// There is room, and others go before it.
     Turn,
-    /// It is beyond its tenant's contract, and no capacity is idle. It is refused rather than held.
+    /// It is beyond its tenant's contract, which is hard, or no capacity is idle. It is refused rather than held.
     Contract,
 }
 
@@ -53,7 +53,7 @@ impl Cause {
             }
             Self::Sessions => "it begins a session, and the KV of all replicas was full",
             Self::Turn => "others went before it",
-            Self::Contract => "it was beyond its tenant's contract, and nothing was idle",
+            Self::Contract => "it was beyond its tenant's contract",
         }
     }
 }

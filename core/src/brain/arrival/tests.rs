@@ -17,6 +17,7 @@ mod contracts;
 mod divided;
 mod from_zero;
 mod kept;
+mod nowhere;
 mod traffic;
 mod waits;
 

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::queue::OverContract;
+
 use super::super::{Cause, LeaveCause};
 
 /// A part is slow when it takes this many times as long as expected...
@@ -25,6 +27,8 @@ pub struct Course {
     /// Until it was first sent, or refused.
     pub line: TimedPart,
     pub line_cause: Option<Cause>,
+    /// How it did not fit its tenant's contract, where that refused it.
+    pub over: Option<OverContract>,
     /// Tries that failed, and the time until it was sent again after them.
     pub tries_failed: u32,
     pub failed_ms: f64,
@@ -148,7 +152,7 @@ impl Course {
 
     /// Tells whether it waited in the line.
     pub fn is_held(&self) -> bool {
-        self.line_cause.is_some() || HELD_MS <= self.line.took_ms
+        self.line_cause.is_some_and(|it| it != Cause::Contract) || HELD_MS <= self.line.took_ms
     }
 
     /// Says in one line what made it slow, or that nothing did.
@@ -160,7 +164,10 @@ impl Course {
         };
         match (self.end, &worst) {
             (End::Running, None) => "it is still running".to_owned(),
-            (End::Refused { reason }, _) => after(format!("refused: {reason}")),
+            (End::Refused { reason }, _) => {
+                let over = self.over.map_or_else(String::new, |it| format!(": {it}"));
+                after(format!("refused: {reason}{over}"))
+            }
             (End::Cut, _) => {
                 after("cut: its replica stopped in the middle of the answer".to_owned())
             }
@@ -343,6 +350,17 @@ mod tests {
         assert_eq!(bad.remark(), None, "the client's own mistake");
         let refused = Course { end: End::Refused { reason: "waited_out" }, ..held };
         assert!(refused.verdict().starts_with("refused: waited_out; held in the line"));
+    }
+
+    #[test]
+    fn a_request_that_its_contract_refused_was_not_held_and_says_which_limit_it_was() {
+        let (limit, unit) = ("requests", "requests");
+        let over = OverContract { limit, unit, needed: 1.0, ..OverContract::default() };
+        let end = End::Refused { reason: "over_contract" };
+        let line_cause = Some(Cause::Contract);
+        let refused = Course { line_cause, over: Some(over), end, ..Course::default() };
+        assert_eq!((refused.is_held(), refused.remark()), (false, Some(Remark::Failed)));
+        assert_eq!(refused.verdict(), format!("refused: over_contract: {over}"));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::domain::{Moment, ReplicaId, RequestId};
-use crate::queue::{Tenant, Ticket};
+use crate::queue::{OverContract, Tenant, Ticket};
 
 use super::super::admission::{Fills, Parked};
 use super::super::request::{Booking, CostEstimate};
@@ -22,6 +22,8 @@ pub struct Waited {
     pub left_at: Moment,
     /// What it waited for when it joined the line; `None` if it did not wait.
     pub cause: Option<Cause>,
+    /// How it did not fit its tenant's contract, where that refused it.
+    pub over: Option<OverContract>,
     /// Model units that were to be sent before it when it came, and how long that was to take.
     pub ahead_mu: f64,
     pub wait_expected: Duration,
@@ -94,6 +96,7 @@ impl Brain {
             arrived_at: now,
             left_at: now,
             cause: None,
+            over: None,
             ahead_mu: 0.0,
             wait_expected: Duration::ZERO,
             first_token_ms,
@@ -102,8 +105,7 @@ impl Brain {
         });
     }
 
-    /// Writes down why a request cannot go at once: of one that is not marked too, because it will be asked why
-    /// it was slow.
+    /// Writes down why a request cannot go at once.
     pub(in crate::brain) fn explain_joining(
         &mut self,
         now: Moment,
@@ -111,11 +113,8 @@ impl Brain {
         parked: &Parked,
         fills: &Fills,
     ) {
-        if !self.explaining.is_marked(ticket.request) {
-            if !self.explaining.mark_held(ticket.request) {
-                return;
-            }
-            self.explain_arrival(now, ticket.request, parked);
+        if !self.explain_delay(now, ticket.request, parked) {
+            return;
         }
         let open = self.placement.open(now, &self.fleet);
         let (cause, ahead, wait) = self.admission.prospect(now, ticket, fills, open);
@@ -124,6 +123,34 @@ impl Brain {
             it.ahead_mu = ahead.as_mu();
             it.wait_expected = wait;
         });
+    }
+
+    /// Writes down by which limit of its contract a request is refused.
+    pub(in crate::brain) fn explain_over(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        parked: &Parked,
+        over: OverContract,
+    ) {
+        if self.explain_delay(now, request, parked) {
+            self.explaining.on_waited(request, |it| {
+                (it.cause, it.over) = (Some(Cause::Contract), Some(over));
+            });
+        }
+    }
+
+    /// Begins to write down what a request goes through that does not go at once: of one that is not marked too,
+    /// because it will be asked why it was slow, or refused. Tells whether there is room for it.
+    fn explain_delay(&mut self, now: Moment, request: RequestId, parked: &Parked) -> bool {
+        if self.explaining.is_marked(request) {
+            return true;
+        }
+        let has_room = self.explaining.mark_held(request);
+        if has_room {
+            self.explain_arrival(now, request, parked);
+        }
+        has_room
     }
 
     /// Takes what was written down of what a request went through before it was sent or refused; asked

@@ -8,6 +8,7 @@ use cleave_core::brain::{
 };
 use cleave_core::domain::{Moment, RequestId, Usage};
 use cleave_core::policy::Terms;
+use cleave_core::queue::OverContract;
 
 /// How much of a decision is shown in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +224,16 @@ impl KeptDecision {
                 it.span().as_millis(),
                 it.wait_expected.as_millis(),
                 it.ahead_mu,
+            )
+            .expect("text grows");
+        }
+        if let Some(it) = &it.over {
+            let OverContract { limit, per_min, at_once, used, needed, .. } = it;
+            let room_in_ms = it.retry_after.as_millis();
+            write!(
+                words,
+                " limit={limit} per_min={per_min} at_once={at_once} used={used} needed={needed} \
+                 room_in_ms={room_in_ms}",
             )
             .expect("text grows");
         }

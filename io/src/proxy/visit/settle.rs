@@ -90,7 +90,8 @@ impl Visit {
             self.router.metrics.on_error(code, self.answer.status.as_u16());
         }
         let class = self.placing.pool.as_ref().zip(self.placing.class);
-        let counted = self.lesson(Usage::default()).output;
+        let output_estimated =
+            self.lesson(Usage::default()).output.filter(|it| usage.output.is_none() && 0 < *it);
         self.router.access.write(&AccessRecord {
             request_id: self.request_id.to_str().unwrap_or("-"),
             method: self.asked.method.as_str(),
@@ -111,7 +112,8 @@ impl Visit {
             stream: self.answer.stream,
             waited: self.placing.waited,
             usage,
-            output_estimated: counted.filter(|it| usage.output.is_none() && 0 < *it),
+            input_estimated: self.input_estimated(usage, output_estimated),
+            output_estimated,
             events: self.answer.meter.events(),
             first_byte: self.answer.first_byte,
             first_token: self.shown_first_token(),
@@ -119,6 +121,14 @@ impl Visit {
             outcome: self.outcome_word(),
             trace_id: self.trace.as_ref().map(TraceContext::id),
         });
+    }
+
+    /// Says how long its prompt was taken to be when it was placed, where it was answered and the engine does not
+    /// say it.
+    fn input_estimated(&self, usage: Usage, output_estimated: Option<u32>) -> Option<u32> {
+        let is_answered = self.answer.stream || usage.output.or(output_estimated).is_some();
+        let placed = self.life.current().filter(|_| is_answered && usage.input.is_none());
+        placed.map(|it| it.expected.prompt_tokens).filter(|it| 0 < *it)
     }
 
     /// Counts it for its replica, and for its tenant and class.
@@ -246,7 +256,8 @@ impl Visit {
         let tokens = usage.output.unwrap_or_else(|| self.streamed_tokens());
         let ended = Ended { total, tokens, stream: self.answer.stream, wait_expected, end };
         let course = self.life.course(&ended);
-        Course { line_cause: waited.and_then(|it| it.cause), ..course }
+        let (line_cause, over) = (waited.and_then(|it| it.cause), waited.and_then(|it| it.over));
+        Course { line_cause, over, ..course }
     }
 
     /// When the first token came: only a stream shows that.

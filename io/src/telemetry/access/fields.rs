@@ -44,6 +44,21 @@ impl Fields<'_> {
         self.word(name, itoa::Buffer::new().format(value));
     }
 
+    /// Adds tokens as the engine tells them, else as they are estimated, with a mark that says so.
+    pub(super) fn tokens(
+        &mut self,
+        [name, mark]: [AccessField; 2],
+        told: Option<u32>,
+        estimated: Option<u32>,
+    ) {
+        if let Some(count) = told.or(estimated) {
+            self.number(name, count.into());
+        }
+        if told.is_none() && estimated.is_some() {
+            self.word(mark, "true");
+        }
+    }
+
     /// Adds milliseconds with three places.
     pub(super) fn millis(&mut self, name: AccessField, value: Duration) {
         let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);

@@ -2,6 +2,7 @@
 //! once per pool; a request touches only those. The rest is read off the books at a scrape. The
 //! guide lists them all (`docs/guide/metrics.md`), and a test compares the two.
 
+mod accept;
 mod assignment;
 mod certificates;
 mod clients;

@@ -15,12 +15,6 @@ pub enum MetricsFormat {
 }
 
 impl MetricsFormat {
-    /// Reads an `Accept` header.
-    pub fn accepted(accept: Option<&str>) -> Self {
-        let asks = accept.is_some_and(|it| it.contains("application/openmetrics-text"));
-        if asks { Self::OpenMetrics } else { Self::Prometheus }
-    }
-
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -79,10 +73,5 @@ mod tests {
                    # HELP b Size.\n# TYPE b gauge\nb 2\n";
         assert_eq!(MetricsFormat::Prometheus.write(open.to_owned()), old);
         assert_eq!(MetricsFormat::OpenMetrics.write(open.to_owned()), open);
-        let accepted = MetricsFormat::accepted;
-        assert_eq!(accepted(None), MetricsFormat::Prometheus);
-        assert_eq!(accepted(Some("text/plain;version=0.0.4")), MetricsFormat::Prometheus);
-        let modern = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.2";
-        assert_eq!(accepted(Some(modern)), MetricsFormat::OpenMetrics);
     }
 }

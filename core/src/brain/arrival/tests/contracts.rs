@@ -45,3 +45,20 @@ fn what_remains_is_what_would_be_served() {
     let (_, verdicts) = bench.arrive(9, 100, of(1, 1));
     assert!(matches!(verdicts[..], [(_, Err(Refusal::OverContract { .. }))]), "{verdicts:?}");
 }
+
+#[test]
+fn a_request_that_its_contract_refuses_is_explained_without_a_mark() {
+    let mut bench = limited(true);
+    bench.arrive(1, 100, of(1, 1));
+    let (marked, _) = bench.arrive(2, 100, of(1, 1));
+    let (other, _) = bench.arrive_unmarked(3, 100, of(1, 1));
+    let taken = bench.brain.take_expected(RequestId(other)).1.expect("it was written down");
+    for waited in [bench.waited(marked), taken] {
+        assert_eq!((waited.cause, waited.tenant), (Some(Cause::Contract), Tenant(1)));
+        let over = waited.over.expect("by its contract");
+        assert_eq!((over.limit, over.per_min, over.is_hard), ("requests", 20.0, true));
+        assert_eq!((over.at_once, over.used, over.needed), (1.0, 1.0, 1.0));
+        assert_eq!(over.retry_after, Duration::from_secs(3));
+    }
+    assert_eq!(bench.brain.take_expected(RequestId(other)).1, None, "taken once");
+}
