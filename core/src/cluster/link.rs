@@ -6,6 +6,7 @@
 
 mod asking;
 mod standing;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,36 +15,25 @@ use crate::domain::Moment;
 
 use super::codec::Malformed;
 use super::election::View;
-use super::encoding::encode_news;
-use super::frame::{self, FRAME_BYTES_MAX, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
+use super::frame::{self, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
 use super::link_event::{LinkEvent, LinkTotals};
 use super::news::News;
 use super::tenure::StoreWord;
+use waiting::{Batch, Waiting};
 
 /// What may be under way to a peer, or wait to be.
 const UNHEARD_BYTES_MAX: usize = 8 << 20;
 /// What a peer may tell in one go, at most.
 const WHOLE_BYTES_MAX: usize = 64 << 20;
-/// News of one frame: as many as begin within this.
-const BATCH_BYTES: usize = 128 << 10;
 /// A sign of life is sent this often.
 const BEAT: Duration = Duration::from_millis(200);
-/// How soon it is told what was heard.
-const ANSWER: Duration = Duration::from_millis(20);
+/// How soon it is told what was heard, by itself; sooner where something goes anyway.
+const ANSWER: Duration = Duration::from_millis(50);
+const ANSWER_ALONG: Duration = Duration::from_millis(10);
 /// A peer that was not heard of for this long is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// How long to wait for what was asked for.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// News that are written and wait to be sent.
-#[derive(Debug)]
-struct Batch {
-    pool: u64,
-    /// Of a whole, which part of it this is, and whether it is the last.
-    part: Option<(u32, bool)>,
-    count: usize,
-    bytes: Vec<u8>,
-}
 
 #[derive(Debug)]
 pub struct Link {
@@ -52,11 +42,10 @@ pub struct Link {
     own_version: u32,
     /// Frames that carry no news.
     control: VecDeque<PeerFrame>,
-    batches: VecDeque<Batch>,
+    waiting: Waiting,
     /// The number of the last frame of news that was sent, and those the peer has not heard yet.
     told: u64,
     unheard: VecDeque<(u64, Moment, usize)>,
-    waiting_bytes: usize,
     unheard_bytes: usize,
     /// The peer must be told everything before it is told more.
     is_behind: bool,
@@ -64,7 +53,8 @@ pub struct Link {
     has_asked: bool,
     /// The number of the last frame of news that was heard.
     heard: u64,
-    owes_heard: bool,
+    /// Since when the peer is to be told what was heard.
+    owes_heard: Option<Moment>,
     /// Something is missing, and was asked for last then.
     gap: Option<Moment>,
     /// Parts of a whole that is coming.
@@ -85,15 +75,14 @@ impl Link {
             peer: None,
             own_version: own.version,
             control: VecDeque::from([PeerFrame::Hello(own)]),
-            batches: VecDeque::new(),
+            waiting: Waiting::new(),
             told: 0,
             unheard: VecDeque::new(),
-            waiting_bytes: 0,
             unheard_bytes: 0,
             is_behind: true,
             has_asked: false,
             heard: 0,
-            owes_heard: false,
+            owes_heard: None,
             gap: None,
             staged: Vec::new(),
             staged_parts: 0,
@@ -115,11 +104,11 @@ impl Link {
     }
 
     /// Tells what happened in a pool; nothing while the peer is to be told everything.
-    pub fn tell(&mut self, pool: u64, news: &[News]) {
-        if self.is_behind || news.is_empty() {
+    pub fn tell(&mut self, now: Moment, pool: u64, news: &[News]) {
+        if self.is_behind {
             return;
         }
-        self.write(pool, news.iter(), None);
+        self.waiting.tell(now, self.version(), pool, news);
         if UNHEARD_BYTES_MAX < self.pending_bytes() {
             self.fall_behind();
             self.totals.overruns += 1;
@@ -128,19 +117,7 @@ impl Link {
 
     /// Tells everything there is to tell, pool by pool. It replaces what waits.
     pub fn tell_whole(&mut self, pools: &[(u64, Vec<News>)]) {
-        self.fall_behind();
-        for (pool, news) in pools {
-            self.write(*pool, news.iter(), Some(0));
-        }
-        if pools.is_empty() {
-            self.write(0, [].iter(), Some(0));
-        }
-        for (part, batch) in (0..).zip(&mut self.batches) {
-            batch.part = Some((part, false));
-        }
-        if let Some(Batch { part: Some((_, is_last)), .. }) = self.batches.back_mut() {
-            *is_last = true;
-        }
+        self.waiting.tell_whole(self.version(), pools);
         (self.is_behind, self.has_asked) = (false, false);
         self.totals.wholes_told += 1;
     }
@@ -173,14 +150,32 @@ impl Link {
         self.control.push_back(PeerFrame::Goodbye);
     }
 
-    /// Takes the next frame to send.
+    /// When to call [`Link::take`] next.
+    pub fn due(&self) -> Moment {
+        if self.control.is_empty() { self.waiting.due() } else { Moment::ZERO }
+    }
+
+    /// Has all that waits be sent now.
+    pub fn hurry(&mut self) {
+        self.waiting.send();
+    }
+
+    /// Takes the next frame to send, if it is time. Where one goes, all goes that waits.
     pub fn take(&mut self, now: Moment) -> Option<Vec<u8>> {
+        if now < self.due() {
+            return None;
+        }
+        if !self.control.is_empty() {
+            self.waiting.send();
+        }
+        if self.owes_heard.is_some_and(|it| ANSWER_ALONG <= now.since(it)) {
+            self.answer_heard();
+        }
         let is_news_first = matches!(self.control.front(), Some(PeerFrame::Goodbye) | None);
-        let batch = if is_news_first { self.batches.pop_front() } else { None };
+        let batch = if is_news_first { self.waiting.take(now) } else { None };
         let bytes = match batch {
             Some(Batch { pool, part, count, bytes }) => {
                 self.told += 1;
-                self.waiting_bytes -= bytes.len();
                 let frame = frame::encode_list(self.told, pool, part, count, &bytes);
                 self.unheard.push_back((self.told, now, frame.len()));
                 self.unheard_bytes += frame.len();
@@ -222,7 +217,7 @@ impl Link {
             PeerFrame::News { number, pool, news } => {
                 let is_next = self.is_next(now, number) && self.gap.is_none();
                 if is_next && !news.is_empty() {
-                    events.push(LinkEvent::Heard { pool, news, is_whole: false });
+                    note_heard(pool, news, events);
                 }
             }
             PeerFrame::Whole { number, pool, part, is_last, news } => {
@@ -252,7 +247,7 @@ impl Link {
 
     /// When to call [`Link::on_time`] next.
     pub fn next_wakeup(&self) -> Moment {
-        let answer = if self.owes_heard { self.heard_at + ANSWER } else { Moment::MAX };
+        let answer = self.owes_heard.map_or(Moment::MAX, |it| it + ANSWER);
         (self.told_at + BEAT).min(self.heard_at + SILENCE_MAX).min(answer)
     }
 
@@ -262,11 +257,9 @@ impl Link {
             events.push(LinkEvent::Silent);
             return;
         }
-        if BEAT <= now.since(self.told_at) || self.owes_heard {
-            self.owes_heard = false;
-            // Where the peer takes nothing, one is enough.
-            self.control.retain(|it| !matches!(it, PeerFrame::Heard { .. }));
-            self.control.push_back(PeerFrame::Heard { number: self.heard, told: self.told });
+        let is_owed = self.owes_heard.is_some_and(|it| ANSWER <= now.since(it));
+        if BEAT <= now.since(self.told_at) || is_owed {
+            self.answer_heard();
         }
         if self.gap.is_some_and(|at| ASK_AGAIN <= now.since(at)) {
             self.ask(now);
@@ -283,36 +276,17 @@ impl Link {
         }
     }
 
-    /// Writes news into as few batches as hold them; of a whole, into batches of its own.
-    fn write<'a>(&mut self, pool: u64, news: impl Iterator<Item = &'a News>, part: Option<u32>) {
-        let part = part.map(|it| (it, false));
-        let is_same = |it: &Batch| it.pool == pool && it.part.is_some() == part.is_some();
-        if !self.batches.back().is_some_and(is_same) {
-            self.batches.push_back(Batch { pool, part, count: 0, bytes: Vec::new() });
-        }
-        // One that is older is told what it can read.
-        let version = self.version();
-        for it in news.filter(|it| it.version() <= version) {
-            if self.batches.back().is_some_and(|it| BATCH_BYTES < it.bytes.len()) {
-                self.batches.push_back(Batch { pool, part, count: 0, bytes: Vec::new() });
-            }
-            let Some(batch) = self.batches.back_mut() else { return };
-            let before = batch.bytes.len();
-            encode_news(it, &mut batch.bytes);
-            // One that no frame can hold is left out; the comparison of samples finds what it was.
-            if FRAME_BYTES_MAX / 2 < batch.bytes.len() - before {
-                batch.bytes.truncate(before);
-                continue;
-            }
-            batch.count += 1;
-            self.waiting_bytes += batch.bytes.len() - before;
-        }
+    /// Says what was heard, and what was told.
+    fn answer_heard(&mut self) {
+        self.owes_heard = None;
+        // Where the peer takes nothing, one is enough.
+        self.control.retain(|it| !matches!(it, PeerFrame::Heard { .. }));
+        self.control.push_back(PeerFrame::Heard { number: self.heard, told: self.told });
     }
 
     /// Drops what waits: the peer will be told everything.
     fn fall_behind(&mut self) {
-        self.batches.clear();
-        self.waiting_bytes = 0;
+        self.waiting.clear();
         self.is_behind = true;
     }
 
@@ -336,7 +310,7 @@ impl Link {
     fn is_next(&mut self, now: Moment, number: u64) -> bool {
         let is_next = number == self.heard + 1;
         self.heard = self.heard.max(number);
-        self.owes_heard = true;
+        self.owes_heard = self.owes_heard.or(Some(now));
         if !is_next && self.gap.is_none() {
             self.totals.gaps += 1;
             self.ask(now);
@@ -381,5 +355,15 @@ impl Link {
         (self.staged_parts, self.staged_bytes) = (0, 0);
         let staged = std::mem::take(&mut self.staged).into_iter();
         events.extend(staged.map(|(pool, news)| LinkEvent::Heard { pool, news, is_whole: true }));
+    }
+}
+
+/// Notes news that were heard. What comes right after other news of the same pool is heard with them.
+fn note_heard(pool: u64, more: Vec<News>, events: &mut Vec<LinkEvent>) {
+    match events.last_mut() {
+        Some(LinkEvent::Heard { pool: same, news, is_whole: false }) if *same == pool => {
+            news.extend(more);
+        }
+        _ => events.push(LinkEvent::Heard { pool, news: more, is_whole: false }),
     }
 }

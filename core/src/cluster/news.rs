@@ -2,6 +2,7 @@
 //! of it, under its own number.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::cost::learned::Learned;
 use crate::domain::{Place, PromptTail, RequestId, RouterId, SliceKey};
@@ -11,6 +12,8 @@ use crate::scaling::Reason as ScaleReason;
 use crate::sharding::{Assignment, Generation};
 use crate::tokens::{LengthsEntry, Lesson};
 
+/// How long what another router needs for its next decision may wait.
+pub(super) const URGENT: Duration = Duration::from_millis(2);
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
     /// A request was sent.
@@ -98,6 +101,41 @@ pub struct DeathWitness {
 }
 
 impl News {
+    /// How long may wait what another router need not hear of before its next decision.
+    pub const PATIENT: Duration = Duration::from_millis(20);
+
+    /// How long it may wait for others to go with it. Most of what happens is the progress and the end of streams and
+    /// what they teach; whether another router hears of that now or some ms later, it decides the same.
+    pub const fn patience(&self) -> Duration {
+        match self {
+            Self::Begun { .. }
+            | Self::Progressed { .. }
+            | Self::Ended { .. }
+            | Self::Sampled { .. }
+            | Self::Planned { .. }
+            | Self::Found(
+                FoundOut::Taught(_)
+                | FoundOut::Lengths(_)
+                | FoundOut::Learned(_)
+                | FoundOut::Spent { .. }
+                | FoundOut::Demand { .. }
+                | FoundOut::Sized { .. },
+            ) => Self::PATIENT,
+            Self::Opened(_)
+            | Self::Home { .. }
+            | Self::Stood { .. }
+            | Self::Ordered { .. }
+            | Self::Cached { .. }
+            | Self::AskedChain { .. }
+            | Self::AskedReplica { .. }
+            | Self::Forgot
+            | Self::Assigned(_)
+            | Self::AskedPlan
+            | Self::Waiting { .. }
+            | Self::Found(_) => URGENT,
+        }
+    }
+
     /// The version of the protocol from which on a router can read it.
     pub(super) const fn version(&self) -> u32 {
         match self {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Moment, Place, PromptTail, RequestId, RouterId};
+use crate::domain::{Moment, Place, PromptTail, RouterId, SliceKey};
 
 use messages::news;
 
@@ -108,6 +108,11 @@ fn hello(router: u64) -> Hello {
     Hello { version: VERSION, version_min: VERSION_MIN, router: RouterId(router), address }
 }
 
+/// Something that happened, by its number; others are to know it at once.
+fn fact(number: u64) -> News {
+    News::Home { key: SliceKey(number), replica: Place(number) }
+}
+
 impl Pair {
     fn new() -> Self {
         let now = Moment::ZERO;
@@ -128,7 +133,7 @@ impl Pair {
         let it = &mut self.ends[at];
         let number = u64::try_from(it.done.len()).unwrap();
         it.done.push(number);
-        it.link.tell(9, &[News::Begun { request: RequestId(number) }]);
+        it.link.tell(self.now, 9, &[fact(number)]);
         self.send();
     }
 
@@ -169,13 +174,13 @@ impl Pair {
                         it.known.clear();
                     }
                     for news in news {
-                        let News::Begun { request } = news else { panic!("{news:?}") };
-                        it.known.push(request.0);
+                        let News::Home { key, .. } = news else { panic!("{news:?}") };
+                        it.known.push(key.0);
                     }
                 }
                 LinkEvent::Lacks => {
-                    let begun = |it: &u64| News::Begun { request: RequestId(*it) };
-                    it.link.tell_whole(&[(9, it.done.iter().map(begun).collect())]);
+                    let done = it.done.iter().map(|it| fact(*it));
+                    it.link.tell_whole(&[(9, done.collect())]);
                 }
                 LinkEvent::Met(_) | LinkEvent::Members(_) | LinkEvent::View(_) => {}
                 LinkEvent::Unfit(_)
@@ -210,7 +215,7 @@ fn a_peer_that_does_not_take_what_it_is_told_gets_all_of_it_anew_and_no_backlog(
     let chain = PromptTail { more: vec![7; 10_000], ..PromptTail::default() };
     let big = News::Cached { replica: Place(1), block_tokens: 64, chain };
     for _ in 0..1_000 {
-        pair.ends[0].link.tell(9, std::slice::from_ref(&big));
+        pair.ends[0].link.tell(pair.now, 9, std::slice::from_ref(&big));
         assert!(pair.ends[0].link.pending_bytes() < 9 << 20, "it is bounded");
     }
     pair.ends[0].done.push(1);
@@ -226,7 +231,7 @@ fn a_silent_peer_is_noticed_and_a_leaving_one_says_so_last() {
     let mut pair = Pair::new();
     pair.pass(50);
     pair.happen(0);
-    pair.ends[0].link.tell(9, &[News::Forgot]);
+    pair.ends[0].link.tell(pair.now, 9, &[News::Forgot]);
     pair.ends[0].link.say_goodbye();
     let mut frames = Vec::new();
     while let Some(frame) = pair.ends[0].link.take(pair.now) {

@@ -1,7 +1,9 @@
 //! One connection to another router, from the handshake to its end. One task reads, writes and keeps time, so that a peer
 //! that does not read never keeps this router from reading, and the other way round.
 
+use std::future::pending;
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,23 +11,22 @@ use bytes::{Buf as _, BytesMut};
 use cleave_core::cluster::{Hello, Link, LinkEvent};
 use cleave_core::domain::{Moment, RouterId};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
-use tokio::time::sleep;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::{info, warn};
 
 use super::Cluster;
 use super::handshake::{Refused, Session, Side};
 use super::members::Admitted;
 use super::questions::Questions;
-use crate::proxy::{PeerView, PoolNews, Sharing};
+use super::waking::Waking;
+use crate::proxy::{NewsReader, PeerView, PoolNews, Sharing};
 
-/// How long news wait for others to go with them.
-const BATCH: Duration = Duration::from_millis(1);
-/// Timers are no finer than this.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// What is written at once.
 const WRITE_BYTES: usize = 256 << 10;
+/// Room for what is read at once: most of what comes is shorter.
+const READ_BYTES: usize = 16 << 10;
+/// How often operators are shown how the connection is doing.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(super) struct PeerConnection {
@@ -50,7 +51,7 @@ enum End {
 
 impl PeerConnection {
     pub(super) fn new(session: Session, side: Side) -> Self {
-        let (incoming, outgoing) = (BytesMut::new(), BytesMut::new());
+        let (incoming, outgoing) = (BytesMut::with_capacity(2 * READ_BYTES), BytesMut::new());
         let questions = Questions::default();
         Self { session, side, incoming, outgoing, is_unflushed: false, questions }
     }
@@ -87,21 +88,30 @@ impl PeerConnection {
         link: &mut Link,
         admitted: &mut Option<Admitted>,
     ) -> End {
-        let mut news = cluster.sharing.subscribe();
+        let news = cluster.sharing.subscribe();
+        let (mut told, mut events) = (Vec::new(), Vec::new());
         let mut views = cluster.views.subscribe();
-        let mut events = Vec::new();
-        // When what is to be told is written at the latest.
-        let mut write_at: Option<Moment> = Some(cluster.router.now());
+        let mut waking = Waking::new();
+        let mut leave = pin!(cluster.leave.cancelled());
+        let mut replaced = None;
+        let mut shown_at = cluster.router.now();
         loop {
             let now = cluster.router.now();
-            if self.outgoing.is_empty() && write_at.is_some_and(|it| it <= now) {
+            tell_all(now, link, &news, &mut told);
+            if self.outgoing.is_empty() {
+                if waking.is_look_due(now) {
+                    link.hurry();
+                }
+                let told = link.told();
                 self.fill(now, link);
-                write_at = (!self.outgoing.is_empty()).then_some(now);
+                if told < link.told() {
+                    waking.on_sent(now);
+                }
             }
             let is_idle = self.outgoing.is_empty() && !self.is_unflushed;
-            let pause = link.next_wakeup().since(now).max(PAUSE_MIN);
-            let batch = write_at.filter(|_| is_idle).map_or(Duration::MAX, |it| it.since(now));
-            let ended = admitted.as_ref().map(|it| it.end.clone()).unwrap_or_default();
+            waking.set(now, link, is_idle);
+            news.will_sleep(waking.until().since(now));
+            self.incoming.reserve(READ_BYTES);
             let Session { reading, writing, .. } = &mut self.session;
             tokio::select! {
                 read = reading.read_buf(&mut self.incoming) => match read {
@@ -118,41 +128,31 @@ impl PeerConnection {
                         return End::Lost(error.to_string());
                     }
                 }
-                told = news.recv() => match told {
-                    Ok(told) => {
-                        tell(link, &told);
-                        tell_waiting(link, &mut news);
-                        write_at = write_at.or(Some(now + BATCH));
-                    }
-                    Err(RecvError::Lagged(_)) => link.miss(),
-                    Err(RecvError::Closed) => return End::Ours,
-                },
-                Some(asked) = self.questions.next() => {
-                    self.questions.ask(link, asked);
-                    write_at = Some(now);
-                }
-                Ok(()) = views.changed() => {
-                    link.tell_view(views.borrow_and_update().clone());
-                    write_at = Some(now);
-                }
-                () = sleep(pause.min(batch)) => {
-                    link.on_time(cluster.router.now(), &mut events);
-                    write_at = write_at.or(Some(now));
-                    if let (Some(_), Some(peer)) = (&admitted, link.peer()) {
-                        show(&cluster.sharing, peer, link, cluster.router.now());
-                    }
-                }
-                () = ended.cancelled() => return End::Ours,
-                () = cluster.leave.cancelled() => {
+                () = news.woken() => {}
+                Some(asked) = self.questions.next() => self.questions.ask(link, asked),
+                Ok(()) = views.changed() => link.tell_view(views.borrow_and_update().clone()),
+                () = waking.fired() => {}
+                () = until(&mut replaced) => return End::Ours,
+                () = &mut leave => {
+                    tell_all(cluster.router.now(), link, &news, &mut told);
                     self.say_goodbye(cluster, link).await;
                     return End::Ours;
                 }
             }
+            let now = cluster.router.now();
+            link.on_time(now, &mut events);
             for event in events.drain(..) {
                 if let Some(end) = self.act(cluster, link, admitted, event) {
                     return end;
                 }
-                write_at = Some(now);
+            }
+            let Some(it) = &*admitted else { continue };
+            if replaced.is_none() {
+                replaced = Some(Box::pin(it.end.clone().cancelled_owned()));
+            }
+            if let Some(peer) = link.peer().filter(|_| SHOWN_EVERY <= now.since(shown_at)) {
+                show(&cluster.sharing, peer, link, now);
+                shown_at = now;
             }
         }
     }
@@ -255,39 +255,40 @@ impl PeerConnection {
     }
 }
 
-/// Writes a piece, or has TLS send what it holds back. Each is done or not begun, so that another branch may go first.
+/// Writes all of it and has TLS send what it holds back, as far as the peer takes it now. Each piece is done or not begun,
+/// so that another branch may go first.
 async fn write(
     writing: &mut (impl AsyncWrite + Unpin),
     outgoing: &mut BytesMut,
     is_unflushed: &mut bool,
 ) -> io::Result<()> {
-    if outgoing.is_empty() {
-        writing.flush().await?;
-        *is_unflushed = false;
-    } else {
+    while !outgoing.is_empty() {
         writing.write_buf(outgoing).await?;
         *is_unflushed = true;
     }
+    writing.flush().await?;
+    *is_unflushed = false;
     Ok(())
 }
 
-/// Tells a peer what concerns it.
-fn tell(link: &mut Link, told: &PoolNews) {
-    let peer = link.peer().map(|it| it.router);
-    for it in &told.tellings {
-        if it.to.is_none() || it.to == peer {
-            link.tell(told.pool, std::slice::from_ref(&it.news));
-        }
+/// Waits until another connection has taken the place of this one.
+async fn until(replaced: &mut Option<Pin<Box<WaitForCancellationFutureOwned>>>) {
+    match replaced {
+        Some(it) => it.await,
+        None => pending().await,
     }
 }
 
-/// Tells a peer what else waits to be told.
-fn tell_waiting(link: &mut Link, news: &mut Receiver<Arc<PoolNews>>) {
-    loop {
-        match news.try_recv() {
-            Ok(told) => tell(link, &told),
-            Err(TryRecvError::Lagged(_)) => link.miss(),
-            Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+/// Tells a peer what this router has told since the last time and what concerns it.
+fn tell_all(now: Moment, link: &mut Link, news: &NewsReader, told: &mut Vec<Arc<PoolNews>>) {
+    if news.take(told) {
+        link.miss();
+    }
+    let peer = link.peer().map(|it| it.router);
+    for it in told.drain(..) {
+        let concerned = it.tellings.iter().filter(|it| it.to.is_none() || it.to == peer);
+        for telling in concerned {
+            link.tell(now, it.pool, std::slice::from_ref(&telling.news));
         }
     }
 }

@@ -17,6 +17,7 @@ mod questions;
 mod securing;
 mod settings;
 mod store;
+mod waking;
 
 use std::collections::BTreeSet;
 use std::io;

@@ -22,6 +22,7 @@ mod intake;
 mod kept_ids;
 mod life;
 mod listener;
+mod news_board;
 mod open_connections;
 mod orders;
 mod outgoing;
@@ -57,6 +58,7 @@ pub use explanations::{Explanations, KeptDecision, KeptFor, KeptLife, KeptTry, R
 pub use flow::{FlowHistory, FlowMeter, FlowSample, Lately, RefusedKind, ReplicaFlow};
 pub(crate) use guard::{Guard, Socket};
 pub use listener::{BindError, Listener};
+pub use news_board::{NewsReader, PoolNews};
 pub use orders::{Given, Pin, StandingOrders};
 pub(crate) use panics::{Panicked, contained};
 pub use peer_desk::{PeerDesk, PeerQuestion};
@@ -73,6 +75,6 @@ pub use settings::{
     CacheScope, ExplainSettings, HardwareClasses, Hosting, Limits, Passing, PoolSettings,
     ProxySettings, ReplicaSettings, Timeouts, default_session_headers,
 };
-pub use sharing::{PeerView, PoolNews, Sharing, StoreStanding};
+pub use sharing::{PeerView, Sharing, StoreStanding};
 pub use tenants::{KeyHash, TenantSettings, Tenants, UnknownKeys};
 pub use workloads::WorkloadNames;

@@ -1,6 +1,6 @@
 //! What pools tell other routers goes out here, in the order in which it happened: it is handed over while the lock of its
-//! pool is held, and never waits. Those that carry it to the others read it at their own pace; one that is too slow
-//! misses some, finds that out, and tells everything anew. A router that is alone has none of this.
+//! pool is held, and never waits. Those that carry it to the others read it at their own pace (`news_board`); one that is
+//! too slow tells everything anew. A router that is alone has none of this.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,24 +11,14 @@ use arc_swap::ArcSwapOption;
 use cleave_core::brain::Telling;
 use cleave_core::cluster::{ClusterStanding, FoundOut, LinkTotals, News};
 use cleave_core::domain::{Moment, RouterId};
-use tokio::sync::broadcast;
 use uuid::Uuid;
 
+use super::news_board::{NewsBoard, NewsReader};
 use super::peer_desk::PeerDesk;
 use crate::tls::PeerTls;
 
-/// How many events of pools may wait for the slowest reader.
-const EVENTS_MAX: usize = 4096;
-
 /// Names what concerns no pool, in the place of a pool.
 pub(super) const ALL_POOLS: u64 = 0;
-
-/// What happened in one pool.
-#[derive(Debug)]
-pub struct PoolNews {
-    pub pool: u64,
-    pub tellings: Vec<Telling>,
-}
 
 /// Another router, as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +49,7 @@ pub struct StoreStanding {
 #[derive(Debug)]
 pub struct Sharing {
     router: RouterId,
-    news: broadcast::Sender<Arc<PoolNews>>,
+    news: NewsBoard,
     is_joining: AtomicBool,
     standing: Mutex<ClusterStanding>,
     peers: Mutex<BTreeMap<RouterId, PeerView>>,
@@ -77,7 +67,7 @@ impl Sharing {
         let (id, _) = Uuid::new_v4().as_u64_pair();
         Arc::new(Self {
             router: RouterId(id),
-            news: broadcast::Sender::new(EVENTS_MAX),
+            news: NewsBoard::default(),
             is_joining: AtomicBool::new(false),
             standing: Mutex::default(),
             peers: Mutex::default(),
@@ -140,15 +130,12 @@ impl Sharing {
     }
 
     /// Reads what pools tell from now on.
-    pub fn subscribe(&self) -> broadcast::Receiver<Arc<PoolNews>> {
+    pub fn subscribe(&self) -> NewsReader {
         self.news.subscribe()
     }
 
     pub(super) fn tell(&self, pool: u64, tellings: Vec<Telling>) {
-        if !tellings.is_empty() {
-            // Where no other router is there, there is none to tell.
-            _ = self.news.send(Arc::new(PoolNews { pool, tellings }));
-        }
+        self.news.tell(pool, tellings);
     }
 
     /// Tells what was found out beside all pools.

@@ -135,14 +135,22 @@ impl World {
             for link in it.links.values_mut() {
                 let peer = link.peer().map(|it| it.router);
                 if to.is_none() || to == peer {
-                    link.tell(POOL, &news);
+                    link.tell(self.now, POOL, &news);
                 }
             }
         }
         self.flush(router);
     }
 
-    /// Puts what links have to send on its way.
+    /// Sends what has waited for more to go with it.
+    pub(super) fn send_waiting(&mut self, router: usize) {
+        if self.routers[router].send_at <= self.now {
+            self.routers[router].send_at = Moment::MAX;
+            self.flush(router);
+        }
+    }
+
+    /// Puts what links have to send now on its way, and notes when the rest is to go.
     fn flush(&mut self, router: usize) {
         let Some(exchange) = self.settings.exchange else { return };
         let from = self.routers[router].id;
@@ -164,6 +172,12 @@ impl World {
                 self.routers[other].letters.push_back(letter);
                 self.heap.push(self.now + exchange.delay, Happening::Heard { router: other });
             }
+        }
+        let it = &mut self.routers[router];
+        let due = it.links.values().map(Link::due).min().unwrap_or(Moment::MAX);
+        if due < it.send_at {
+            it.send_at = due;
+            self.heap.push(due, Happening::Send { router });
         }
     }
 

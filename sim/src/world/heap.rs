@@ -23,6 +23,10 @@ pub(super) enum Happening {
     },
     /// Routers see to the links between them.
     Exchange,
+    /// What waited to be told to other routers has waited long enough.
+    Send {
+        router: usize,
+    },
     /// What another router said reaches this one.
     Heard {
         router: usize,

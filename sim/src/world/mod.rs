@@ -331,6 +331,7 @@ impl World {
             Happening::Scrape { router } => self.scrape(router),
             Happening::Told { router } => self.deliver_reading(router),
             Happening::Exchange => self.exchange(),
+            Happening::Send { router } => self.send_waiting(router),
             Happening::Heard { router } => self.deliver_letter(router),
             Happening::Probe { router } => self.probe(router),
             Happening::Wake { router } => self.wake(router),

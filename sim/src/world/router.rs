@@ -24,6 +24,8 @@ pub(super) struct Router {
     pub(super) letters: VecDeque<Letter>,
     /// The links to other routers, by their numbers.
     pub(super) links: BTreeMap<usize, Link>,
+    /// When what waits to be told is sent at the latest, as far as the heap knows.
+    pub(super) send_at: Moment,
     /// The connection that each link is on.
     pub(super) connections: BTreeMap<usize, u64>,
     /// Whether it speaks the version of the protocol before this one.
@@ -62,6 +64,7 @@ impl Router {
             readings,
             letters,
             links,
+            send_at: Moment::MAX,
             connections: BTreeMap::new(),
             is_older: false,
             election: Election::new(id, routers),

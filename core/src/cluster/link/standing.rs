@@ -17,14 +17,19 @@ impl Link {
         self.unheard.front().map_or(Duration::ZERO, |it| now.since(it.1))
     }
 
+    /// How many frames of news were sent.
+    pub const fn told(&self) -> u64 {
+        self.told
+    }
+
     /// Bytes that wait here or are not known to have been heard.
     pub const fn pending_bytes(&self) -> usize {
-        self.waiting_bytes + self.unheard_bytes
+        self.waiting.bytes() + self.unheard_bytes
     }
 
     /// Tells whether the peer is known to have heard everything, and nothing that it told is missing here.
     pub fn is_settled(&self) -> bool {
-        let all_told = !self.is_behind && self.batches.is_empty() && self.unheard.is_empty();
+        let all_told = !self.is_behind && self.waiting.is_empty() && self.unheard.is_empty();
         self.peer.is_some() && all_told && self.gap.is_none() && self.staged_parts == 0
     }
 }

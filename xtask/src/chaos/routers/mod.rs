@@ -2,7 +2,9 @@
 //! turns go to any of them; routers are killed, stopped, cut off, restarted and replaced, and the etcd that they share is
 //! killed and wiped. Replicas are left alone, so that whatever moves or is lost is the routers' doing.
 
+mod hits;
 mod load;
+mod metered;
 mod report;
 mod scene;
 mod script;
@@ -18,13 +20,16 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{repo, rig};
 use load::TurnLoad;
+use metered::MeteredLoad;
 use report::RoutersRun;
 use scene::{EtcdServer, RouterScene};
 
-/// How long the load runs before the first fault and after the last.
+/// How long the load runs before the first fault: a minute in which a contract can be looked at, and its beginning.
+const CALM: Duration = Duration::from_secs(67);
+/// And after the last.
 const MARGIN: Duration = Duration::from_secs(10);
 /// How long routers may take to agree at their start.
-const START_MAX: Duration = Duration::from_secs(30);
+pub(super) const START_MAX: Duration = Duration::from_secs(30);
 /// How long after the load a router may believe that another one has something in flight: one that was killed said
 /// nothing of its ends.
 const EMPTY_MAX: Duration = Duration::from_secs(30);
@@ -50,17 +55,22 @@ pub(super) fn run(wanted: &Wanted) -> Result<()> {
     if !has_etcd {
         println!("no etcd is installed (Debian: etcd-server); the majority elects the leader");
     }
+    let hits = hits::compare(&binary, &folder, wanted.routers, wanted.seed)?;
+    hits.print(wanted.routers);
     let mut scene =
         RouterScene::start((&binary, wanted.older.as_deref()), &folder, wanted.routers, has_etcd)?;
     ensure!(scene.agree_after(START_MAX).is_some(), "the routers do not come to agree");
     let addresses: Vec<SocketAddr> = scene.routers.iter().map(|it| it.address).collect();
+    let admins: Vec<SocketAddr> = scene.routers.iter().map(|it| it.admin).collect();
     let size = (wanted.clients, CHATS);
     let load = TurnLoad::start(&addresses, scene.reference, size, wanted.seed);
     println!("seed {}: {} routers, {CHATS} chats", wanted.seed, wanted.routers);
     let began = Instant::now();
-    thread::sleep(MARGIN);
+    let metered = MeteredLoad::start(&addresses, &admins, wanted.seed);
+    thread::sleep(CALM);
     let struck = script::run(&mut scene, wanted.seed, wanted.rounds);
     thread::sleep(MARGIN);
+    let metered = metered.stop(began);
     let records = load.stop();
     let empty = scene.empty_after(EMPTY_MAX);
     let run = RoutersRun {
@@ -69,6 +79,8 @@ pub(super) fn run(wanted: &Wanted) -> Result<()> {
         routers: wanted.routers,
         has_etcd,
         records: &records,
+        metered: &metered,
+        hits,
         struck: &struck?,
         bytes_told: scene.bytes_told(),
         empty,

@@ -2,11 +2,13 @@
 //! how soon the routers agreed again.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::hits::HitFigures;
 use super::load::TurnRecord;
+use super::metered::{ContractFigures, MeteredSeen};
 use super::script::{RouterFault, StruckRouter};
 use crate::chaos::client::{Fate, reasons};
 use crate::chaos::report::has_lost_cache;
@@ -42,6 +44,8 @@ pub(super) struct RoutersReport {
     told_kb: usize,
     /// How long after the load no router believed any more that another one had something in flight.
     empty_ms: Option<u128>,
+    hits: HitFigures,
+    contract: ContractFigures,
     faults: Vec<RouterFaultFigures>,
 }
 
@@ -61,13 +65,15 @@ pub(super) struct RoutersRun<'a> {
     pub(super) routers: usize,
     pub(super) has_etcd: bool,
     pub(super) records: &'a [TurnRecord],
+    pub(super) metered: &'a MeteredSeen,
+    pub(super) hits: HitFigures,
     pub(super) struck: &'a [StruckRouter],
     pub(super) bytes_told: u64,
     pub(super) empty: Option<Duration>,
 }
 
 impl RoutersRun<'_> {
-    pub(super) fn report(&self) -> RoutersReport {
+    pub(super) fn report(self) -> RoutersReport {
         let unsaved = |it: &&TurnRecord| !self.was_killed(it);
         let count = |fate: Fate| {
             let failed = self.records.iter().filter(|it| it.fate == fate).filter(unsaved);
@@ -94,7 +100,9 @@ impl RoutersRun<'_> {
             cold,
             told_kb: usize::try_from(self.bytes_told / 1000).unwrap_or(usize::MAX),
             empty_ms: self.empty.map(|it| it.as_millis()),
+            contract: self.metered.figures(&self.apart()),
             faults: self.fault_figures(),
+            hits: self.hits,
         }
     }
 
@@ -130,10 +138,13 @@ impl RoutersRun<'_> {
 
     /// Tells whether routers could not talk to each other when a turn was decided.
     fn had_cause(&self, it: &TurnRecord) -> bool {
-        self.struck
-            .iter()
-            .filter(|it| it.kind.splits())
-            .any(|fault| fault.began <= it.ended && it.sent <= fault.ended + AFTERMATH)
+        self.apart().iter().any(|(began, ended)| *began <= it.ended && it.sent <= *ended)
+    }
+
+    /// Spans in which routers could not talk to each other, or had only just met again.
+    fn apart(&self) -> Vec<(Instant, Instant)> {
+        let splits = self.struck.iter().filter(|it| it.kind.splits());
+        splits.map(|it| (it.began, it.ended + AFTERMATH)).collect()
     }
 
     fn fault_figures(&self) -> Vec<RouterFaultFigures> {
@@ -169,9 +180,12 @@ impl RoutersReport {
             "of {} later turns {} moved, {} without cause; {} found less than half cached",
             self.later_turns, self.moved, self.moved_without_cause, self.cold
         );
-        println!("told: {:.1} kB a turn", real(self.told_kb) / real(self.turns.max(1)));
+        let requests = real(self.turns + self.contract.answers).max(1.0);
+        println!("told: {:.1} kB for each request", real(self.told_kb) / requests);
         let empty = self.empty_ms.map_or("never".to_owned(), |it| format!("after {it} ms"));
         println!("nothing left in any books: {empty}");
+        self.hits.print(self.routers);
+        self.contract.print();
         for it in &self.faults {
             let agreed = it.agreed_ms_max.map_or("never".to_owned(), |it| format!("{it} ms"));
             println!("  {:<30} {} times, agreed within {agreed}", it.fault, it.count);
@@ -199,6 +213,8 @@ impl RoutersReport {
         if self.empty_ms.is_none() {
             missed.push("something is left in the books".to_owned());
         }
+        missed.extend(self.hits.missed());
+        missed.extend(self.contract.missed());
         for it in &self.faults {
             let is_late = it.agreed_ms_max.is_some_and(|it| AGREE_MAX.as_millis() < it);
             if !it.has_agreed || is_late {

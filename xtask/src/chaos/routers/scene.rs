@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
+use super::metered;
 use super::shim::Shim;
 use crate::http1::{self, free_address};
 use crate::process::works;
@@ -146,12 +147,14 @@ impl RouterScene {
         let text = format!(
             "listen = \"{address}\"\nadmin.listen = \"{admin}\"\nthreads = 1\nresume = true\n\
              replicas = [{origins}]\nhealth.interval = \"500ms\"\nlog.access = false\n\
-             admin.token = \"{TOKEN}\"\n\
+             admin.token = \"{TOKEN}\"\n{}\
              [subsets]\nstate_dir = \"{}\"\n\
              [cluster]\nlisten = \"{listen}\"\nadvertise = \"router-{number}.invalid:7400\"\n\
-             secret = \"0123456789abcdef\"\npeers = [{}]\n{store}",
+             secret = \"0123456789abcdef\"\npeers = [{}]\n{store}{}",
+            metered::SETTINGS,
             state.display(),
-            peers.join(", ")
+            peers.join(", "),
+            metered::section()
         );
         let config = self.folder.join(format!("router-{number}.toml"));
         fs::write(&config, text).with_context(|| format!("write {}", config.display()))?;
@@ -248,7 +251,7 @@ fn view(router: &ClusterRouter) -> Option<String> {
     Some(format!("{} {leader} {}", generations.join(" "), page.leader_by))
 }
 
-fn read<T: serde::de::DeserializeOwned>(admin: SocketAddr, path: &str) -> Option<T> {
+pub(super) fn read<T: serde::de::DeserializeOwned>(admin: SocketAddr, path: &str) -> Option<T> {
     let (head, body) = http1::get_as(TOKEN, admin, path).ok()?;
     head.is_success().then(|| serde_json::from_slice(&body).ok()).flatten()
 }
