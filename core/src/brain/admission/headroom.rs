@@ -70,6 +70,10 @@ impl Demand {
 
     /// Says what share of the fleet it asks for.
     fn share(&self, now: Moment, capacity_per_min: Work) -> f64 {
+        if self.work <= 0.0 {
+            // Most classes have none, and what is forgotten of it takes an exponential.
+            return 0.0;
+        }
         let per_min = self.work * self.kept(now) / MEMORY_S * 60.0;
         if capacity_per_min == Work::ZERO { 0.0 } else { per_min / capacity_per_min.as_mu() }
     }

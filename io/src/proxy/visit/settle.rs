@@ -90,8 +90,8 @@ impl Visit {
             self.router.metrics.on_error(code, self.answer.status.as_u16());
         }
         let class = self.placing.pool.as_ref().zip(self.placing.class);
-        let output_estimated =
-            self.lesson(Usage::default()).output.filter(|it| usage.output.is_none() && 0 < *it);
+        let estimated = if usage.output.is_none() { self.counted() } else { None };
+        let output_estimated = estimated.filter(|it| 0 < *it);
         self.router.access.write(&AccessRecord {
             request_id: self.request_id.to_str().unwrap_or("-"),
             method: self.asked.method.as_str(),
@@ -190,15 +190,19 @@ impl Visit {
     pub(super) fn lesson(&self, usage: Usage) -> Usage {
         // Anthropic's count of the input leaves out what was cached, but not every engine's does.
         let clear = self.asked.api != Api::Messages || usage.cached.unwrap_or(0) == 0;
-        // Most streams end without figures. There is an event for each token and a few after them.
-        let counted =
-            self.answer.stream.then(|| self.streamed_tokens().saturating_sub(EVENTS_AFTER));
-        let counted = counted.or_else(|| self.written_tokens());
         Usage {
             input: usage.input.filter(|_| clear),
-            output: usage.output.or(counted),
+            output: usage.output.or_else(|| self.counted()),
             cached: usage.cached,
         }
+    }
+
+    /// Counts the tokens of an answer without figures, as most streams are: there is an event for each token and a
+    /// few after them.
+    fn counted(&self) -> Option<u32> {
+        let streamed =
+            self.answer.stream.then(|| self.streamed_tokens().saturating_sub(EVENTS_AFTER));
+        streamed.or_else(|| self.written_tokens())
     }
 
     /// Estimates the tokens of a whole answer whose form is not read, rather below than above.
