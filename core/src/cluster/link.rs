@@ -19,7 +19,7 @@ use super::frame::{self, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
 use super::link_event::{LinkEvent, LinkTotals};
 use super::news::News;
 use super::tenure::StoreWord;
-use waiting::{Batch, Waiting};
+use waiting::{Batch, Untold};
 
 /// What may be under way to a peer, or wait to be.
 const UNHEARD_BYTES_MAX: usize = 8 << 20;
@@ -42,7 +42,7 @@ pub struct Link {
     own_version: u32,
     /// Frames that carry no news.
     control: VecDeque<PeerFrame>,
-    waiting: Waiting,
+    waiting: Untold,
     /// The number of the last frame of news that was sent, and those the peer has not heard yet.
     told: u64,
     unheard: VecDeque<(u64, Moment, usize)>,
@@ -75,7 +75,7 @@ impl Link {
             peer: None,
             own_version: own.version,
             control: VecDeque::from([PeerFrame::Hello(own)]),
-            waiting: Waiting::new(),
+            waiting: Untold::new(),
             told: 0,
             unheard: VecDeque::new(),
             unheard_bytes: 0,

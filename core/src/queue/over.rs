@@ -72,8 +72,9 @@ impl Unit {
 impl fmt::Display for OverContract {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unit, per_min, at_once, used, needed, retry_after, .. } = self;
-        let [per_min, at_once, used, needed] = [per_min, at_once, used, needed].map(rounded);
-        let seconds = rounded(&retry_after.as_secs_f64());
+        let [per_min, at_once, used, needed] =
+            [per_min, at_once, used, needed].map(|it| rounded(*it));
+        let seconds = rounded(retry_after.as_secs_f64());
         let why = if self.is_hard { "the contract is hard" } else { "nothing was idle" };
         write!(
             f,
@@ -84,7 +85,7 @@ impl fmt::Display for OverContract {
 }
 
 /// Keeps three places, and no zeros behind them.
-fn rounded(figure: &f64) -> f64 {
+fn rounded(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
 }
 

@@ -23,6 +23,7 @@ impl Chance {
     /// Makes a unique id.
     pub(super) fn fresh_id(&self) -> String {
         let bytes = self.draw().to_le_bytes();
-        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+        let id = uuid::Builder::from_random_bytes(bytes).into_uuid();
+        id.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).to_owned()
     }
 }

@@ -38,6 +38,10 @@ static HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
+/// What the router says to replicas itself, or keeps from them. Each use of a constant makes a name and drops it,
+/// so the names that every header is compared with stand here.
+static WRITTEN_ANEW: [HeaderName; 6] =
+    [header::HOST, header::CONTENT_LENGTH, header::EXPECT, REQUEST_ID, EXPLAIN, PREVIOUS_REPLICA];
 /// What is between router and replica alone.
 static NOT_FOR_CLIENTS: [HeaderName; 3] = [DECISION, PREVIOUS_REPLICA, header::ALT_SVC];
 
@@ -61,18 +65,11 @@ pub(super) fn write_for_replica(
     let mut out = Vec::with_capacity(512);
     let named = NamedInConnection::of(headers);
     for (name, value) in headers {
-        let ours = *name == header::HOST
-            || *name == header::CONTENT_LENGTH
-            || *name == header::EXPECT
-            || *name == REQUEST_ID
-            || *name == EXPLAIN
-            || *name == PREVIOUS_REPLICA
-            || (is_traced && *name == TRACEPARENT);
-        if !ours
-            && !HOP_BY_HOP.contains(name)
-            && !named.contains(name)
-            && may_pass(name.as_str(), passing)
-        {
+        let stays = WRITTEN_ANEW.contains(name)
+            || is_traced && *name == TRACEPARENT
+            || HOP_BY_HOP.contains(name)
+            || named.contains(name);
+        if !stays && may_pass(name.as_str(), passing) {
             write_line(&mut out, name.as_str().as_bytes(), value.as_bytes());
         }
     }

@@ -4,9 +4,11 @@
 //! client's leaving.
 
 use std::error::Error;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -231,7 +233,8 @@ impl Connection {
 
     /// Sees what was written onto the wire: TLS may still hold some of it.
     async fn flush(&mut self, limit: Duration) -> Result<(), SendError> {
-        in_time(limit, async { self.stream.flush().await.map_err(SendError::Lost) }).await
+        at_once_or_in_time(limit, async { self.stream.flush().await.map_err(SendError::Lost) })
+            .await
     }
 
     async fn write_slices(
@@ -242,7 +245,7 @@ impl Connection {
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {
             let write = async { self.stream.write_vectored(left).await.map_err(SendError::Lost) };
-            let written = in_time(limit, write).await?;
+            let written = at_once_or_in_time(limit, write).await?;
             if written == 0 {
                 return Err(SendError::Lost(io::ErrorKind::WriteZero.into()));
             }
@@ -297,6 +300,18 @@ async fn in_time<T>(
     what: impl Future<Output = Result<T, SendError>>,
 ) -> Result<T, SendError> {
     timeout(limit, what).await.unwrap_or(Err(SendError::NoAnswer))
+}
+
+/// The same for what is nearly always done at once: setting a timer costs more than a look.
+async fn at_once_or_in_time<T>(
+    limit: Duration,
+    what: impl Future<Output = Result<T, SendError>>,
+) -> Result<T, SendError> {
+    let mut what = pin!(what);
+    match poll_fn(|cx| Poll::Ready(what.as_mut().poll(cx))).await {
+        Poll::Ready(done) => done,
+        Poll::Pending => in_time(limit, what).await,
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! channels and a wake-up per piece; a stream of tokens is nothing but small pieces, and this is
 //! most of what they cost.
 
+use std::mem::MaybeUninit;
+
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 
@@ -81,9 +83,15 @@ pub(super) fn take_head(
 type Parsed = (StatusCode, Version, HeaderMap);
 
 fn parse_head(buffer: &mut BytesMut) -> Result<Option<Parsed>, BadAnswer> {
-    let mut slots = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut head = httparse::Response::new(&mut slots);
-    let length = match head.parse(buffer) {
+    if buffer.is_empty() {
+        // As before the first read of each answer.
+        return Ok(None);
+    }
+    // Room for all headers that may come; most answers have a few, so it is not filled beforehand.
+    let mut slots = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut []);
+    let parser = httparse::ParserConfig::default();
+    let length = match parser.parse_response_with_uninit_headers(&mut head, buffer, &mut slots) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(_) => return Err(BadAnswer::Head),

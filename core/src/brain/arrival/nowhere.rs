@@ -22,11 +22,13 @@ impl Brain {
     pub(super) fn expects_replica(&self, now: Moment) -> bool {
         self.settings.line.holds
             && self.fleet.iter().filter(|it| !it.leaving).any(|it| match it.breaker.standing() {
-                // Only an operator can mend that.
-                Standing::Out { reason: Reason::Unauthorized, .. } => false,
+                // A key that is refused only an operator can mend.
+                Standing::Out { reason: Reason::Unauthorized, .. }
+                | Standing::Joining
+                | Standing::Up
+                | Standing::Suspect { .. } => false,
                 Standing::Out { until, .. } => until <= now + REPLICA_WAIT_MAX,
                 Standing::Trial { .. } => true,
-                Standing::Joining | Standing::Up | Standing::Suspect { .. } => false,
             })
     }
 

@@ -33,7 +33,7 @@ struct StreamNews {
 }
 
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct Untold {
     batches: VecDeque<Batch>,
     bytes: usize,
     /// Streams of which only the last counts, by pool and request.
@@ -46,7 +46,7 @@ pub(super) struct Waiting {
     sent_at: Option<Moment>,
 }
 
-impl Waiting {
+impl Untold {
     pub(super) const fn new() -> Self {
         Self {
             batches: VecDeque::new(),
@@ -231,12 +231,12 @@ mod tests {
         News::Progressed { request: request(number), left }
     }
 
-    fn tell(waiting: &mut Waiting, ms: u64, news: &[News]) {
+    fn tell(waiting: &mut Untold, ms: u64, news: &[News]) {
         waiting.tell(at(ms), VERSION, 9, news);
     }
 
     /// Takes what is to be sent, by how many batches it is in.
-    fn take(waiting: &mut Waiting, ms: u64) -> Vec<Vec<News>> {
+    fn take(waiting: &mut Untold, ms: u64) -> Vec<Vec<News>> {
         let mut taken = Vec::new();
         while let Some(Batch { pool, count, bytes, .. }) = waiting.take(at(ms)) {
             let frame = crate::cluster::frame::encode_list(1, pool, None, count, &bytes);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_is_urgent_goes_at_once_and_what_follows_soon_after_together() {
-        let mut waiting = Waiting::new();
+        let mut waiting = Untold::new();
         tell(&mut waiting, 10, &[opened(1)]);
         assert_eq!(take(&mut waiting, 10), [[opened(1)]]);
         assert_eq!(waiting.due(), Moment::MAX, "nothing is woken for nothing");
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn what_may_wait_goes_along_or_alone_when_its_time_has_come() {
-        let mut waiting = Waiting::new();
+        let mut waiting = Untold::new();
         let begun = |number| News::Begun { request: request(number) };
         tell(&mut waiting, 0, &[begun(1)]);
         assert_eq!(take(&mut waiting, 5), [[]; 0]);
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn of_the_progress_of_a_stream_the_last_is_told_and_none_of_one_that_is_over() {
-        let mut waiting = Waiting::new();
+        let mut waiting = Untold::new();
         let begun = |number| News::Begun { request: request(number) };
         let ended = News::Ended { request: request(1), came: None };
         tell(&mut waiting, 0, &[begun(2), progressed(2, 9), progressed(2, 8), progressed(1, 7)]);
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn however_many_streams_go_on_what_waits_of_them_is_bounded() {
-        let mut waiting = Waiting::new();
+        let mut waiting = Untold::new();
         let streams = u64::try_from(STREAMS_MAX).unwrap();
         (0..3 * streams).for_each(|it| tell(&mut waiting, 0, &[progressed(it, it)]));
         assert!(waiting.streams.len() <= STREAMS_MAX);

@@ -17,7 +17,7 @@ use crate::proxy::flow::FlowEnd;
 use crate::proxy::life::Ended;
 use crate::proxy::panics::{Panicked, attempt};
 use crate::proxy::pool::Pool;
-use crate::telemetry::{AccessRecord, ServedRequest, TraceContext};
+use crate::telemetry::{AccessRecord, PoolMetrics, ServedRequest, TraceContext};
 
 /// What an answer has beside its text, where its form is not read.
 const ENVELOPE_BYTES: u64 = 512;
@@ -65,15 +65,7 @@ impl Visit {
         let trace = recorded.as_ref().map(TraceContext::id);
         if let Some(pool) = &self.placing.pool {
             let metrics = &pool.metrics;
-            match self.answer.outcome {
-                // The answer was under way, or is a 500.
-                None if self.answer.status != StatusCode::INTERNAL_SERVER_ERROR => {
-                    _ = metrics.cut.inc();
-                }
-                None | Some(Outcome::Done) => metrics.on_answered(self.answer.status.as_u16()),
-                Some(Outcome::Cancelled) => _ = metrics.cancelled.inc(),
-                Some(Outcome::Cut) => _ = metrics.cut.inc(),
-            }
+            self.count_outcome(metrics);
             metrics.tokens_input.inc_by(usage.input.unwrap_or(0).into());
             metrics.tokens_cached.inc_by(usage.cached.unwrap_or(0).into());
             metrics.tokens_output.inc_by(usage.output.unwrap_or(0).into());
@@ -90,8 +82,8 @@ impl Visit {
             self.router.metrics.on_error(code, self.answer.status.as_u16());
         }
         let class = self.placing.pool.as_ref().zip(self.placing.class);
-        let output_estimated =
-            self.lesson(Usage::default()).output.filter(|it| usage.output.is_none() && 0 < *it);
+        let estimated = if usage.output.is_none() { self.counted() } else { None };
+        let output_estimated = estimated.filter(|it| 0 < *it);
         self.router.access.write(&AccessRecord {
             request_id: self.request_id.to_str().unwrap_or("-"),
             method: self.asked.method.as_str(),
@@ -121,6 +113,18 @@ impl Visit {
             outcome: self.outcome_word(),
             trace_id: self.trace.as_ref().map(TraceContext::id),
         });
+    }
+
+    fn count_outcome(&self, metrics: &PoolMetrics) {
+        match self.answer.outcome {
+            // The answer was under way, or is a 500.
+            None if self.answer.status != StatusCode::INTERNAL_SERVER_ERROR => {
+                _ = metrics.cut.inc();
+            }
+            None | Some(Outcome::Done) => metrics.on_answered(self.answer.status.as_u16()),
+            Some(Outcome::Cancelled) => _ = metrics.cancelled.inc(),
+            Some(Outcome::Cut) => _ = metrics.cut.inc(),
+        }
     }
 
     /// Says how long its prompt was taken to be when it was placed, where it was answered and the engine does not
@@ -190,15 +194,19 @@ impl Visit {
     pub(super) fn lesson(&self, usage: Usage) -> Usage {
         // Anthropic's count of the input leaves out what was cached, but not every engine's does.
         let clear = self.asked.api != Api::Messages || usage.cached.unwrap_or(0) == 0;
-        // Most streams end without figures. There is an event for each token and a few after them.
-        let counted =
-            self.answer.stream.then(|| self.streamed_tokens().saturating_sub(EVENTS_AFTER));
-        let counted = counted.or_else(|| self.written_tokens());
         Usage {
             input: usage.input.filter(|_| clear),
-            output: usage.output.or(counted),
+            output: usage.output.or_else(|| self.counted()),
             cached: usage.cached,
         }
+    }
+
+    /// Counts the tokens of an answer without figures, as most streams are: there is an event for each token and a
+    /// few after them.
+    fn counted(&self) -> Option<u32> {
+        let streamed =
+            self.answer.stream.then(|| self.streamed_tokens().saturating_sub(EVENTS_AFTER));
+        streamed.or_else(|| self.written_tokens())
     }
 
     /// Estimates the tokens of a whole answer whose form is not read, rather below than above.
