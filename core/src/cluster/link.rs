@@ -5,8 +5,8 @@
 //! A link lives as long as one connection. What its end means for the books of the other router, the brain decides.
 
 mod asking;
+mod outbox;
 mod standing;
-mod waiting;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::frame::{self, Hello, PeerFrame, RouterAt, VERSION, VERSION_MIN};
 use super::link_event::{LinkEvent, LinkTotals};
 use super::news::News;
 use super::tenure::StoreWord;
-use waiting::{Batch, Untold};
+use outbox::{Batch, Outbox};
 
 /// What may be under way to a peer, or wait to be.
 const UNHEARD_BYTES_MAX: usize = 8 << 20;
@@ -42,7 +42,7 @@ pub struct Link {
     own_version: u32,
     /// Frames that carry no news.
     control: VecDeque<PeerFrame>,
-    waiting: Untold,
+    outbox: Outbox,
     /// The number of the last frame of news that was sent, and those the peer has not heard yet.
     told: u64,
     unheard: VecDeque<(u64, Moment, usize)>,
@@ -75,7 +75,7 @@ impl Link {
             peer: None,
             own_version: own.version,
             control: VecDeque::from([PeerFrame::Hello(own)]),
-            waiting: Untold::new(),
+            outbox: Outbox::new(),
             told: 0,
             unheard: VecDeque::new(),
             unheard_bytes: 0,
@@ -108,7 +108,7 @@ impl Link {
         if self.is_behind {
             return;
         }
-        self.waiting.tell(now, self.version(), pool, news);
+        self.outbox.tell(now, self.version(), pool, news);
         if UNHEARD_BYTES_MAX < self.pending_bytes() {
             self.fall_behind();
             self.totals.overruns += 1;
@@ -117,7 +117,7 @@ impl Link {
 
     /// Tells everything there is to tell, pool by pool. It replaces what waits.
     pub fn tell_whole(&mut self, pools: &[(u64, Vec<News>)]) {
-        self.waiting.tell_whole(self.version(), pools);
+        self.outbox.tell_whole(self.version(), pools);
         (self.is_behind, self.has_asked) = (false, false);
         self.totals.wholes_told += 1;
     }
@@ -152,12 +152,12 @@ impl Link {
 
     /// When to call [`Link::take`] next.
     pub fn due(&self) -> Moment {
-        if self.control.is_empty() { self.waiting.due() } else { Moment::ZERO }
+        if self.control.is_empty() { self.outbox.due() } else { Moment::ZERO }
     }
 
     /// Has all that waits be sent now.
     pub fn hurry(&mut self) {
-        self.waiting.send();
+        self.outbox.send();
     }
 
     /// Takes the next frame to send, if it is time. Where one goes, all goes that waits.
@@ -166,13 +166,13 @@ impl Link {
             return None;
         }
         if !self.control.is_empty() {
-            self.waiting.send();
+            self.outbox.send();
         }
         if self.owes_heard.is_some_and(|it| ANSWER_ALONG <= now.since(it)) {
             self.answer_heard();
         }
         let is_news_first = matches!(self.control.front(), Some(PeerFrame::Goodbye) | None);
-        let batch = if is_news_first { self.waiting.take(now) } else { None };
+        let batch = if is_news_first { self.outbox.take(now) } else { None };
         let bytes = match batch {
             Some(Batch { pool, part, count, bytes }) => {
                 self.told += 1;
@@ -286,7 +286,7 @@ impl Link {
 
     /// Drops what waits: the peer will be told everything.
     fn fall_behind(&mut self) {
-        self.waiting.clear();
+        self.outbox.clear();
         self.is_behind = true;
     }
 

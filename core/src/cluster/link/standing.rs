@@ -24,12 +24,12 @@ impl Link {
 
     /// Bytes that wait here or are not known to have been heard.
     pub const fn pending_bytes(&self) -> usize {
-        self.waiting.bytes() + self.unheard_bytes
+        self.outbox.bytes() + self.unheard_bytes
     }
 
     /// Tells whether the peer is known to have heard everything, and nothing that it told is missing here.
     pub fn is_settled(&self) -> bool {
-        let all_told = !self.is_behind && self.waiting.is_empty() && self.unheard.is_empty();
+        let all_told = !self.is_behind && self.outbox.is_empty() && self.unheard.is_empty();
         self.peer.is_some() && all_told && self.gap.is_none() && self.staged_parts == 0
     }
 }

@@ -33,7 +33,7 @@ struct StreamNews {
 }
 
 #[derive(Debug)]
-pub(super) struct Untold {
+pub(super) struct Outbox {
     batches: VecDeque<Batch>,
     bytes: usize,
     /// Streams of which only the last counts, by pool and request.
@@ -46,7 +46,7 @@ pub(super) struct Untold {
     sent_at: Option<Moment>,
 }
 
-impl Untold {
+impl Outbox {
     pub(super) const fn new() -> Self {
         Self {
             batches: VecDeque::new(),
@@ -231,14 +231,14 @@ mod tests {
         News::Progressed { request: request(number), left }
     }
 
-    fn tell(waiting: &mut Untold, ms: u64, news: &[News]) {
-        waiting.tell(at(ms), VERSION, 9, news);
+    fn tell(outbox: &mut Outbox, ms: u64, news: &[News]) {
+        outbox.tell(at(ms), VERSION, 9, news);
     }
 
     /// Takes what is to be sent, by how many batches it is in.
-    fn take(waiting: &mut Untold, ms: u64) -> Vec<Vec<News>> {
+    fn take(outbox: &mut Outbox, ms: u64) -> Vec<Vec<News>> {
         let mut taken = Vec::new();
-        while let Some(Batch { pool, count, bytes, .. }) = waiting.take(at(ms)) {
+        while let Some(Batch { pool, count, bytes, .. }) = outbox.take(at(ms)) {
             let frame = crate::cluster::frame::encode_list(1, pool, None, count, &bytes);
             let Ok(PeerFrame::News { news, .. }) = PeerFrame::decode(&frame) else { panic!() };
             taken.push(news);
@@ -248,53 +248,53 @@ mod tests {
 
     #[test]
     fn what_is_urgent_goes_at_once_and_what_follows_soon_after_together() {
-        let mut waiting = Untold::new();
-        tell(&mut waiting, 10, &[opened(1)]);
-        assert_eq!(take(&mut waiting, 10), [[opened(1)]]);
-        assert_eq!(waiting.due(), Moment::MAX, "nothing is woken for nothing");
-        tell(&mut waiting, 11, &[opened(2)]);
-        tell(&mut waiting, 11, &[opened(3)]);
-        assert_eq!(take(&mut waiting, 11), [[]; 0]);
-        assert_eq!(waiting.due(), at(12));
-        assert_eq!(take(&mut waiting, 12), [[opened(2), opened(3)]]);
+        let mut outbox = Outbox::new();
+        tell(&mut outbox, 10, &[opened(1)]);
+        assert_eq!(take(&mut outbox, 10), [[opened(1)]]);
+        assert_eq!(outbox.due(), Moment::MAX, "nothing is woken for nothing");
+        tell(&mut outbox, 11, &[opened(2)]);
+        tell(&mut outbox, 11, &[opened(3)]);
+        assert_eq!(take(&mut outbox, 11), [[]; 0]);
+        assert_eq!(outbox.due(), at(12));
+        assert_eq!(take(&mut outbox, 12), [[opened(2), opened(3)]]);
     }
 
     #[test]
     fn what_may_wait_goes_along_or_alone_when_its_time_has_come() {
-        let mut waiting = Untold::new();
+        let mut outbox = Outbox::new();
         let begun = |number| News::Begun { request: request(number) };
-        tell(&mut waiting, 0, &[begun(1)]);
-        assert_eq!(take(&mut waiting, 5), [[]; 0]);
-        tell(&mut waiting, 6, &[opened(2)]);
-        assert_eq!(take(&mut waiting, 6), [[opened(2), begun(1)]]);
+        tell(&mut outbox, 0, &[begun(1)]);
+        assert_eq!(take(&mut outbox, 5), [[]; 0]);
+        tell(&mut outbox, 6, &[opened(2)]);
+        assert_eq!(take(&mut outbox, 6), [[opened(2), begun(1)]]);
         let demand = News::Found(FoundOut::Demand { offered: 1, beyond: 0, refused: 0 });
-        tell(&mut waiting, 10, &[begun(2)]);
-        tell(&mut waiting, 29, std::slice::from_ref(&demand));
-        assert_eq!(waiting.due(), at(30));
-        assert_eq!(take(&mut waiting, 30), [[demand, begun(2)]]);
-        assert!(waiting.is_empty() && waiting.bytes() == 0);
+        tell(&mut outbox, 10, &[begun(2)]);
+        tell(&mut outbox, 29, std::slice::from_ref(&demand));
+        assert_eq!(outbox.due(), at(30));
+        assert_eq!(take(&mut outbox, 30), [[demand, begun(2)]]);
+        assert!(outbox.is_empty() && outbox.bytes() == 0);
     }
 
     #[test]
     fn of_the_progress_of_a_stream_the_last_is_told_and_none_of_one_that_is_over() {
-        let mut waiting = Untold::new();
+        let mut outbox = Outbox::new();
         let begun = |number| News::Begun { request: request(number) };
         let ended = News::Ended { request: request(1), came: None };
-        tell(&mut waiting, 0, &[begun(2), progressed(2, 9), progressed(2, 8), progressed(1, 7)]);
-        tell(&mut waiting, 0, &[begun(1), ended.clone()]);
+        tell(&mut outbox, 0, &[begun(2), progressed(2, 9), progressed(2, 8), progressed(1, 7)]);
+        tell(&mut outbox, 0, &[begun(1), ended.clone()]);
         // That it began before it ended is kept, and that it is over comes after that.
-        let [told] = take(&mut waiting, 20).try_into().unwrap();
+        let [told] = take(&mut outbox, 20).try_into().unwrap();
         assert_eq!(told, [begun(1), ended, begun(2), progressed(2, 8)]);
     }
 
     #[test]
     fn however_many_streams_go_on_what_waits_of_them_is_bounded() {
-        let mut waiting = Untold::new();
+        let mut outbox = Outbox::new();
         let streams = u64::try_from(STREAMS_MAX).unwrap();
-        (0..3 * streams).for_each(|it| tell(&mut waiting, 0, &[progressed(it, it)]));
-        assert!(waiting.streams.len() <= STREAMS_MAX);
-        assert!(0 < waiting.bytes(), "and counts against what may wait");
-        let told: usize = take(&mut waiting, 20).iter().map(Vec::len).sum();
+        (0..3 * streams).for_each(|it| tell(&mut outbox, 0, &[progressed(it, it)]));
+        assert!(outbox.streams.len() <= STREAMS_MAX);
+        assert!(0 < outbox.bytes(), "and counts against what may wait");
+        let told: usize = take(&mut outbox, 20).iter().map(Vec::len).sum();
         assert_eq!(told, 3 * STREAMS_MAX);
     }
 }
