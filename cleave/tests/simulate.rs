@@ -170,7 +170,7 @@ fn classes_are_told_apart_in_the_table_and_the_json() {
 #[test]
 fn tenants_that_both_ask_for_too_much_are_served_alike_while_both_wait() {
     let args = ["--scenario", "scenarios/two-tenants.toml", "--policy", "priced"];
-    let more = ["--load", "40", "--prompt-tokens-max", "8192", "--requests", "12000"];
+    let more = ["--load", "40", "--prompt-tokens-max", "8192", "--requests", "36000"];
     let json = json(&[&args[..], &more, &["--seed", "11", "--seeds", "1"]].concat());
     let tenants = json["runs"][0]["tenants"].as_array().expect("it lists them");
     let figures: Vec<f64> = tenants.iter().filter_map(|it| it["contested_mu"].as_f64()).collect();
