@@ -119,6 +119,7 @@ impl News {
                 | FoundOut::Learned(_)
                 | FoundOut::Spent { .. }
                 | FoundOut::Demand { .. }
+                | FoundOut::TurnedAway { .. }
                 | FoundOut::Sized { .. },
             ) => Self::PATIENT,
             Self::Opened(_)
@@ -132,7 +133,13 @@ impl News {
             | Self::Assigned(_)
             | Self::AskedPlan
             | Self::Waiting { .. }
-            | Self::Found(_) => URGENT,
+            | Self::Found(
+                FoundOut::Quarantined { .. }
+                | FoundOut::Acquitted { .. }
+                | FoundOut::Died { .. }
+                | FoundOut::Restarted { .. }
+                | FoundOut::Kept { .. },
+            ) => URGENT,
         }
     }
 

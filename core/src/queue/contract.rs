@@ -12,7 +12,7 @@ use crate::domain::Moment;
 
 use super::bucket::{Allowance, Use};
 use super::line::Tenant;
-use super::over::{OverContract, Unit};
+use super::over::{OverContract, RETRY_AFTER_MIN, Unit};
 use super::work::Work;
 
 /// A request in the unit its allowance counts in, so that a rate of one in some minutes works too.
@@ -159,8 +159,9 @@ impl ContractAccount {
             (Unit::Requests, self.requests, REQUEST),
         ];
         let over = asked.map(|(unit, it, amount)| Some(unit.over(&it?, amount)));
-        let first = over.into_iter().flatten().max_by_key(|it| it.retry_after);
-        OverContract { is_hard: self.limits.is_hard, ..first.unwrap_or_default() }
+        let first = over.into_iter().flatten().max_by_key(|it| it.retry_after).unwrap_or_default();
+        let retry_after = first.retry_after.max(RETRY_AFTER_MIN);
+        OverContract { is_hard: self.limits.is_hard, retry_after, ..first }
     }
 
     /// Counts a stream that has used `work` and `tokens` by now; it holds more once it is past its

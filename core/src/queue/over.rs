@@ -10,7 +10,7 @@ use super::contract::REQUEST;
 use super::work::Work;
 
 /// The least that a refused client is told to wait.
-const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+pub(super) const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 
 /// The limit of a contract that a request meets first, and how it stood then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,7 +56,7 @@ impl Unit {
             used: self.shown(allowance.missing()),
             needed: self.shown(amount),
             is_hard: false,
-            retry_after: allowance.ready_in(amount).max(RETRY_AFTER_MIN),
+            retry_after: allowance.ready_in(amount),
         }
     }
 

@@ -239,6 +239,18 @@ fn beyond_all_limits_is_best_effort_and_takes_nothing() {
 }
 
 #[test]
+fn the_limit_that_is_named_is_the_one_that_is_short_however_little() {
+    let all =
+        Limits { work_per_min: Some(mu(60.0)), requests_per_min: Some(1_200), ..Limits::default() };
+    let mut account = ContractAccount::new(at(0), all);
+    let held = account.reserve(at(0), mu(3.0), 1);
+    assert_eq!(held.usage, Use::Guaranteed);
+    // What is missing is there in 0.3 s, and clients are told to wait a second at least.
+    let over = account.over(mu(0.3), 1);
+    assert_eq!((over.limit, over.retry_after), ("mu", Duration::from_secs(1)));
+}
+
+#[test]
 fn reloading_keeps_the_books_of_those_who_stay() {
     let mut contracts = Contracts::default();
     contracts.reset(at(0), [(Tenant(1), limits(60.0, 0)), (Tenant(2), limits(60.0, 0))]);

@@ -306,7 +306,8 @@ impl Admission {
         parked.is_some()
     }
 
-    /// Counts a request that is refused before it could wait. Returns what marks it if that is for lack of room.
+    /// Counts a request that is refused before it could wait. Returns what marks it if that is for lack of replicas
+    /// that take it.
     pub(super) fn count_refused(
         &mut self,
         now: Moment,

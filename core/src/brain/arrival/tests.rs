@@ -36,8 +36,13 @@ impl Bench {
     }
 
     fn divided(replicas: u32, line: LineSettings, subsets: SubsetSettings) -> Self {
-        let settings =
-            Settings { policy: PolicyKind::PRICED, line, subsets, ..Settings::default() };
+        Self::with(
+            replicas,
+            Settings { policy: PolicyKind::PRICED, line, subsets, ..Settings::default() },
+        )
+    }
+
+    fn with(replicas: u32, settings: Settings) -> Self {
         let now = Moment::ZERO + Duration::from_secs(1_000);
         let mut bench = Self { brain: Brain::new(settings), now, requests: 0 };
         for number in 0..replicas {

@@ -115,9 +115,8 @@ impl Placement {
         if candidates.list.is_empty() {
             return Err(Unpicked::None);
         }
-        if due == Due::default()
-            && let Some(it) = self.worth_the_wait(ask, candidates, &has_room, is_near)
-        {
+        if let Some(it) = self.worth_the_wait(ask, candidates, due, &has_room, &is_near) {
+            candidates.list.retain(|it| has_room(it.id) || is_near(it.id));
             self.subsets.on_picked(&candidates.selection, it.place);
             return Ok(it.id);
         }
@@ -137,13 +136,15 @@ impl Placement {
         Ok(candidates.list[chosen].id)
     }
 
-    /// Finds the candidate without room that costs clearly less than all with room, where the policy prices them. A
-    /// prompt that lies in its cache may cost ten times as much elsewhere; sent there, it and what it
-    /// pushes out of that cache would make the overload that it was to escape.
+    /// Finds the candidate without room that costs clearly less than all with room; under a policy that prices nothing
+    /// and keeps sessions, the session's own. A prompt that lies in its cache may cost ten times as much
+    /// elsewhere; sent there, it and what it pushes out of that cache would make the overload that it was to
+    /// escape.
     fn worth_the_wait(
         &mut self,
         ask: &Ask<'_>,
         candidates: &mut Candidates,
+        due: Due,
         has_room: impl Fn(ReplicaId) -> bool,
         is_near: impl Fn(ReplicaId) -> bool,
     ) -> Option<Candidate> {
@@ -152,12 +153,21 @@ impl Placement {
             return None;
         }
         self.weigh(ask, candidates);
+        let is_near = |it: &Candidate| {
+            let first_token_ms = candidates.ttft_ms(it.id);
+            is_near(it.id) && due.can_be_met(ask.now, it.load.wait_ms, first_token_ms)
+        };
+        if candidates.terms.is_empty() {
+            let home = self.sessions.home(ask.now, ask.key);
+            let home = home.filter(|it| self.policy.keeps_sessions() && !has_room(*it))?;
+            return candidates.list.iter().copied().find(|it| it.id == home && is_near(it));
+        }
         let (mut with_room_ms, mut near_ms, mut nearest) = (f64::INFINITY, f64::INFINITY, None);
         for it in &candidates.list {
             let Some(price_ms) = candidates.price_ms(it.id) else { continue };
             if has_room(it.id) {
                 with_room_ms = with_room_ms.min(price_ms);
-            } else if price_ms < near_ms && is_near(it.id) {
+            } else if price_ms < near_ms && is_near(it) {
                 (near_ms, nearest) = (price_ms, Some(*it));
             }
         }

@@ -45,17 +45,26 @@ fn what_a_request_waited_for_is_known_without_a_mark() {
 /// turn of that session and a new session, which both wait. Returns the replicas, first the one with the
 /// cache, then what is read at the other, then the two that wait.
 fn two_that_wait(bench: &mut Bench) -> ([ReplicaId; 2], u64, [u64; 2]) {
-    let (first, verdicts) = bench.arrive(7, LONG, of(1, 1));
+    two_that_wait_with(bench, LONG, of(1, 1))
+}
+
+/// The same with a turn of `turn` tokens by `claim`.
+fn two_that_wait_with(
+    bench: &mut Bench,
+    turn: u32,
+    claim: Claim,
+) -> ([ReplicaId; 2], u64, [u64; 2]) {
+    let (first, verdicts) = bench.arrive(7, turn, of(1, 1));
     let home = verdicts[0].1.unwrap();
     bench.answer(first);
-    bench.end(first, Usage { input: Some(LONG), output: Some(1), cached: Some(0) });
+    bench.end(first, Usage { input: Some(turn), output: Some(1), cached: Some(0) });
     let read: Vec<(u64, ReplicaId)> = [8, 9]
         .map(|it| bench.arrive(it, 24_000, of(1, 1)).1[0])
         .map(|(request, placed)| (request, placed.unwrap()))
         .into();
     let (elsewhere, other) = read.into_iter().find(|it| it.1 != home).expect("each reads one");
-    let waiting = [(7, LONG), (10, 1_000)].map(|(session, tokens)| {
-        let (request, verdicts) = bench.arrive(session, tokens, of(1, 1));
+    let waiting = [(7, turn, claim), (10, 1_000, of(1, 1))].map(|(session, tokens, claim)| {
+        let (request, verdicts) = bench.arrive(session, tokens, claim);
         assert_eq!(verdicts, [], "both replicas read");
         request
     });
@@ -69,6 +78,35 @@ fn a_request_waits_where_its_cache_is_rather_than_be_read_whole_elsewhere() {
     let mut verdicts = bench.answer(read);
     verdicts.sort_by_key(|it| it.0);
     assert_eq!(verdicts, [(turn, Ok(home)), (fresh, Ok(other))]);
+}
+
+#[test]
+fn a_request_with_a_deadline_waits_where_its_cache_is_while_it_is_in_time_there() {
+    let mut bench = Bench::new(2, holding());
+    let first_token_by = Some(bench.now + Duration::from_secs(4));
+    let claim = Claim { first_token_by, ..of(1, 1) };
+    let ([home, _], read, [turn, _]) = two_that_wait_with(&mut bench, LONG, claim);
+    let verdicts = bench.answer(read);
+    assert!(verdicts.contains(&(turn, Ok(home))), "elsewhere it is late: {verdicts:?}");
+}
+
+#[test]
+fn a_small_cache_is_not_worth_a_wait() {
+    let mut bench = Bench::new(2, holding());
+    let ([_, other], read, [turn, _]) = two_that_wait_with(&mut bench, 2_000, of(1, 1));
+    let verdicts = bench.answer(read);
+    assert!(verdicts.contains(&(turn, Ok(other))), "{verdicts:?}");
+}
+
+#[test]
+fn without_prices_a_session_waits_for_its_own_replica() {
+    let line = holding();
+    let settings = Settings { policy: PolicyKind::SESSION, line, ..Settings::default() };
+    let mut bench = Bench::with(2, settings);
+    let ([home, other], read, [turn, fresh]) = two_that_wait(&mut bench);
+    let verdicts = bench.answer(read);
+    assert!(verdicts.contains(&(turn, Ok(home))), "{verdicts:?}");
+    assert!(verdicts.contains(&(fresh, Ok(other))), "{verdicts:?}");
 }
 
 #[test]
