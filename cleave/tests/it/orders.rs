@@ -148,6 +148,12 @@ async fn every_order_and_reload_is_written_down_and_one_that_cannot_be_is_refuse
     assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
 }
 
+/// Has the router meet a full disk, once, when it writes beside this file.
+fn fill_disk(router: &Router, file: &Path) {
+    let beside = file.with_extension(format!("{}.new", router.process.id()));
+    std::os::unix::fs::symlink("/dev/full", beside).unwrap();
+}
+
 #[tokio::test]
 async fn an_order_that_a_restart_would_forget_is_refused_until_there_is_room_for_it() {
     let replica = Scripted::answering(json_answer(200, "{}")).await;
@@ -164,7 +170,7 @@ async fn an_order_that_a_restart_would_forget_is_refused_until_there_is_room_for
     let drain = format!("/drain/{}", replica.address);
     for (path, mark) in [("/assignment/freeze", "/frozen"), (&drain, "/replicas/0/drained")] {
         // What is written beside the file meets a full disk, once.
-        std::os::unix::fs::symlink("/dev/full", file.with_extension("new")).unwrap();
+        fill_disk(&router, &file);
         let kept = std::fs::read(&file).ok();
         let lines = std::fs::read_to_string(&audit).unwrap_or_default();
         let order = Request::post(path, "");
