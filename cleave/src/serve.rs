@@ -216,6 +216,7 @@ impl Serve {
                     for setting in config::changes_static(&running, &new) {
                         warn!(setting, "changed in the file, needs a restart");
                     }
+                    config::renew_tls(&running, &new);
                     membership.configure(&new);
                     if files != new.files {
                         files.clone_from(&new.files);

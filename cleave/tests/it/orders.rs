@@ -148,6 +148,53 @@ async fn every_order_and_reload_is_written_down_and_one_that_cannot_be_is_refuse
     assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
 }
 
+/// Has the router meet a full disk, once, when it writes beside this file.
+fn fill_disk(router: &Router, file: &Path) {
+    let beside = file.with_extension(format!("{}.new", router.process.id()));
+    std::os::unix::fs::symlink("/dev/full", beside).unwrap();
+}
+
+#[tokio::test]
+async fn an_order_that_takes_one_back_is_in_force_also_with_a_full_disk_and_says_what_a_restart_does()
+ {
+    let replica = Scripted::answering(json_answer(200, "{}")).await;
+    let folder = Folder::new("back");
+    let settings = format!("policy = \"priced\"\nsubsets.state_dir = \"{}\"", folder.0.display());
+    let router = Router::start(&[replica.url()], &settings).await;
+    assert_eq!(router.ask(&Request::chat("hi")).await.status(), 200);
+    let file = folder.0.join("orders-0-default.json");
+    let mut news = News::after(router.admin, 0).await;
+    let page = ask(router.admin, &Request::get("/assignment")).await.json();
+    let workload = page["pools"][0]["workloads"][0]["workload"].as_str().unwrap().to_owned();
+    let pin = format!("/assignment/pin/default/{workload}");
+    let drain = format!("/drain/{}", replica.address);
+    let undrain = format!("/undrain/{}", replica.address);
+    for (give, body, take_back, mark) in [
+        ("/assignment/freeze", String::new(), "/assignment/unfreeze", "/frozen"),
+        (&drain, String::new(), &undrain, "/replicas/0/drained"),
+        (&pin, format!("[\"{}\"]", replica.address), &pin, "/pins/0"),
+    ] {
+        assert_eq!(ask(router.admin, &Request::post(give, body)).await.status(), 200);
+        let kept = std::fs::read(&file).unwrap();
+        fill_disk(&router, &file);
+        let order = Request::post(take_back, "");
+        let answer = ask(router.admin, &order).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        for part in ["not_kept: ", file.to_str().unwrap(), "is in force", "a restart brings back"] {
+            assert!(answer.text().contains(part), "{part}: {}", answer.text());
+        }
+        let told = news.until(|it| it.state == "not_kept").await;
+        assert!(told.alert, "{told:?}");
+        assert!(told.detail.is_some_and(|it| it.contains(": in force until a restart: ")));
+        let page = ask(router.admin, &Request::get("/status")).await.json();
+        assert!(page["pools"][0].pointer(mark).is_none_or(Json::is_null), "{page}");
+        assert_eq!(std::fs::read(&file).unwrap(), kept, "a restart brings it back");
+        let again = ask(router.admin, &order).await;
+        assert!(again.status() == 200 && !again.text().contains("restart"), "{}", again.text());
+        assert_ne!(std::fs::read(&file).unwrap(), kept);
+    }
+}
+
 #[tokio::test]
 async fn an_order_that_a_restart_would_forget_is_refused_until_there_is_room_for_it() {
     let replica = Scripted::answering(json_answer(200, "{}")).await;
@@ -164,7 +211,7 @@ async fn an_order_that_a_restart_would_forget_is_refused_until_there_is_room_for
     let drain = format!("/drain/{}", replica.address);
     for (path, mark) in [("/assignment/freeze", "/frozen"), (&drain, "/replicas/0/drained")] {
         // What is written beside the file meets a full disk, once.
-        std::os::unix::fs::symlink("/dev/full", file.with_extension("new")).unwrap();
+        fill_disk(&router, &file);
         let kept = std::fs::read(&file).ok();
         let lines = std::fs::read_to_string(&audit).unwrap_or_default();
         let order = Request::post(path, "");

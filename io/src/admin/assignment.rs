@@ -245,14 +245,15 @@ pub(super) async fn undrain(
 }
 
 fn for_all(router: &Router, by: &Operator, order: impl Fn() -> Order, done: &str) -> Said {
-    let mut given = Vec::new();
+    let (mut given, mut notes) = (Vec::new(), String::new());
     for pool in router.pools().iter() {
-        if let Err(error) = router.order(pool, order(), &by.name) {
-            return refused(&error, &given);
+        match router.order(pool, order(), &by.name) {
+            Ok(unkept) => notes.extend(unkept.map(|it| format!("{it}\n"))),
+            Err(error) => return refused(&error, &given),
         }
         given.push(pool.name.clone());
     }
-    (StatusCode::OK, format!("{done}{}", kept_note(router)))
+    (StatusCode::OK, format!("{done}{notes}{}", kept_note(router)))
 }
 
 /// Says so where an order is not kept over a restart of all routers, though it should be, or of this one.
@@ -283,11 +284,12 @@ fn for_replica(
     order: impl Fn(cleave_core::domain::ReplicaId) -> Order,
     done: &str,
 ) -> Said {
-    let mut given = Vec::new();
+    let (mut given, mut notes) = (Vec::new(), String::new());
     for pool in router.pools().iter() {
         if let Some(replica) = pool.find(address) {
-            if let Err(error) = router.order(pool, order(replica), &by.name) {
-                return refused(&error, &given);
+            match router.order(pool, order(replica), &by.name) {
+                Ok(unkept) => notes.extend(unkept.map(|it| format!("{it}\n"))),
+                Err(error) => return refused(&error, &given),
             }
             given.push(pool.name.clone());
         }
@@ -295,7 +297,7 @@ fn for_replica(
     if given.is_empty() {
         (StatusCode::NOT_FOUND, format!("there is no replica {address}\n"))
     } else {
-        (StatusCode::OK, format!("{address} {done}\n{}", kept_note(router)))
+        (StatusCode::OK, format!("{address} {done}\n{notes}{}", kept_note(router)))
     }
 }
 
@@ -350,7 +352,10 @@ pub(super) async fn pin(
         count => format!("pinned to {count} replicas\n"),
     };
     match router.order(pool, Order::Pin { workload: id, replicas }, &by.name) {
-        Ok(()) => (StatusCode::OK, format!("{said}{}", kept_note(&router))),
+        Ok(unkept) => {
+            let note = unkept.map(|it| format!("{it}\n")).unwrap_or_default();
+            (StatusCode::OK, format!("{said}{note}{}", kept_note(&router)))
+        }
         Err(error) => refused(&error, &[]),
     }
 }

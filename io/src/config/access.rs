@@ -12,7 +12,7 @@ use super::read_bytes;
 use super::trust::settle_secret;
 use crate::admin::Secret;
 use crate::replicas::{Access, EngineKey, Origin};
-use crate::tls::{EngineTls, EngineTlsFiles, ServerTls, ShownTo, TlsError};
+use crate::tls::{EngineTls, EngineTlsFiles, RenewableTls, ServerTls, ShownTo, TlsError};
 
 /// What was said at one level of the file.
 #[derive(Default)]
@@ -110,11 +110,12 @@ pub(super) fn read_engine_tls(
     section: EngineTlsSection,
     shown_to: ShownTo,
     findings: &mut Findings,
-) -> Option<Arc<EngineTls>> {
+) -> Option<RenewableTls> {
     let files = settle_files(section, path, findings);
     let read = EngineTlsBook::default().read(&files, shown_to, findings);
     let remedy = "give PEM files that can be read: ca for the CA that signs its certificate";
-    read.map_err(|message| findings.report(path, Wrong::new(message, remedy))).ok()
+    let read = read.map_err(|message| findings.report(path, Wrong::new(message, remedy)));
+    read.ok().map(RenewableTls::new)
 }
 
 fn settle_files(raw: EngineTlsSection, path: &str, findings: &mut Findings) -> EngineTlsFiles {

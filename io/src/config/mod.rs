@@ -35,7 +35,7 @@ use toml::Value;
 
 pub use problem::{Place, Problem, Problems};
 pub use reference::reference;
-pub use reload::changes_static;
+pub use reload::{changes_static, renew_tls};
 
 use crate::discovery::Source;
 use crate::tls::OwnCertificate;

@@ -3,6 +3,7 @@
 //! to it is worth a warning that names it.
 
 use super::{Config, record};
+use crate::coordination::{EtcdSettings, StoreSettings};
 use crate::proxy::{Limits, PoolSettings, ProxySettings, Timeouts};
 use crate::telemetry::{RecordSettings, TraceSettings};
 
@@ -48,6 +49,30 @@ pub fn changes_static(old: &Config, new: &Config) -> Vec<&'static str> {
     names.sort_unstable();
     names.dedup();
     names
+}
+
+/// Has the clients of the collector and of the store, which hold the settings that were `running` from the start, go on
+/// with files that were read again. What is to go elsewhere needs a restart.
+pub fn renew_tls(running: &Config, new: &Config) {
+    if let (Some(old), Some(new)) = (&running.proxy.traces, &new.proxy.traces)
+        && old.endpoint == new.endpoint
+        && let (Some(old), Some(new)) = (&old.tls, &new.tls)
+    {
+        old.renew(new);
+    }
+    if let (Some(old), Some(new)) = (etcd(running), etcd(new))
+        && old.endpoints == new.endpoints
+        && let (Some(old), Some(new)) = (&old.tls, &new.tls)
+    {
+        old.renew(new);
+    }
+}
+
+fn etcd(config: &Config) -> Option<&EtcdSettings> {
+    match config.cluster.as_ref()?.store.as_ref()? {
+        StoreSettings::Etcd(it) => Some(it),
+        StoreSettings::Kubernetes(_) => None,
+    }
 }
 
 /// Tells whether traces are to go elsewhere, or otherwise. TLS that was read again is the same for that.

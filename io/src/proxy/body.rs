@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderValue, Response, header};
 use http_body::{Frame, SizeHint};
 
 use super::client::Busy;
@@ -39,6 +39,17 @@ impl Body {
             Content::Text(text) => text.unwrap_or_default(),
             Content::Relay(_) => Bytes::new(),
         }
+    }
+
+    /// Leaves a text of our own out of an answer to HEAD and says how long it is: hyper does that over HTTP/1 alone, and
+    /// over HTTP/2 a body after such an answer is against the protocol.
+    pub(super) fn without_text(answer: Response<Self>) -> Response<Self> {
+        let (mut parts, mut body) = answer.into_parts();
+        if let Content::Text(text) = &mut body.content {
+            let length = text.take().map_or(0, |it| it.len());
+            parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        Response::from_parts(parts, body)
     }
 
     /// Notes that an answer begins, and that the request is over when it ends.

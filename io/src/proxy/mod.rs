@@ -64,7 +64,7 @@ pub(crate) use panics::{Panicked, contained};
 pub use peer_desk::{PeerDesk, PeerQuestion};
 pub use picked::{BodyState, Destination, HeaderChanges, OwnAnswer, PickedRequest, Picking};
 pub use pool::{LiveMember, Pool, ScaledReplica};
-pub use router::{NotAudited, NotKept, NotOrdered, NotRecorded, Router};
+pub use router::{NotAudited, NotKept, NotOrdered, NotRecorded, OnlyInForce, Router};
 pub use salts::CacheSecret;
 pub use scale::{
     Actuator, KubernetesScale, LedSize, ScaleBoard, ScaleCommand, ScaleKind, ScaleMode, ScalePoint,

@@ -153,32 +153,38 @@ pub(super) fn read(file: &Path) -> io::Result<StandingOrders> {
 pub(super) struct StagedOrders {
     beside: PathBuf,
     file: PathBuf,
+    is_placed: bool,
 }
 
 impl StagedOrders {
-    /// Writes orders beside their file, so that a crash leaves the old ones whole.
+    /// Writes orders beside their file, so that a crash leaves the old ones whole. They outlast the process, not the loss
+    /// of power: that would need a sync, and a slow disk would stall the thread, which accepts and probes too. A full
+    /// disk is told by the write.
     pub(super) fn write(file: &Path, orders: &StandingOrders) -> io::Result<Self> {
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
         }
-        let staged = Self { beside: file.with_extension("new"), file: file.to_owned() };
+        // A router and its successor may both write orders of the same pool at the same time.
+        let beside = file.with_extension(format!("{}.new", std::process::id()));
+        let staged = Self { beside, file: file.to_owned(), is_placed: false };
         let mut written = fs::File::create(&staged.beside)?;
         written.write_all(&serde_json::to_vec_pretty(orders)?)?;
-        // Some file systems say only now that they are full.
-        written.sync_all()?;
         Ok(staged)
     }
 
     /// Puts them in place of the orders before.
-    pub(super) fn put_in_place(self) -> io::Result<()> {
-        fs::rename(&self.beside, &self.file)
+    pub(super) fn put_in_place(mut self) -> io::Result<()> {
+        fs::rename(&self.beside, &self.file)?;
+        self.is_placed = true;
+        Ok(())
     }
 }
 
 impl Drop for StagedOrders {
     fn drop(&mut self) {
-        // It is not there any more where it was put in place.
-        _ = fs::remove_file(&self.beside);
+        if !self.is_placed {
+            _ = fs::remove_file(&self.beside);
+        }
     }
 }
 
@@ -201,6 +207,12 @@ mod tests {
         drop(StagedOrders::write(&file, &StandingOrders::default()).unwrap());
         assert_eq!(read(&file).unwrap(), frozen, "the order was refused");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        // Another process is about to put its orders in place: neither is in the other's way.
+        let other = file.with_extension("new");
+        fs::write(&other, "{}").unwrap();
+        StagedOrders::write(&file, &frozen).unwrap().put_in_place().unwrap();
+        drop(StagedOrders::write(&file, &frozen).unwrap());
+        assert_eq!(fs::read_to_string(&other).unwrap(), "{}");
         // A file where a folder should be: nothing can be written there.
         assert!(StagedOrders::write(&file.join("x.json"), &frozen).is_err());
         fs::remove_dir_all(&folder).unwrap();

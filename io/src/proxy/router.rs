@@ -10,7 +10,7 @@ mod probing;
 mod recording;
 mod scaling;
 
-pub use ordering::{NotAudited, NotKept, NotOrdered};
+pub use ordering::{NotAudited, NotKept, NotOrdered, OnlyInForce};
 pub use recording::NotRecorded;
 
 use std::collections::{BTreeMap, BTreeSet};

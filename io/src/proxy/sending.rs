@@ -112,6 +112,7 @@ async fn send(
         }
         (opened, _) => opened?,
     };
+    member.on_connected();
     fresh.exchange(&visit.asked.method, head, outgoing(), timeouts.first_byte).await
 }
 
@@ -129,7 +130,10 @@ pub(super) async fn pass(
         let access = member.access();
         let target = Target { origin: &member.origin, access: &access };
         match Connection::open(target, timeouts.connect).await {
-            Ok(connection) => break (connection, access),
+            Ok(connection) => {
+                member.on_connected();
+                break (connection, access);
+            }
             Err(last) => {
                 let placed = visit.place_again(failure_to_send(&member, &last)).await;
                 let tries = visit.tries();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cleave_core::protocol::Api;
 use futures_util::FutureExt as _;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -224,9 +224,11 @@ fn answer(
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Body>, io::Error>> {
     let (router, busy) = (Arc::clone(&worker.router), Busy::new(&client, request.version()));
+    let is_head = request.method() == Method::HEAD;
     let exchange = contained(Box::pin(exchange(worker, client, request)));
     async move {
         let answer = exchange.await.unwrap_or_else(|_| failed(&router));
+        let answer = if is_head { Body::without_text(answer) } else { answer };
         Ok(Body::begin(answer, busy))
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use rustls::pki_types::{IpAddr, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
@@ -95,6 +96,33 @@ impl fmt::Debug for EngineTls {
 impl PartialEq for EngineTls {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(self.connector.config(), other.connector.config())
+    }
+}
+
+/// TLS to a server that is used for as long as the router runs. All clones go on with what was read last.
+#[derive(Clone, Debug)]
+pub struct RenewableTls(Arc<ArcSwap<EngineTls>>);
+
+impl RenewableTls {
+    pub fn new(tls: Arc<EngineTls>) -> Self {
+        Self(Arc::new(ArcSwap::new(tls)))
+    }
+
+    /// For a connection that is made now.
+    pub fn current(&self) -> Arc<EngineTls> {
+        self.0.load_full()
+    }
+
+    /// Takes up what was read again.
+    pub fn renew(&self, new: &Self) {
+        self.0.store(new.current());
+    }
+}
+
+/// As equal as what was read last.
+impl PartialEq for RenewableTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.current() == other.current()
     }
 }
 

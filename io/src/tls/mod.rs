@@ -12,7 +12,7 @@ mod validity;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use client::{EngineTls, EngineTlsFiles};
+pub use client::{EngineTls, EngineTlsFiles, RenewableTls};
 pub use expiry::{Expiry, ExpiryWatch, OwnCertificate, ShownTo};
 pub use peer::{PeerTls, PeerTlsFiles};
 pub use server::ServerTls;

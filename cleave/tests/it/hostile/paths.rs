@@ -1,7 +1,10 @@
 //! Paths that mean one thing here and another to the server behind: refused before anything is decided.
 
+use http_body_util::BodyExt as _;
+use tokio::net::TcpStream;
+
 use super::sound;
-use crate::support::{Request, Router, Scripted, Wire, eventually, json_answer};
+use crate::support::{Http2, Request, Router, Scripted, Wire, eventually, json_answer};
 
 const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 
@@ -239,5 +242,25 @@ async fn the_head_of_what_the_router_answers_itself_is_its_own_too() {
         assert_eq!(head.header("content-length"), got.header("content-length"), "{path}");
         client.closed().await;
     }
+    assert_eq!(replica.hits(), 0);
+}
+
+#[tokio::test]
+async fn the_head_of_the_router_s_own_answers_has_no_body_over_http2_either() {
+    let (router, replica) = sound("").await;
+    let mut client = Http2::over(TcpStream::connect(router.address).await.unwrap()).await;
+    for (path, status) in
+        [("/v1/models", 200), ("/v1/models/m", 200), ("/health", 200), ("/v1/models/x", 404)]
+    {
+        let got = client.send("GET", path, "").await;
+        let length = got.into_body().collect().await.unwrap().to_bytes().len();
+        let head = client.send("HEAD", path, "").await;
+        assert_eq!(head.status(), status, "{path}");
+        assert!(0 < length && head.headers()["content-length"] == length.to_string(), "{path}");
+        assert!(head.into_body().collect().await.unwrap().to_bytes().is_empty(), "{path}");
+    }
+    let refused = client.send("HEAD", "/metrics", "").await;
+    assert_eq!(refused.status(), 404);
+    assert!(refused.into_body().collect().await.unwrap().to_bytes().is_empty());
     assert_eq!(replica.hits(), 0);
 }

@@ -40,7 +40,19 @@ impl Http2 {
 
     /// Posts a JSON body and waits for the head of its answer.
     pub(crate) async fn post(&mut self, path: &str, body: &str) -> Response<Incoming> {
-        let request = Request::post(format!("http://router{path}"))
+        self.send("POST", path, body).await
+    }
+
+    /// Asks with any method and waits for the head of the answer.
+    pub(crate) async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Response<Incoming> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://router{path}"))
             .header("content-type", "application/json")
             .body(Full::from(body.to_owned()))
             .unwrap();

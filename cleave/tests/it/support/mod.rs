@@ -19,7 +19,7 @@ pub(crate) use kubernetes::{ApiServer, Mood, PodSpec};
 pub(crate) use news::{Happened, News};
 pub(crate) use process::{Mock, Router, Status, config};
 pub(crate) use script::{Exchange, Requests, Scripted, deaf, json_answer, sse_head};
-pub(crate) use tap::{Authority, Tap};
+pub(crate) use tap::{Authority, Identity, Tap};
 pub(crate) use wire::{Head, Wire};
 
 use std::time::{Duration, Instant};

@@ -86,6 +86,10 @@ impl Process {
         self.stalled.store(stalls, Relaxed);
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal by its name, as in TERM.
     pub(crate) fn signal(&self, name: &str) {
         // The shell has a `kill` of its own everywhere, and tests may use no unsafe code.

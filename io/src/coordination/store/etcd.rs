@@ -257,6 +257,7 @@ impl EtcdClient {
         let Some(tls) = self.settings.tls.as_ref().filter(|_| is_secure(endpoint)) else {
             return self.begin(stream).await;
         };
+        let tls = tls.current();
         let name = tls.server_name(host).ok_or_else(|| io::ErrorKind::InvalidInput.into());
         let connector = tls.connector_for(b"h2");
         let secure = connector.connect(name.map_err(failed)?, stream).await.map_err(failed)?;

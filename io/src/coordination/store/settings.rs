@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
 
-use crate::tls::EngineTls;
+use crate::tls::RenewableTls;
 
 /// Which store routers share.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +58,7 @@ pub struct EtcdSettings {
     /// `http://` or `https://`, one or more; the next one is tried when one does not answer.
     pub endpoints: Vec<Uri>,
     /// How endpoints under `https://` are checked.
-    pub tls: Option<Arc<EngineTls>>,
+    pub tls: Option<RenewableTls>,
     pub user: Option<EtcdUser>,
     /// What the name of every key begins with.
     pub prefix: String,

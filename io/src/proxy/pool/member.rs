@@ -2,7 +2,7 @@
 //! wait for it, what it says of itself. Whether it may be used is the brain's to know.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use cleave_core::domain::{Moment, Place, ProcessAge, ReplicaId};
@@ -10,6 +10,7 @@ use cleave_core::protocol::Model;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::troubles::Troubles;
 use crate::proxy::flow::ReplicaFlow;
 use crate::proxy::settings::{Hosting, ReplicaSettings};
 use crate::replicas::{Access, Origin, Trouble};
@@ -47,8 +48,7 @@ pub(in crate::proxy) struct Member {
     denied: AtomicU64,
     /// What it refuses the router's key for, by bits.
     denying: AtomicU8,
-    /// What the last probe found wrong, and how many in a row found something.
-    trouble: Mutex<(u32, Option<Trouble>)>,
+    troubles: Mutex<Troubles>,
     was_up: AtomicBool,
     /// When a byte last came from it, in the clock's nanoseconds; 0 for never.
     last_byte: AtomicU64,
@@ -80,7 +80,7 @@ impl Member {
         metrics: ReplicaHandles,
     ) -> Arc<Self> {
         let (origin, hosting) = (replica.origin.clone(), Mutex::new(replica.hosting.clone()));
-        let (denied, denying, trouble, was_up) = Default::default();
+        let (denied, denying, troubles, was_up) = Default::default();
         let (last_byte, awaited, models, birth, gone, probe_now) = Default::default();
         let place = Place::of(origin.as_str());
         let access = ArcSwap::from_pointee(replica.access.clone());
@@ -93,7 +93,7 @@ impl Member {
             access,
             denied,
             denying,
-            trouble,
+            troubles,
             was_up,
             last_byte,
             awaited,
@@ -160,26 +160,30 @@ impl Member {
     /// Notes what a probe found, if anything was wrong. Tells whether operators should be told of a replica that
     /// never came up: after its first probe, then after twice as many each time.
     pub(in crate::proxy) fn on_probed(&self, found: Option<&Trouble>) -> bool {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(found) = found else {
-            *trouble = (0, None);
+        let in_row = self.troubles().on_probed(found);
+        if in_row == 0 {
             self.was_up.store(true, Relaxed);
-            return false;
-        };
-        let count = trouble.0.saturating_add(1);
-        *trouble = (count, Some(found.clone()));
-        !self.was_up.load(Relaxed) && count.is_power_of_two()
+        }
+        !self.was_up.load(Relaxed) && in_row.is_power_of_two()
     }
 
     /// Notes why it could not be connected to for something else than a probe.
     pub(in crate::proxy) fn note_trouble(&self, found: &Trouble) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.1 = Some(found.clone());
+        self.troubles().on_try_failed(found);
     }
 
-    /// What was last found wrong; nothing once a probe found nothing.
+    /// Notes that it could be connected to for something else than a probe.
+    pub(in crate::proxy) fn on_connected(&self) {
+        self.troubles().on_connected();
+    }
+
+    /// What was last found wrong, if it still is.
     pub(in crate::proxy) fn trouble(&self) -> Option<Trouble> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+        self.troubles().last().cloned()
+    }
+
+    fn troubles(&self) -> MutexGuard<'_, Troubles> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(in crate::proxy) fn denied_total(&self) -> u64 {

@@ -13,6 +13,7 @@ mod scaling;
 mod tests;
 #[cfg(test)]
 mod trap;
+mod troubles;
 mod verdict;
 mod views;
 

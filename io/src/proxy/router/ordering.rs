@@ -43,6 +43,15 @@ pub struct NotKept {
     error: io::Error,
 }
 
+/// An order that takes another one back, and that a restart would forget. It is in force: what it gives back may be
+/// needed while the disk is full.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "not_kept: the order is in force, but could not be written to {}: {}; a restart brings back the order that it \
+     takes back: make room there, and give it again", .0.file.display(), .0.error
+)]
+pub struct OnlyInForce(NotKept);
+
 /// Why an order is not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOrdered {
@@ -54,24 +63,43 @@ pub enum NotOrdered {
 
 impl Router {
     /// Carries out an order about a pool, given by the token of that name. One that cannot be written down, or that a
-    /// restart would forget, is not carried out.
-    pub fn order(&self, pool: &Pool, order: Order, by: &str) -> Result<(), NotOrdered> {
-        let Some(entry) = audit_entry(pool, &order, by) else { return Ok(()) };
+    /// restart would forget, is not carried out; one that takes another back is carried out also where a restart would
+    /// forget it, and says so.
+    pub fn order(
+        &self,
+        pool: &Pool,
+        order: Order,
+        by: &str,
+    ) -> Result<Option<OnlyInForce>, NotOrdered> {
+        let Some(entry) = audit_entry(pool, &order, by) else { return Ok(None) };
         let given = Given::now(by.to_owned());
         let orders = pool.orders_with(&order, given.clone());
         // On the disk before it is in the audit file, which is to have no order that is refused.
-        let staged = self.stage(pool, &orders).map_err(|it| self.told(it, &entry))?;
+        let staged = match self.stage(pool, &orders) {
+            Err(error) if !takes_back(&order) => {
+                return Err(self.told(error, &entry, false).into());
+            }
+            staged => staged,
+        };
         self.write_down(&entry)?;
-        if let Some(Err(error)) = staged.map(StagedOrders::put_in_place) {
-            _ = self.audit.write(&AuditEntry {
-                order: "not kept",
-                of: Some(words(&entry)),
-                ..entry.clone()
-            });
-            return Err(self.told(self.not_kept(pool, error), &entry).into());
-        }
+        let kept = staged.and_then(|staged| {
+            let placed = staged.map_or(Ok(()), StagedOrders::put_in_place);
+            placed.map_err(|error| self.not_kept(pool, error))
+        });
+        let only_in_force = match kept.map_err(|it| self.told(it, &entry, takes_back(&order))) {
+            Ok(()) => None,
+            Err(error) if takes_back(&order) => Some(OnlyInForce(error)),
+            Err(error) => {
+                _ = self.audit.write(&AuditEntry {
+                    order: "not kept",
+                    of: Some(words(&entry)),
+                    ..entry
+                });
+                return Err(error.into());
+            }
+        };
         pool.order(order, given);
-        Ok(())
+        Ok(only_in_force)
     }
 
     /// Carries out an order of the one that sizes the pool. It is in force also where it cannot be kept: after a restart
@@ -124,7 +152,7 @@ impl Router {
             placed.map_err(|error| self.not_kept(pool, error))
         });
         if let Err(error) = kept {
-            self.told(error, last);
+            self.told(error, last, true);
         }
     }
 
@@ -135,14 +163,15 @@ impl Router {
     }
 
     /// Tells operators of an order that is not kept.
-    fn told(&self, not_kept: NotKept, order: &AuditEntry<'_>) -> NotKept {
+    fn told(&self, not_kept: NotKept, order: &AuditEntry<'_>, is_in_force: bool) -> NotKept {
+        let outcome = if is_in_force { "in force until a restart" } else { "refused" };
         self.events.publish(Incident {
             kind: "order",
             state: "not_kept",
             pool: order.pool.map(str::to_owned),
             by: Some(order.by.to_owned()),
             detail: Some(format!(
-                "{}: {}: {}",
+                "{}: {outcome}: {}: {}",
                 words(order),
                 not_kept.file.display(),
                 not_kept.error
@@ -218,6 +247,19 @@ impl Router {
             }
         }
         *told = now;
+    }
+}
+
+/// Tells whether an order takes another one back.
+fn takes_back(order: &Order) -> bool {
+    match order {
+        Order::Unfreeze | Order::Undrain { .. } => true,
+        Order::Pin { replicas, .. } => replicas.is_empty(),
+        Order::Freeze
+        | Order::Drain { .. }
+        | Order::Forget { .. }
+        | Order::Zone { .. }
+        | Order::Restore { .. } => false,
     }
 }
 

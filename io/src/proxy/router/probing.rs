@@ -59,8 +59,10 @@ impl Router {
                 let access = member.access();
                 let at = Target { origin: &member.origin, access: &access };
                 let (token, trouble) = ask_token(at, &model, limit).await;
-                if let Some(it) = &trouble {
-                    member.note_trouble(it);
+                match (&trouble, token) {
+                    (Some(it), _) => member.note_trouble(it),
+                    (None, Token::Came) => member.on_connected(),
+                    (None, _) => {}
                 }
                 let probe = match token {
                     Token::Came => Probe::Generated,

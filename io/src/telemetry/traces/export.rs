@@ -128,6 +128,7 @@ async fn export(settings: &TraceSettings, body: Bytes) -> Result<(), ExportError
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((bare, port)).await.map_err(ExportError::Connect)?;
     let Some(tls) = &settings.tls else { return exchange(settings, stream, body).await };
+    let tls = tls.current();
     let name = tls.server_name(host).ok_or_else(|| io::ErrorKind::InvalidInput.into());
     let protocol: &[u8] = match settings.protocol {
         TraceProtocol::Http => b"http/1.1",

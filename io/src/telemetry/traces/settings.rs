@@ -1,11 +1,10 @@
 //! What the operator may set about traces.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Uri};
 
-use crate::tls::EngineTls;
+use crate::tls::RenewableTls;
 
 /// Where traces go, and which requests are in them.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +15,7 @@ pub struct TraceSettings {
     /// Sent with every batch.
     pub headers: HeaderMap,
     /// For a collector behind `https://`.
-    pub tls: Option<Arc<EngineTls>>,
+    pub tls: Option<RenewableTls>,
     pub service_name: String,
     /// The share of requests that are recorded whatever comes of them, from 0 to 1.
     pub sample: f64,

@@ -19,7 +19,9 @@ use crate::chaos::client::AnswerSeen;
 const NAME: &str = "metered";
 const KEY: &str = "metered-key";
 const KEY_SHA256: &str = "ac2ace6e2a297dfc3eff691c6a5cb93b8bc570798658f08dcce75d0029f98d84";
-const MU_PER_MIN: f64 = 12.0;
+/// About a quarter of what its clients ask for where `docs/benchmarks.md` was measured, so that they ask for more also on a
+/// far slower machine.
+const MU_PER_MIN: f64 = 6.0;
 const CLIENTS: u64 = 6;
 /// How long most of them stay with one router.
 const STAY: Duration = Duration::from_secs(7);
